@@ -27,6 +27,7 @@ MODULES = (
     "codec/batch/stored/filter_scan",
     "codec/batch/stored/sends",
     "codec/batch/stored/siphash",
+    "codec/batch/stored/summaries",
     "codec/batch/stored/compact",
     "codec/batch/stored/repeats",
     "codec/batch/to_columns/columns",

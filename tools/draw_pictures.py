@@ -181,7 +181,45 @@ def draw_pipeline() -> Picture:
     return picture
 
 
-PICTURES: Final[dict[str, Callable[[], Picture]]] = {"log": draw_log, "message-states": draw_life, "pipeline": draw_pipeline}
+def draw_traces() -> Picture:
+    """Draw the spans of messages, of a micro-batch and of its merges, with the links between traces."""
+    picture = Picture(
+        900,
+        330,
+        "Traces: a micro-batch belongs to the trace of its first sampled message, and is linked to those of the others",
+    )
+    picture.text(10, 20, "time →", "small")
+    for top, name, about in ((34, "trace of message 1", "the first sampled one"), (190, "trace of message 2", "another one")):
+        picture.text(10, top + 21, name, "title")
+        picture.text(10, top + 21 + _LINE, about, "small")
+    picture.box(180, 36, 130, 34, "send cdc/data", kind="main", code=True)
+    picture.box(400, 36, 480, 34, "process micro-batch", kind="main", code=True)
+    picture.box(520, 84, 180, 34, "merge SHOP.orders", kind="done", code=True)
+    picture.box(520, 128, 290, 34, "merge SHOP.order_lines", kind="done", code=True)
+    picture.arrow((310, 53), (398, 53))
+    picture.arrow((450, 70), (450, 101), (518, 101))
+    picture.arrow((450, 70), (450, 145), (518, 145))
+    picture.text(528, 178, "each merge is one commit of a table", "small")
+    picture.box(220, 192, 130, 34, "send cdc/data", kind="main", code=True)
+    picture.box(400, 192, 480, 34, "applied", kind="main", code=True)
+    picture.arrow((350, 209), (398, 209))
+    picture.line((860, 192), (860, 72))
+    picture.text(850, 180, "links, both ways", "small", anchor="end")
+    picture.text(10, 281, "a consumer", "title")
+    picture.text(10, 281 + _LINE, "of the same topic", "small")
+    picture.box(400, 262, 150, 34, "receive cdc/data", kind="main", code=True)
+    picture.box(590, 262, 150, 34, "process cdc/data", kind="main", code=True)
+    picture.arrow((285, 226), (285, 279), (398, 279))
+    picture.arrow((285, 226), (285, 312), (665, 312), (665, 298))
+    return picture
+
+
+PICTURES: Final[dict[str, Callable[[], Picture]]] = {
+    "log": draw_log,
+    "message-states": draw_life,
+    "pipeline": draw_pipeline,
+    "traces": draw_traces,
+}
 
 
 def write_pictures(pictures: Mapping[str, str], place: Path, command: str, *, only_check: bool) -> int:

@@ -2,7 +2,9 @@
 import type { JSX } from "preact";
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { ApiError, call, onSignedOut } from "./data/api";
+import { isDeadLetterTopic } from "./data/letters";
 import { forgetAll, fullName, groups, topics } from "./data/log";
+import { forgetPipelines, pipelines, shortName } from "./data/pipelines";
 import { useResource } from "./data/resource";
 import { Rights } from "./data/rights";
 import { link, usePlace } from "./data/router";
@@ -13,9 +15,11 @@ import { type Entry, Palette } from "./parts/palette";
 import { Clients } from "./pages/clients";
 import { GroupPage, Groups } from "./pages/groups";
 import { Help } from "./pages/help";
+import { Letters } from "./pages/letters";
 import { Login } from "./pages/login";
 import { Messages } from "./pages/messages";
 import { OverviewPage } from "./pages/overview";
+import { PipelinesPage } from "./pages/pipelines";
 import { TopicPage } from "./pages/topic";
 import { Topics } from "./pages/topics";
 import { Users } from "./pages/users";
@@ -47,6 +51,7 @@ export function App(): JSX.Element {
         return null;
       });
       forgetAll();
+      forgetPipelines();
     };
     onSignedOut.add(signedOut);
     return () => {
@@ -117,6 +122,8 @@ function Frame({ session, onLogout }: { session: Session; onLogout: () => void }
     ["topics", "Topics"],
     ["messages", "Messages"],
     ["groups", "Groups"],
+    ["letters", "Dead letters"],
+    ...(rights.readPipelines ? [["pipelines", "Pipelines"] as [string, string]] : []),
     ...(rights.readUsers ? [["users", "Users"] as [string, string]] : []),
     ...(rights.readServer ? [["clients", "Clients"] as [string, string]] : []),
   ];
@@ -128,6 +135,7 @@ function Frame({ session, onLogout }: { session: Session; onLogout: () => void }
   const logout = async () => {
     await call("DELETE", "/users/logout").catch(() => null);
     forgetAll();
+    forgetPipelines();
     location.hash = link([]);
     onLogout();
   };
@@ -174,7 +182,7 @@ function Frame({ session, onLogout }: { session: Session; onLogout: () => void }
       <main id="main" tabIndex={-1} class={page === "messages" ? "full" : ""}>
         <Page parts={place.parts} place={place} rights={rights} session={session} />
       </main>
-      {isPaletteOpen && <Finder pages={pages} theme={changeTheme} logout={() => void logout()} onClose={() => setPaletteOpen(false)} />}
+      {isPaletteOpen && <Finder pages={pages} hasPipelines={rights.readPipelines} theme={changeTheme} logout={() => void logout()} onClose={() => setPaletteOpen(false)} />}
       {isHelpOpen && <Help onClose={() => setHelpOpen(false)} />}
     </div>
   );
@@ -193,6 +201,8 @@ function Page({ parts, place, rights, session }: PageProps): JSX.Element {
   if (name === "topics") return rest.length === 2 ? <TopicPage place={place} rights={rights} /> : <Topics rights={rights} place={place} />;
   if (name === "messages") return <Messages place={place} rights={rights} />;
   if (name === "groups") return rest.length === 3 ? <GroupPage place={place} rights={rights} /> : <Groups />;
+  if (name === "letters") return <Letters place={place} rights={rights} />;
+  if (name === "pipelines" && rights.readPipelines) return <PipelinesPage place={place} />;
   if (name === "users" && rights.readUsers) return <Users rights={rights} ownId={session.user?.id ?? 0} />;
   if (name === "clients" && rights.readServer) return <Clients />;
   return (
@@ -204,14 +214,16 @@ function Page({ parts, place, rights, session }: PageProps): JSX.Element {
 
 interface FinderProps {
   pages: [string, string][];
+  hasPipelines: boolean;
   theme: () => void;
   logout: () => void;
   onClose: () => void;
 }
 
-function Finder({ pages, theme, logout, onClose }: FinderProps): JSX.Element {
+function Finder({ pages, hasPipelines, theme, logout, onClose }: FinderProps): JSX.Element {
   const known = useResource(topics).value;
   const groupsKnown = useResource(groups).value;
+  const pipelinesKnown = useResource(pipelines, hasPipelines).value;
   const go = (to: string) => () => {
     location.hash = to;
   };
@@ -227,10 +239,14 @@ function Finder({ pages, theme, logout, onClose }: FinderProps): JSX.Element {
         about: `group of ${group.stream}/${group.topic}`,
         act: go(link(["groups", group.stream, group.topic, group.name])),
       })),
+      ...(known?.topics ?? []).filter(isDeadLetterTopic).map((topic) => ({ name: fullName(topic), about: "dead letters", act: go(link(["letters", topic.stream, topic.name])) })),
+      ...(pipelinesKnown?.pipelines ?? []).flatMap((one, index) =>
+        (one.report?.tables ?? []).map((table) => ({ name: table.table, about: `table of ${shortName(one.checkpoint)}`, act: go(link(["pipelines", index, table.table])) })),
+      ),
       { name: "Change colours", about: "dark or light", act: theme },
       { name: "Log out", about: "", act: logout },
     ],
-    [known, groupsKnown],
+    [known, groupsKnown, pipelinesKnown],
   );
   return <Palette entries={entries} onClose={onClose} />;
 }

@@ -10,13 +10,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
+from click.testing import CliRunner
 
 import headstream as hs
+from headstream.cli.main import cli
+from headstream.replicate.parked.ledger import Ledger
 from tests.support.server.server_process import ServerProcess
 
 FROM_CONSOLE = {"x-headstream-console": "1", "content-type": "application/json"}
@@ -56,8 +60,8 @@ class Console:
 
 
 @contextmanager
-def running(url: str) -> Iterator[Console]:
-    command = [sys.executable, "-m", "headstream.cli", "console", "--url", url, "--no-browser"]
+def running(url: str, *options: str) -> Iterator[Console]:
+    command = [sys.executable, "-m", "headstream.cli", "console", "--url", url, "--no-browser", *options]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HEADSTREAM_U")}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
@@ -154,3 +158,67 @@ def test_console_of_any_log_shows_it_and_changes_it_after_one_use_of_its_token(c
         assert console.call("GET", "/open/overview").json["messages_count"] == 10
     assert console.call("GET", "/personal-access-tokens").status == 404  # logins are not passed on
     assert console.call("GET", "/what").status == 404
+
+
+def give_up(url: str) -> None:
+    with hs.connect(url) as log:
+        log.create_topic("mail/orders")
+        for number in range(4):
+            log.send("mail/orders", b"%d" % number)
+        retry = hs.Retry(1, delay="0s", max_delay="0s")
+        with log.consumer("mail/orders", group="g", on_error=retry, dead_letter="mail/dead", timeout_ms=0) as consumer:
+            for message in consumer.poll(4):
+                consumer.reject(message, reason="unwanted")
+
+
+@pytest.mark.parametrize("kind", ["directory", "server"])
+def test_letters_of_any_log_are_counted_sent_back_and_discarded(tmp_path: Path, kind: str) -> None:
+    with ExitStack() as stack:
+        url = f"file://{tmp_path}/data"
+        if kind == "server":
+            server = stack.enter_context(ServerProcess(tmp_path / "data"))
+            url = f"headstream://iggy:iggy@{server.tcp[0]}:{server.tcp[1]}"
+        give_up(url)
+        console = stack.enter_context(running(url))
+        console.enter()
+        letters = "/streams/mail/topics/dead/partitions/1/letters"
+        (reason,) = console.call("GET", f"{letters}/reasons").json["reasons"]
+        assert (reason["reason"], reason["group"], reason["count"]) == ("unwanted", "g", 4)
+        sent = console.call("POST", f"{letters}/redrive", {"until_offset": 3})
+        assert (sent.status, sent.json["redriven"], sent.json["is_last"]) == (200, 3, True)
+        assert console.call("POST", f"{letters}/discard", {}).json["discarded"] == 1
+        assert console.call("GET", f"{letters}/reasons").json["reasons"] == []
+        browse = "/streams/mail/topics/orders/partitions/1/messages/browse?kind=offset&value=4"
+        assert len(console.call("GET", browse).json["messages"]) == 3
+
+
+def test_pipelines_are_read_from_the_checkpoints_that_are_named(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    Ledger(checkpoint / "ledger.sqlite").close()
+    with running(f"file://{tmp_path}/data", "--pipeline", str(checkpoint)) as console:
+        assert console.call("GET", "/open/pipelines").status == 401
+        console.enter()
+        (found,) = console.call("GET", "/open/pipelines").json["pipelines"]
+        assert (found["checkpoint"], found["error"], found["report"]["state"]) == (str(checkpoint), None, "has not run")
+    refused = CliRunner().invoke(cli, ["console", "--url", f"file://{tmp_path}/data", "--pipeline", str(tmp_path / "none")])
+    assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize("way", ["option", "variable"])
+def test_a_server_shows_the_pipelines_of_its_settings(tmp_path: Path, way: str) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    Ledger(checkpoint / "ledger.sqlite").close()
+    flags = ["--pipeline", str(checkpoint)] if way == "option" else []
+    environ = {"HEADSTREAM_PIPELINES": f'["{checkpoint}"]'} if way == "variable" else {}
+    with ServerProcess(tmp_path / "data", *flags, environ=environ) as server:
+        place = http.client.HTTPConnection(*server.http, timeout=120)
+        place.request("POST", "/users/login", json.dumps({"username": "iggy", "password": "iggy"}), FROM_CONSOLE)
+        logged_in = place.getresponse()
+        headers = {**FROM_CONSOLE, "cookie": logged_in.headers["Set-Cookie"].partition(";")[0]}
+        logged_in.read()
+        place.request("GET", "/open/pipelines", headers=headers)
+        (found,) = json.loads(place.getresponse().read())["pipelines"]
+        place.close()
+    assert (found["checkpoint"], found["report"]["state"]) == (str(checkpoint), "has not run")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from headstream.broker import page
 from headstream.client import receiving
 from headstream.errors import HeaderError, InvalidInputError, InvalidOptionError
 from headstream.model.identifiers import format_message_id
-from tests.behaviour.conftest import Place, at, numbers
+from tests.behaviour.conftest import Place, at, numbers, open_place
 
 TOPIC = "shop/orders"
 
@@ -168,3 +170,51 @@ def test_an_asynchronous_client_has_the_same_filters(place: Place, log: hs.Clien
                 return offsets(polled), list(consumed), consumer.filter_counts.scanned
 
     assert asyncio.run(read()) == ([27, 28, 29], [21, 24, 27], 30)
+
+
+@pytest.fixture(params=["memory", "file", "tcp", "http"])
+def small_segments(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[hs.Client]:
+    with open_place(request.param, tmp_path, segment_bytes=4096) as place:
+        yield place.connect()
+
+
+def test_segments_without_a_match_are_skipped_and_explained(small_segments: hs.Client) -> None:
+    log = small_segments
+    topic = log.create_topic(TOPIC, summary_headers=["number", "source"])
+    assert topic.summary_headers == "number,source"
+    for _ in range(4):  # segments of one send each
+        send_orders(log, 20, b"x" * 200)
+    before = log.explain_filter("vip AND number > 5", TOPIC)
+    assert before.summarized == ("number",)
+    assert before.segments is not None
+    assert before.segments.segments_count == 4
+    where = "number = 1000 OR source LIKE 'ios-%'"
+    until = time.monotonic() + 60
+    while (found := log.explain_filter(where, TOPIC)).segments.skipped_count < 3:  # type: ignore[union-attr]  # a log of ours
+        assert time.monotonic() < until, "the closed segments were not summarized"
+        time.sleep(0.05)
+    assert found.summarized == ("number", "source")
+    assert found.segments is not None
+    assert 0 < found.segments.size_bytes - found.segments.skipped_bytes < found.segments.size_bytes / 3
+    with log.consumer(TOPIC, group="billing", where=where, timeout_ms=0) as consumer:
+        assert list(consumer) == []
+        assert consumer.filter_counts == (80, 0)
+    assert log.offsets(TOPIC, "billing") == {1: 80}
+    assert offsets(log.poll(TOPIC, count=100, where="number = 7")) == [7, 27, 47, 67]
+    assert offsets(log.poll(TOPIC, count=100, where="number = 7 AND _offset >= 60")) == [67]
+    assert log.explain_filter("_offset >= 60", TOPIC).segments.skipped_count == 3  # type: ignore[union-attr]
+    with pytest.raises(HeaderError):  # what the filter cannot be applied to is not skipped
+        log.poll(TOPIC, where="number LIKE 'x'", on_filter_error="raise")
+    assert log.update_topic(TOPIC, summary_headers=None).summary_headers is None
+
+
+def test_names_of_summarized_headers_are_checked(small_segments: hs.Client) -> None:
+    log = small_segments
+    for names in ("", "a,,b", "a,a", ",".join("abcdefghi"), "x" * 256, "a\nb"):
+        with pytest.raises(InvalidOptionError, match="summary_headers"):
+            log.create_topic("shop/none", summary_headers=names)
+    with pytest.raises(InvalidInputError, match="summary_headers"):
+        log.create_topic("shop/none", summary_headers=[1])  # type: ignore[list-item]
+    assert log.create_topic("shop/ü", summary_headers=" tenant , größe").summary_headers == "tenant,größe"
+    assert log.update_topic("shop/ü", summary_headers=("trace.id",)).summary_headers == "trace.id"
+    assert log.update_topic("shop/ü", retention_us=5).summary_headers == "trace.id"

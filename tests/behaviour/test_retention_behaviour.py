@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import headstream as hs
+from headstream.client.arguments import TopicOptionsInput
 from headstream.errors import InvalidOptionError, TopicNotFoundError
 from tests.behaviour.conftest import KINDS, open_place
 
@@ -68,8 +68,8 @@ def test_a_consumer_behind_goes_on_with_what_is_there(log: hs.Client) -> None:
 
 
 def test_what_cannot_be_kept_is_refused(log: hs.Client) -> None:
-    invalid: list[dict[str, Any]] = [{"retention_us": 0}, {"retention_bytes": -1}, {"retention_bytes": 1 << 63}]
-    for option in invalid:
+    retained: list[TopicOptionsInput] = [{"retention_us": 0}, {"retention_bytes": -1}, {"retention_bytes": 1 << 63}]
+    for option in retained:
         with pytest.raises(InvalidOptionError, match="Use 1 or more, or None for unlimited retention"):
             log.update_topic("shop/orders", **option)
     with pytest.raises(TopicNotFoundError):
@@ -79,8 +79,13 @@ def test_what_cannot_be_kept_is_refused(log: hs.Client) -> None:
     assert log.update_topic("shop/orders").retention_us == 1 << 60
     changed = log.update_topic("shop/orders", retention_us=None, deduplication_count=7)
     assert (changed.retention_us, changed.deduplication_count, changed.compaction_delay_us) == (None, 7, None)
-    invalid = [{"compaction_delay_us": -1}, {"deduplication_count": 0}, {"deduplication_count": 10_000_001}]
-    for option in (*invalid, {"deletion_grace_us": -1}):
+    dropped: list[TopicOptionsInput] = [
+        {"compaction_delay_us": -1},
+        {"deduplication_count": 0},
+        {"deduplication_count": 10_000_001},
+        {"deletion_grace_us": -1},
+    ]
+    for option in dropped:
         with pytest.raises(InvalidOptionError, match="or None"):
             log.update_topic("shop/orders", **option)
     made = log.create_topic("shop/prices", compaction_delay_us=0, retention_bytes=10**9)

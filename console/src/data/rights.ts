@@ -35,6 +35,11 @@ export class Rights {
     return this.hasServer && this.any("manage_servers", "read_servers");
   }
 
+  /** Whether the reports of pipelines are shown: on a server to whom may read its statistics, elsewhere always. */
+  get readPipelines(): boolean {
+    return !this.hasServer || this.readServer;
+  }
+
   get readUsers(): boolean {
     return this.hasServer && this.any("manage_users", "read_users");
   }

@@ -187,3 +187,90 @@ export interface Stream {
   id: number;
   name: string;
 }
+
+export interface LetterReason {
+  topic: string | null;
+  group: string | null;
+  reason_code: string | null;
+  reason: string | null;
+  is_rest: boolean;
+  count: number;
+  most_attempts: number | null;
+  first_failed_us: number | null;
+  last_failed_us: number | null;
+}
+
+export interface Difference {
+  change: "added" | "removed" | "changed" | "key";
+  column: string | null;
+  before: string | null;
+  after: string | null;
+}
+
+export interface SchemaVersion {
+  schema_id: string;
+  version: number;
+  source: string;
+  task: string;
+  columns: number;
+  keys: string[];
+  arrived_us: number;
+  differences: Difference[] | null;
+}
+
+export interface FailingTable {
+  table: string;
+  failures: number;
+  poisoned: boolean;
+  since_us: number;
+  next_us: number;
+  reason: string;
+}
+
+export interface PipelineTable {
+  table: string;
+  inserted: number;
+  updated: number;
+  deleted: number;
+  lag_seconds: number | null;
+  last_change_us: number | null;
+  waiting: number;
+  waiting_bytes: number;
+  waiting_since_us: number | null;
+  waits_for: string | null;
+  dead: number;
+  dead_reason: string | null;
+  failing: FailingTable | null;
+  versions_count: number;
+  versions: SchemaVersion[];
+}
+
+export interface PipelineReport {
+  state: string;
+  process: number | null;
+  updated_us: number | null;
+  run: { messages: number; bytes: number; changes: number; batches: number; seconds: number } | null;
+  waiting: number;
+  waiting_bytes: number;
+  oldest_wait_seconds: number | null;
+  parked: number;
+  delayed: number;
+  dead: number;
+  waiting_for_loads: number;
+  open_transactions: number;
+  oldest_transaction: { wait_seconds: number; lacks: string } | null;
+  requests: { id: number; kind: string }[];
+  tables: PipelineTable[];
+}
+
+export interface Pipeline {
+  checkpoint: string;
+  read_us: number;
+  error: string | null;
+  report: PipelineReport | null;
+}
+
+export interface Pipelines {
+  time_us: number;
+  pipelines: Pipeline[];
+}

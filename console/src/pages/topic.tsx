@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { call, topicPath } from "../data/api";
 import { bytes, count, duration, plural, rate } from "../data/format";
+import { isDeadLetterTopic } from "../data/letters";
 import { appendRate, fullName, groups, messagesCount, sizeBytes, topics } from "../data/log";
 import { useResource } from "../data/resource";
 import type { Rights } from "../data/rights";
@@ -38,6 +39,11 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
         {rights.topic("poll", topic) && (
           <a class="button primary" href={link(["messages", topic.stream, topic.name])}>
             Messages
+          </a>
+        )}
+        {rights.topic("poll", topic) && isDeadLetterTopic(topic) && (
+          <a class="button" href={link(["letters", topic.stream, topic.name])}>
+            Dead letters
           </a>
         )}
         {canManage && (

@@ -113,7 +113,7 @@ export function Tile({ label, value, about, tone }: TileProps): JSX.Element {
 interface HeadProps {
   title: ComponentChildren;
   trail?: [string, string][];
-  of?: Asked;
+  of?: Asked | undefined;
   children?: ComponentChildren;
 }
 

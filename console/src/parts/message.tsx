@@ -1,5 +1,5 @@
 // One message: where and when, typed headers, payload as text, JSON tree or bytes, and the story of its state.
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call, download, partitionPath } from "../data/api";
 import { bytes, fromBase64, hexLines, plural, readableText } from "../data/format";
@@ -75,9 +75,10 @@ interface DetailProps {
   canManage: boolean;
   onChanged: () => void;
   onClose: () => void;
+  children?: ComponentChildren; // shown first
 }
 
-export function MessageDetail({ at, message, canManage, onChanged, onClose }: DetailProps): JSX.Element {
+export function MessageDetail({ at, message, canManage, onChanged, onClose, children }: DetailProps): JSX.Element {
   const [isSetting, setSetting] = useState(false);
   const { payload, key } = message;
   const path = `${partitionPath(at.stream, at.topic, at.partition)}/messages/${message.offset}/payload`;
@@ -98,6 +99,7 @@ export function MessageDetail({ at, message, canManage, onChanged, onClose }: De
         </button>
       </header>
       {message.state !== "available" && <Story at={at} message={message} />}
+      {children}
       <dl class="facts">
         <dt>Appended</dt>
         <dd>

@@ -25,7 +25,7 @@ from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, StateChange
-from headstream.model.polling import OffsetOwner, Polled, PollingKind, PollingStrategy, check_poll
+from headstream.model.polling import OffsetOwner, Polled, PollingKind, PollingStrategy, SegmentCounts, check_poll
 from headstream.model.removals import Removal
 from headstream.model.topology import MAX_BATCH_BYTES
 
@@ -145,6 +145,30 @@ class Messages(Appends):
                 return size, follower.offset_after(from_offset, size_bytes)
             except CorruptLogError:
                 return 0, follower.end_offset
+
+    def count_segments(self, topic: TopicName, where: Filter) -> SegmentCounts:
+        """Return how much of a topic a filter reads; it reads indexes and summaries alone.
+
+        Args:
+            topic: Stream and topic.
+            where: The filter.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic does not exist, or was purged meanwhile.
+        """
+        record = self._backing.topic(topic)
+        count = skipped_count = size_bytes = skipped_bytes = 0
+        for number in range(1, record.partitions + 1):
+            with self._backing.log.reading(record, number) as follower:
+                follower.refresh()
+                size_bytes += follower.size_bytes()
+                count += len(follower.segment_offsets)
+                for base in follower.segment_offsets:
+                    skipped = follower.skip(base, where)
+                    if skipped is not None:
+                        skipped_count += 1
+                        skipped_bytes += follower.size_between(base, skipped[0])
+        return SegmentCounts(count, skipped_count, size_bytes, skipped_bytes)
 
     def set_state(
         self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""

@@ -85,6 +85,10 @@ def read_page(
     if has_exceptions:
         follower.refresh()  # states set in a segment that was compacted meanwhile are only in its new files
     while offset < end and page.wants_more(scanned):
+        if where is not None and (skipped := follower.skip(offset, where)) is not None:
+            offset, scanned = skipped[0], scanned + _SKIPPED_SEGMENT_BYTES
+            page.scanned_count += skipped[1]
+            continue
         if states is not None and (has_exceptions or not wants_available):
             chosen = next_wanted(offset, states)
             offset = end if chosen is None else min(chosen, end)
@@ -162,6 +166,9 @@ class _Page:
                 return _offset_at(part, found.end)
         return reached
 
+
+_SKIPPED_SEGMENT_BYTES: Final = 128 << 10
+"""What a skipped segment counts as: its summary is read, so that one poll skips at most 128 segments, tens of gigabytes."""
 
 _FILTERED_CHUNK_BYTES: Final = 1 << 20
 """A chunk that a filter examines: it stays in the processor's cache between the check of its sends and the filter."""

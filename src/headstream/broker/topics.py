@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Final
+from dataclasses import asdict, replace
+from typing import Any, Final
 
 from headstream.broker.backing import Backing
 from headstream.errors import AlreadyExistsError, PartitionNotFoundError
 from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.model.identifiers import TopicName, check_name
-from headstream.model.topology import Fsync, Limits, Partition, Topic, TopicOptions, change_options, check_partition_count
+from headstream.model.topology import Fsync, Limits, Partition, Topic, TopicOptions, check_partition_count
 
 __all__ = ["Topics"]
 
@@ -40,7 +40,7 @@ class Topics:
             partitions: 1 to 1000.
             limits: The limits of its messages.
             fsync: When acknowledged messages are synced to disk.
-            options: Retention, compaction and deduplication; None is all off.
+            options: Retention, compaction, deduplication and summaries; None is all off.
             if_not_exists: Return an existing topic of that name unchanged.
 
         Raises:
@@ -92,7 +92,7 @@ class Topics:
         log = self._backing.writable_log()
         delete_topic(log, self._backing.topic(name))
 
-    def update(self, name: TopicName, **changes: int | None) -> Topic:
+    def update(self, name: TopicName, **changes: Any) -> Topic:
         """Change options of a topic, and return it.
 
         Args:
@@ -101,11 +101,11 @@ class Topics:
 
         Raises:
             TopicNotFoundError: the topic does not exist.
-            InvalidOptionError: a number is out of range.
+            InvalidOptionError: an option is invalid.
         """
         log = self._backing.writable_log()
         record = self._backing.topic(name)
-        update_topic(log, record, options=change_options(record.options, changes))
+        update_topic(log, record, options=replace(record.options, **changes))
         log.background.start(self._backing.clock_us)
         return self.get(name)
 

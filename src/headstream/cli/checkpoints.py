@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +17,7 @@ from headstream.errors import InvalidInputError
 if TYPE_CHECKING:
     from headstream.replicate.storage.places import Place
 
-__all__ = ["checkpoint_options", "read_checkpoint"]
+__all__ = ["checkpoint_options", "find_checkpoint", "pipelines_option", "read_checkpoint", "read_reports"]
 
 _READ: Final = ("ledger.sqlite", "zone")
 
@@ -48,6 +48,16 @@ def checkpoint_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return checkpoint_option(config_option(with_place))
 
 
+pipelines_option = click.option(
+    "--pipeline",
+    "pipelines",
+    multiple=True,
+    type=StorablePlace(exists=True),
+    metavar="CHECKPOINT",
+    help="Show the Replicate pipeline with this checkpoint, a directory or s3://bucket/path; can be repeated.",
+)
+
+
 def _find_checkpoint(checkpoint: Place | None, config_file: Path | None) -> Place:
     from headstream.replicate.settings.config_file import load_checkpoint
 
@@ -60,6 +70,24 @@ def _find_checkpoint(checkpoint: Place | None, config_file: Path | None) -> Plac
         raise InvalidInputError(
             "there is no checkpoint yet", where=str(place), advice="Run the pipeline once, or correct `checkpoint` in the file"
         )
+    return place
+
+
+def find_checkpoint(text: str, where: str) -> Place:
+    """Return the place of a pipeline's checkpoint.
+
+    Args:
+        text: A directory or the URI of an object store.
+        where: The setting that names it.
+
+    Raises:
+        InvalidInputError: there is no such directory, or the URI is invalid.
+    """
+    from headstream.replicate.storage.places import parse_place
+
+    place = parse_place(text, is_table=False)
+    if isinstance(place, Path) and not place.is_dir():
+        raise InvalidInputError(f"there is no checkpoint {text}", where=where, advice="Run the pipeline once, or correct it")
     return place
 
 
@@ -83,3 +111,20 @@ def read_checkpoint(checkpoint: Place) -> Iterator[Callable[[], Path]]:
             return Path(directory)
 
         yield read
+
+
+@contextmanager
+def read_reports(checkpoints: Iterable[Place]) -> Iterator[dict[str, Callable[[], dict[str, Any]]]]:
+    """Yield the name of each pipeline, and a function that returns its newest report.
+
+    Args:
+        checkpoints: The places of their checkpoints.
+    """
+    places = list(checkpoints)
+    if not places:
+        yield {}
+        return
+    from headstream.replicate.run.report import PipelineReport
+
+    with ExitStack() as stack:
+        yield {str(place): PipelineReport(stack.enter_context(read_checkpoint(place))).read for place in places}

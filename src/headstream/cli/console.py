@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headstream.cli.checkpoints import pipelines_option, read_reports
 from headstream.cli.contexts import place_of
 from headstream.cli.output import print_text
-from headstream.cli.parameters import open_log, url_option
+from headstream.cli.parameters import url_option
 
 if TYPE_CHECKING:
+    from headstream.replicate.storage.places import Place
     from headstream.server.http.console.local import LocalConsole
 
 __all__ = ["console"]
@@ -23,8 +25,9 @@ __all__ = ["console"]
 @url_option
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port on 127.0.0.1.  [default: any free one]")
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the browser.")
-def console(url: str, port: int, browser: bool) -> None:
-    """Show a log in the browser: topics, messages, groups; of a server also users and clients.
+@pipelines_option
+def console(url: str, port: int, browser: bool, pipelines: tuple[Place, ...]) -> None:
+    """Show a log in the browser: topics, messages, groups, dead letters and pipelines; of a server also users and clients.
 
     The log is a directory, a server or a Kafka cluster. The console is served by this command, to this machine alone, until
     Ctrl-C. The printed address contains a token that is valid once. A server has a console of its own at /console.
@@ -33,18 +36,21 @@ def console(url: str, port: int, browser: bool) -> None:
     Examples:
       headstream console --url file:///var/lib/shop
       headstream console --url headstream://ann@shop.example:8090 --port 3001 --no-browser
+      headstream console --url file:///var/lib/shop --pipeline /data/checkpoint
     """
+    from headstream.cli.secrets import add_password
     from headstream.client.remote.address import SCHEMES
+    from headstream.connect import connect_plain
     from headstream.server.http.console.commands import ClientCommands
     from headstream.server.http.console.local import LocalConsole
 
     shown = place_of(url)
-    with open_log(url) as log:
+    with connect_plain(add_password(url)) as log, read_reports(pipelines) as reports:
         if shown.partition(":")[0] in SCHEMES:
             caller = log.server.caller
-            served = LocalConsole(caller.call, shown, caller.address.username or log.server.me().user_id or 0)
+            served = LocalConsole(caller.call, log, shown, caller.address.username or log.server.me().user_id or 0, reports)
         else:
-            served = LocalConsole(ClientCommands(log.transport).answer, shown)
+            served = LocalConsole(ClientCommands(log.transport).answer, log, shown, pipelines=reports)
         asyncio.run(_serve(served, port, browser))
 
 

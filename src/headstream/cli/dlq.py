@@ -1,4 +1,4 @@
-"""`headstream dlq`: list, show, redrive, discard."""
+"""`headstream dlq`: list, reasons, show, redrive, discard."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["dlq"]
 
 _COLUMNS: Final = ("partition", "offset", "origin", "group", "reason_code", "attempts", "reason")
+_REASON_COLUMNS: Final = ("count", "topic", "group", "reason_code", "reason", "most_attempts")
 _STORY: Final = (FIRST_ERROR_HEADER, FIRST_FAILED_HEADER, LAST_FAILED_HEADER, REDRIVES_HEADER)
 _RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)/s")
 
@@ -52,6 +53,7 @@ def dlq() -> None:
     \b
     Examples:
       headstream dlq list shop/orders.dead
+      headstream dlq reasons shop/orders.dead
       headstream dlq redrive shop/orders.dead --where "hs.origin.group = 'billing'" --rate 100/s
     """
 
@@ -74,6 +76,31 @@ def list_letters(topic: str, count: int, chosen: FilterInput, url: str, output: 
             return
         rows = [_describe(letter) for _, letter in zip(range(count), _letters(log, topic, chosen), strict=False)]
     print_objects(rows, _COLUMNS, output)
+
+
+@dlq.command()
+@topic_argument
+@filter_options
+@url_option
+@output_option
+def reasons(topic: str, chosen: FilterInput, url: str, output: str) -> None:
+    """Count the letters of TOPIC by origin, group and reason, the most frequent first.
+
+    500 different reasons are counted; the letters of further ones are added up.
+
+    \b
+    Example:
+      headstream dlq reasons shop/orders.dead
+    """
+    from headstream.client.letters import LetterReasons
+
+    with open_log(url) as log:
+        if chosen.explain(log, ("available",), output):
+            return
+        found = LetterReasons()
+        for letter in _letters(log, topic, chosen):
+            found.add(letter)
+    print_objects(found.to_documents(), _REASON_COLUMNS, output)
 
 
 @dlq.command()
@@ -119,7 +146,8 @@ def redrive(topic: str, chosen: FilterInput, dry_run: bool, rate: float | None, 
       headstream dlq redrive shop/orders.dead --dry-run
       headstream dlq redrive shop/orders.dead --where "_timestamp >= '2026-01-31'" --rate 100/s
     """
-    from headstream.client.redriving import Redrive, RedriveCounts, place_of_origin
+    from headstream.client.letters import place_of_origin
+    from headstream.client.redriving import Redrive, RedriveCounts
     from headstream.connect import connect_plain
 
     with connect_plain(url) as log:
@@ -151,6 +179,8 @@ def discard(topic: str, chosen: FilterInput, dry_run: bool, yes: bool, url: str,
     Example:
       headstream dlq discard shop/orders.dead --where "hs.origin.offset = 17"
     """
+    from headstream.client.letters import discard_letters
+
     with open_log(url) as log:
         if chosen.explain(log, ("available",), output):
             return
@@ -160,13 +190,12 @@ def discard(topic: str, chosen: FilterInput, dry_run: bool, yes: bool, url: str,
         count = sum(map(len, found.values()))
         if count and not dry_run:
             confirm(f"mark {count} letters of {topic} for deletion", yes=yes)
-            for number, offsets in found.items():
-                log.set_state(topic, number, offsets, "marked_for_deletion", reason="discarded")
+            discard_letters(log, topic, found)
     print_object({"topic": topic, "dry_run": dry_run, "matched": count, "discarded": 0 if dry_run else count}, output)
 
 
 def _letters(log: Client, topic: str, chosen: FilterInput) -> Any:
-    from headstream.client.redriving import letters_of
+    from headstream.client.letters import letters_of
 
     return letters_of(log, topic, chosen.where)
 

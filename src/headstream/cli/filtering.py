@@ -47,12 +47,18 @@ class FilterInput(NamedTuple):
         """The arguments of a poll or a consumer."""
         return {"where": self.where, "on_filter_error": self.on_error}
 
-    def explain(self, log: Client, states: tuple[str, ...] | None, output: str) -> bool:
-        """Show how the filter is evaluated, if that is asked for; return whether it is."""
+    def explain(self, log: Client, states: tuple[str, ...] | None, output: str, topic: str | None = None) -> bool:
+        """Show how the filter is evaluated, and what of a topic it reads, if that is asked for; return whether it is."""
         if self.where is None or not self.explains:
             return False
-        plan = asdict(log.explain_filter(self.where, states=states, on_filter_error=self.on_error))
-        plan["headers"], plan["fields"] = list(plan["headers"]), list(plan["fields"])
+        plan = asdict(log.explain_filter(self.where, topic, states=states, on_filter_error=self.on_error))
+        plan |= {name: list(plan[name]) for name in ("headers", "fields", "summarized")}
+        counts = plan.pop("segments")
+        if counts is not None:
+            plan["segments"] = counts["segments_count"]
+            plan["segments_skipped"] = counts["skipped_count"]
+            plan["segments_read"] = counts["segments_count"] - counts["skipped_count"]
+            plan["bytes_read"] = counts["size_bytes"] - counts["skipped_bytes"]
         plan["states"] = "all" if plan["states"] is None else ",".join(map(state_name, plan["states"]))
         print_object(plan, output)
         return True

@@ -170,7 +170,7 @@ def poll(
     if until is not None and offset.kind in (PollingKind.LAST, PollingKind.NEXT):
         raise click.UsageError("--until requires an offset, a time or first.")
     with open_log(url) as log:
-        if chosen.explain(log, states, form.output):
+        if chosen.explain(log, states, form.output, topic):
             return
         if offset.kind is PollingKind.NEXT:
             numbers = None if partition is None else [partition]
@@ -262,7 +262,7 @@ def tail(
             open_log(url) as log,
             ExitStack() as stack,
         ):
-            if chosen.explain(log, states, form.output):
+            if chosen.explain(log, states, form.output, topic):
                 return
             options: ConsumerOptions = {
                 "group": group,

@@ -231,28 +231,23 @@ def _open_ledger(checkpoint: Path, *, write: bool = False) -> Iterator[Ledger]:
 
 def _open_zone(checkpoint: Path, zone: Path | None) -> SchemaZone:
     """Return the named schema zone, or the one the pipeline last used; for a moved checkpoint, the one inside it."""
+    from headstream.replicate.run.report import find_zone
     from headstream.replicate.run.status import read_status
     from headstream.replicate.schemas.zone import SchemaZone
 
-    if zone is None:
-        with _open_ledger(checkpoint) as ledger:
-            noted = read_status(ledger, 0)["zone"]
-        zone = Path(noted) if noted and Path(noted).is_dir() else checkpoint / "zone"
-    return SchemaZone(zone)
+    if zone is not None:
+        return SchemaZone(zone)
+    with _open_ledger(checkpoint) as ledger:
+        return SchemaZone(find_zone(checkpoint, read_status(ledger, 0)["zone"]))
 
 
 def _rows(checkpoint: Path, selection: Selection) -> list[dict[str, Any]]:
+    from headstream.replicate.run.report import tables_of_schemas
     from headstream.replicate.run.status import read_targets
 
     zone = _open_zone(checkpoint, None)
     with _open_ledger(checkpoint) as ledger:
-        targets = read_targets(ledger)
-
-    def table_of(schema_id: str) -> tuple[str, str] | None:
-        if schema_id in targets:
-            return targets[schema_id]
-        entry = zone.find(schema_id)
-        return None if entry is None else (entry.metadata.lineage.schema, entry.metadata.lineage.table)
+        table_of = tables_of_schemas(zone, read_targets(ledger))
 
     def row(parcel: Parcel) -> dict[str, Any]:
         table = parcel.table or (table_of(parcel.schema_id) if parcel.schema_id is not None else None)

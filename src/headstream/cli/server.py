@@ -28,11 +28,15 @@ __all__ = ["server"]
 )
 @click.option("--fresh", is_flag=True, help="Remove the log in DIR first; requires --data or its setting.")
 @click.option("--console/--no-console", default=None, help="Serve the console at /console.  [default: on loopback addresses]")
+@click.option(
+    "--pipeline", "pipelines", multiple=True, metavar="CHECKPOINT",
+    help="Show the Replicate pipeline with this checkpoint in the console; can be repeated.",
+)  # fmt: skip
 @click.option("--no-http", is_flag=True, help="Disable HTTP.")
 @click.option("--allow-default-password", is_flag=True, help="Listen on non-local addresses even with the default password iggy.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.  [default: text]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Minimum log level.  [default: info]")
-def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> None:
+def server(config: Path | None, no_http: bool, fresh: bool, pipelines: tuple[str, ...], **given: Any) -> None:
     """Serve a log over TCP, HTTP and QUIC, also to Iggy clients, and to Kafka clients.
 
     The addresses are printed once it is ready, and written to DIR/runtime/current_config.toml. It logs to
@@ -70,10 +74,18 @@ def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> Non
             options[f"{transport}.enabled"] = True
     if no_http:
         options["http.enabled"] = False
+    if pipelines:
+        options["headstream.pipelines"] = list(pipelines)
     loaded = load_config(config, options=options, is_fresh=fresh)
     from headstream.server.run import run
 
-    run(loaded, _show)
+    if not loaded.pipelines:
+        run(loaded, _show)
+        return
+    from headstream.cli.checkpoints import find_checkpoint, read_reports
+
+    with read_reports(find_checkpoint(text, "headstream.pipelines") for text in loaded.pipelines) as reports:
+        run(loaded, _show, reports)
 
 
 def _show(server: ServerApp) -> None:

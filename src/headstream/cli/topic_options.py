@@ -10,7 +10,7 @@ import click
 from headstream.cli.parameters import Checked
 from headstream.errors import InvalidInputError
 from headstream.model.quantities import DURATION_UNITS_US, SIZE_UNITS, parse_duration_us, parse_size_bytes
-from headstream.model.topology import Topic
+from headstream.model.topology import Topic, split_header_names
 
 __all__ = [
     "changing_options",
@@ -20,6 +20,7 @@ __all__ = [
     "parse_compaction_us",
     "parse_deduplication",
     "parse_grace_us",
+    "parse_header_names",
     "parse_hold",
     "parse_topic_size",
 ]
@@ -102,6 +103,15 @@ def parse_deduplication(text: str) -> int | None:
     return int(text)
 
 
+def parse_header_names(text: str) -> str | None:
+    """Return a list of names of headers, separated by commas, or None for `none`.
+
+    Raises:
+        InvalidOptionError: it is no such list.
+    """
+    return None if text.strip().lower() == "none" else ",".join(split_header_names(text))
+
+
 _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
     (
         "--retention",
@@ -133,6 +143,14 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "Drop a message if one of this many newest messages of its partition has the same id: 100000; none drops none.",
     ),
     (
+        "--summary-headers",
+        "summary_headers",
+        Checked("names", parse_header_names),
+        "none",
+        "Note what these headers have in each file of messages that is full, so that --where skips files without what it looks "
+        "for: tenant,user_id; at most 8; none notes nothing.",
+    ),
+    (
         "--deletion-grace",
         "deletion_grace_us",
         Checked("age", parse_grace_us),
@@ -162,8 +180,10 @@ def format_options(topic: Topic) -> dict[str, str]:
     }
 
 
-def _format_value(value: int, units: dict[str, int]) -> str:
-    """Return a number in the largest unit of which it is a multiple, or a flag."""
+def _format_value(value: int | str, units: dict[str, int]) -> str:
+    """Return a number in the largest unit of which it is a multiple, a text, or a flag."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, bool):
         return "on" if value else "off"
     for unit, size in reversed(units.items()):

@@ -138,7 +138,7 @@ def export(
     """
     with ExitStack() as stack:
         log = stack.enter_context(open_log(url))
-        if chosen.explain(log, states, output):
+        if chosen.explain(log, states, output, topic):
             return
         places = log.topic(topic).partitions  # before the file is created
         if file is not None:

@@ -44,6 +44,7 @@ class TopicOptionsInput(TypedDict, total=False):
     retention_bytes: int | None
     compaction_delay_us: int | timedelta | None
     deduplication_count: int | None
+    summary_headers: str | Iterable[str] | None
     deletion_grace_us: int | timedelta | None
     legal_hold: bool
 

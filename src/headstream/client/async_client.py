@@ -236,9 +236,17 @@ class AsyncClient:
         """Return messages of one partition or of all, without waiting; see Client.poll()."""
         return await self._worker.run(functools.partial(self._client.poll, **options), topic, partition)
 
-    def explain_filter(self, where: str, *, states: StatesInput = ("available",), on_filter_error: str = "skip") -> FilterPlan:
+    async def explain_filter(
+        self,
+        where: str,
+        topic: str | TopicName | None = None,
+        *,
+        states: StatesInput = ("available",),
+        on_filter_error: str = "skip",
+    ) -> FilterPlan:
         """Return how a filter of this log is evaluated; see Client.explain_filter()."""
-        return self._client.explain_filter(where, states=states, on_filter_error=on_filter_error)
+        explain = functools.partial(self._client.explain_filter, states=states, on_filter_error=on_filter_error)
+        return await self._worker.run(explain, where, topic)
 
     async def set_state(
         self,

@@ -147,22 +147,35 @@ def check_consumer_options(options: ConsumerOptions) -> ConsumerOptions:
     return found
 
 
-def check_topic_options(options: TopicOptionsInput) -> dict[str, int | None]:
-    """Return the options of a topic as whole numbers, durations in microseconds.
+def check_topic_options(options: TopicOptionsInput) -> dict[str, Any]:
+    """Return the options of a topic as whole numbers, durations in microseconds, names separated by commas.
 
     Raises:
         InvalidOptionError: an option has an unknown name.
         InvalidInputError: a value is of the wrong type.
     """
     _check_names(options, TopicOptionsInput.__annotations__, "a topic")
-    found: dict[str, int | None] = {}
+    found: dict[str, Any] = {}
     for name, value in options.items():
+        if name == "summary_headers":
+            found[name] = _join_names(value)
+            continue
         if name.endswith("_us") and isinstance(value, timedelta):
             value = value // timedelta(microseconds=1)
         if name == "legal_hold" and isinstance(value, bool):
             value = int(value)
         found[name] = None if value is None else check_whole(name, value)
     return found
+
+
+def _join_names(names: object) -> str | None:
+    if names is None or isinstance(names, str):
+        return names
+    listed = list(names) if isinstance(names, Iterable) else [names]
+    texts = [name for name in listed if isinstance(name, str)]
+    if len(texts) < len(listed):
+        raise InvalidInputError(f"summary_headers is {names!r}", advice="Give the names of headers, as in 'tenant,user_id'")
+    return ",".join(texts)
 
 
 def _check_names(options: Mapping[str, Any], known: Iterable[str], noun: str) -> None:

@@ -276,18 +276,28 @@ class Client(Topology, Progress, Producing):
             return self._interception.receive_polled(name, found, consumer if auto_commit else None)
         return found
 
-    def explain_filter(self, where: str, *, states: StatesInput = ("available",), on_filter_error: str = "skip") -> FilterPlan:
+    def explain_filter(
+        self,
+        where: str,
+        topic: str | TopicName | None = None,
+        *,
+        states: StatesInput = ("available",),
+        on_filter_error: str = "skip",
+    ) -> FilterPlan:
         """Return how a filter of this log is evaluated: what it reads, where, and on what.
 
         Args:
             where: The filter.
+            topic: `stream/topic`, to count the segments that the filter skips and reads.
             states: The polled states.
             on_filter_error: What happens to a message that it cannot be applied to.
 
         Raises:
             InvalidInputError: it is not a filter; the error names the character.
         """
-        return plan_filter(self._open_transport(), where, on_filter_error, state_codes(states))
+        transport = self._open_transport()
+        name = None if topic is None else find_topic_name(transport, topic)
+        return plan_filter(transport, where, on_filter_error, state_codes(states), name)
 
     def set_state(
         self,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from headstream.client.fetching import Fetching
 from headstream.client.transport import ClusterCounts, RemoteAccess, Transport
 from headstream.filters.filter import Filter, check_states, parse_filter
+from headstream.model.identifiers import TopicName
+from headstream.model.polling import SegmentCounts
 
 __all__ = ["FilterCounts", "FilterPlan", "Filtering", "make_filter", "plan_filter"]
 
@@ -37,6 +39,8 @@ class FilterPlan:
         page: How much of a partition one request examines.
         states: The states of the messages that it is applied to, by code; None for all.
         on_filter_error: What happens to a message that it cannot be applied to.
+        summarized: Those of the headers that the topic summarizes; empty without a topic.
+        segments: How many segments of the topic it skips, and how many there are; None without a topic, and over `kafka://`.
     """
 
     where: str
@@ -47,6 +51,8 @@ class FilterPlan:
     page: str
     states: tuple[int, ...] | None
     on_filter_error: str
+    summarized: tuple[str, ...] = ()
+    segments: SegmentCounts | None = None
 
 
 class Filtering:
@@ -76,7 +82,9 @@ def make_filter(where: str | None, on_error: str, states: frozenset[int] | None)
     return None if where is None else check_states(found, states)
 
 
-def plan_filter(transport: Transport, where: str, on_error: str, states: frozenset[int] | None) -> FilterPlan:
+def plan_filter(
+    transport: Transport, where: str, on_error: str, states: frozenset[int] | None, topic: TopicName | None
+) -> FilterPlan:
     """Return how a filter is evaluated.
 
     Args:
@@ -84,9 +92,11 @@ def plan_filter(transport: Transport, where: str, on_error: str, states: frozens
         where: The filter's text.
         on_error: What happens to a message that it cannot be applied to.
         states: Codes of the polled states; None is all.
+        topic: The topic whose segments are counted, or None.
 
     Raises:
         InvalidInputError, InvalidOptionError: as make_filter().
+        TopicNotFoundError: the topic does not exist.
     """
     found = check_states(parse_filter(where, on_error), states)
     place = "by the server" if isinstance(transport, RemoteAccess) else "in this process"
@@ -94,4 +104,9 @@ def plan_filter(transport: Transport, where: str, on_error: str, states: frozens
     if isinstance(transport, ClusterCounts):
         place, on, page = "in this client", "decoded messages", "what the brokers send: every message comes to this client"
     codes = None if states is None else tuple(sorted(states))
-    return FilterPlan(where, found.headers, found.fields, place, on, page, codes, on_error)
+    plan = FilterPlan(where, found.headers, found.fields, place, on, page, codes, on_error)
+    if topic is None:
+        return plan
+    names = (transport.topics.get(topic).summary_headers or "").split(",")
+    summarized = tuple(name for name in found.headers if name in names)
+    return replace(plan, summarized=summarized, segments=transport.messages.count_segments(topic, found))

@@ -11,13 +11,13 @@ again. Redrives of one topic at a time share its partitions as a group does.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from headstream.client.client import Client
 from headstream.client.forwarding import ForwardingProducer
+from headstream.client.letters import place_of_origin, read_letters
 from headstream.client.membership import GroupMembership
 from headstream.errors import GroupInUseError, TopicNotFoundError
 from headstream.model.constructors import int32
@@ -38,11 +38,13 @@ from headstream.model.reserved import (
 )
 from headstream.model.topology import Topic
 
-__all__ = ["Redrive", "RedriveCounts", "letters_of", "place_of_origin"]
+__all__ = ["Redrive", "RedriveCounts"]
 
 _GROUP: Final = "hs.dlq"
 _INTENT: Final = f"{REDRIVE_HEADER} "
 _PAGE: Final = 100
+_PAGE_S: Final = 1.0
+"""How long one page takes, about: so soon its caller knows how far it is."""
 _OF_LETTERS: Final = frozenset(
     (
         *(ATTEMPTS_HEADER, FIRST_ERROR_HEADER, FIRST_FAILED_HEADER, LAST_FAILED_HEADER),
@@ -67,22 +69,6 @@ class RedriveCounts:
     redriven: int = 0
     resumed: int = 0
     foreign: int = 0
-
-
-def letters_of(log: Client, topic: str, where: str | None = None) -> Iterator[ReceivedMessage]:
-    """Yield the available messages of a dead-letter topic that match a filter."""
-    with log.consumer(topic, where=where, timeout_ms=0) as consumer:
-        while messages := consumer.poll(_PAGE):
-            yield from messages
-
-
-def place_of_origin(letter: ReceivedMessage) -> tuple[str, int] | None:
-    """Return the topic and the partition that a letter came from, or None if it is no letter."""
-    headers = letter.headers
-    topic, partition = headers.get(f"{ORIGIN_PREFIX}topic"), headers.get(f"{ORIGIN_PREFIX}partition")
-    if topic is None or partition is None:
-        return None
-    return str(topic), int(partition)
 
 
 class Redrive:
@@ -110,19 +96,67 @@ class Redrive:
             GroupInUseError: another redrive has all partitions.
             PermissionDeniedError: the user cannot send to a topic of origin, or set states of letters.
         """
-        found = self._log.topic(self._topic)
-        share = GroupMembership(self._log.transport, TopicName(found.stream, found.name), _GROUP, DEFAULT_SESSION_TIMEOUT_MS)
+        share = self._join()
         try:
             partitions = sorted(share.report().partitions)
             if not partitions:
-                raise GroupInUseError(
-                    "another redrive has all partitions of the topic", where=self._topic, advice="Wait until it has ended"
-                )
+                raise self._busy("all partitions of the topic")
             for partition in partitions:
                 self._run(share, partition)
         finally:
             share.leave()
         return self.counts
+
+    def run_page(
+        self,
+        partition: int,
+        from_offset: int = 0,
+        until_offset: int | None = None,
+        *,
+        count: int = _PAGE,
+        seconds: float = _PAGE_S,
+        resumes: bool = True,
+    ) -> tuple[int, bool]:
+        """Send the chosen letters of a bounded part of one partition back; `counts` has what was done.
+
+        Args:
+            partition: The partition of the dead-letter topic.
+            from_offset: Where to begin.
+            until_offset: Where the last page ends; None is the partition's end.
+            count: The most letters.
+            seconds: No letter is begun after this time.
+            resumes: Whether to finish what an interrupted redrive has begun in the partition, which reads all its states.
+
+        Returns:
+            Where to go on, and whether that is the end.
+
+        Raises:
+            GroupInUseError: another redrive has the partition.
+            PermissionDeniedError: as run().
+        """
+        until_s = time.monotonic() + seconds
+        share = self._join()
+        try:
+            if partition not in share.report().partitions:
+                raise self._busy(f"partition {partition}")
+            if resumes:
+                self._resume(partition)
+            page = read_letters(self._log, self._topic, partition, from_offset, until_offset, where=self._where, count=count)
+            for number, letter in enumerate(page.letters):
+                if number and time.monotonic() > until_s:
+                    return letter.offset, False
+                self.counts.matched += 1
+                self._send_back(letter)
+            return page.next_offset, page.is_last
+        finally:
+            share.leave()
+
+    def _join(self) -> GroupMembership:
+        found = self._log.topic(self._topic)
+        return GroupMembership(self._log.transport, TopicName(found.stream, found.name), _GROUP, DEFAULT_SESSION_TIMEOUT_MS)
+
+    def _busy(self, what: str) -> GroupInUseError:
+        return GroupInUseError(f"another redrive has {what}", where=self._topic, advice="Wait until it has ended")
 
     def _run(self, share: GroupMembership, partition: int) -> None:
         """Redrive one partition, as long as it is not given to another redrive."""

@@ -10,7 +10,7 @@ from headstream.client.numbered import find_stream_name, find_topic_name
 from headstream.client.transport import Transport
 from headstream.errors import InvalidOptionError
 from headstream.model.identifiers import TopicName
-from headstream.model.topology import Fsync, Limits, Stream, Topic, TopicOptions, change_options
+from headstream.model.topology import Fsync, Limits, Stream, Topic, TopicOptions
 
 __all__ = ["Topology"]
 
@@ -90,7 +90,8 @@ class Topology:
                 acknowledgement; `interval`: within a second; `never`: whenever the operating system writes them.
             if_not_exists: Return an existing topic of that name unchanged.
             options: See update_topic(): retention_us, retention_bytes, compaction_delay_us,
-                deduplication_count, deletion_grace_us, legal_hold. Omitted options are off, but the grace is a week.
+                deduplication_count, summary_headers, deletion_grace_us, legal_hold. Omitted options are off, but the grace is
+                a week.
 
         Raises:
             AlreadyExistsError: the name is taken.
@@ -115,7 +116,7 @@ class Topology:
             check_whole("partitions", partitions),
             chosen,
             fsync=policy,
-            options=change_options(TopicOptions(), check_topic_options(options)),
+            options=TopicOptions(**check_topic_options(options)),
             if_not_exists=if_not_exists,
         )
 
@@ -149,13 +150,15 @@ class Topology:
                     deletes its key, and is itself removed after this delay, 0 or more microseconds.
                 deduplication_count: A message is dropped if its id occurs among this many newest messages of its partition,
                     1 to 10,000,000.
+                summary_headers: Names of at most 8 headers, a list or separated by commas. What they have is noted for each
+                    file that is no longer written, so that filters skip files without a value they look for.
                 deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None
                     keeps them.
                 legal_hold: Whether nothing is removed, in whatever way.
 
         Raises:
             TopicNotFoundError: the topic does not exist.
-            InvalidOptionError: a number is out of range.
+            InvalidOptionError: a number is out of range, or a name of a header is invalid.
             LogLockedError: another process is the writer of an embedded log.
         """
         transport = self._open_transport()

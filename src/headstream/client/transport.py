@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Mapping
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from headstream.codec.buffer import BytesLike
 from headstream.filters.filter import Filter
 from headstream.model.groups import Assignment, Group, Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import StateChange
-from headstream.model.polling import OffsetOwner, Polled, PollingStrategy
+from headstream.model.polling import OffsetOwner, Polled, PollingStrategy, SegmentCounts
 from headstream.model.producers import Appended, BatchNumber, ProducerId
 from headstream.model.removals import Removal
 from headstream.model.topology import ClusterStats, Fsync, Limits, Stream, Topic, TopicOptions
@@ -88,7 +88,7 @@ class TopicCommands(Protocol):
     def delete(self, name: TopicName) -> None:
         """Delete a topic with its messages and offsets."""
 
-    def update(self, name: TopicName, **changes: int | None) -> Topic:
+    def update(self, name: TopicName, **changes: Any) -> Topic:
         """Change options of a topic (those of TopicOptions) by name; omitted ones stay."""
 
     def rename(self, name: TopicName, to: str) -> None:
@@ -139,6 +139,9 @@ class MessageCommands(Protocol):
         where: Filter | None = ...,
     ) -> Polled:
         """Return messages of a partition as stored bytes, without waiting."""
+
+    def count_segments(self, topic: TopicName, where: Filter) -> SegmentCounts | None:
+        """Return how much of a topic a filter reads; None if it is not known."""
 
     def set_state(
         self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = ..., by: str = ...

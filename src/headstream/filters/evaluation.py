@@ -33,7 +33,7 @@ from headstream.model.header_kinds import HeaderKind
 from headstream.model.header_values import HeaderValue
 from headstream.model.message import ReceivedMessage
 
-__all__ = ["FAILED", "FALSE", "TRUE", "UNKNOWN", "evaluate", "find_failure"]
+__all__ = ["FAILED", "FALSE", "TRUE", "UNKNOWN", "compare_values", "evaluate", "find_failure", "is_like"]
 
 FALSE: Final = 0
 TRUE: Final = 1
@@ -91,7 +91,12 @@ def evaluate(expression: Expression, message: ReceivedMessage) -> int:
 def _like(value: _Value, pattern: bytes) -> int:
     if not isinstance(value, bytes):
         return UNKNOWN if value is None else FAILED
-    return int(_compiled(pattern).fullmatch(value) is not None)
+    return int(is_like(value, pattern))
+
+
+def is_like(text: bytes, pattern: bytes) -> bool:
+    """Return whether a text matches the pattern of a Like."""
+    return _compiled(pattern).fullmatch(text) is not None
 
 
 def _truth_of(value: _Value) -> int:
@@ -170,6 +175,17 @@ _FIELDS: Final[dict[Field, Callable[[ReceivedMessage], _Value]]] = {
     Field.KEY: lambda message: message.key,
     Field.SIZE: lambda message: None if message.payload is None else len(message.payload),
 }
+
+
+def compare_values(test: str, left: bool | int | float | bytes, right: bool | int | float | bytes) -> int:
+    """Return the truth value of a comparison of two values: FALSE, TRUE, or FAILED if they have different types.
+
+    Args:
+        test: One of = <> < <= > >=.
+        left: A value.
+        right: Another one.
+    """
+    return _compare(test, left, right)
 
 
 def _compare(test: str, left: _Value, right: _Value) -> int:

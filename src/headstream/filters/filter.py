@@ -16,6 +16,7 @@ from headstream.filters.evaluation import FAILED, TRUE, evaluate, find_failure
 from headstream.filters.expression import And, Expression, Field, FieldOf, Header, In, Literal, operands_of
 from headstream.filters.parser import parse_expression
 from headstream.filters.program import compile_expression
+from headstream.filters.pruning import MessagesSummary, may_match
 from headstream.filters.typed import apply_types
 from headstream.model.message import MessageState, ReceivedMessage
 
@@ -83,6 +84,10 @@ class Filter:
             size_bytes: Approximate maximum size of the matching messages; at least one is returned.
         """
         return filter_stored(stored, self.program, count, size_bytes, on_failure=_CODES[self.on_error])
+
+    def may_match(self, messages: MessagesSummary) -> bool:
+        """Return whether it can match one of the messages of a summary, or be unable to be applied to one."""
+        return may_match(self.expression, messages)
 
     def examine(self, message: ReceivedMessage) -> tuple[bool, bool]:
         """Return whether a decoded message is delivered, and whether the filter cannot be applied to it.

@@ -92,7 +92,7 @@ def create_topic(
         limits: Limits of its messages.
         created_us: The time, microseconds since 1970 UTC.
         fsync: When acknowledged messages are synced.
-        options: Retention, compaction and deduplication.
+        options: Retention, compaction, deduplication and summaries.
         labels: Compression and replication as clients state them.
         id_: Its id, 1 or more; None takes the smallest free one.
     """

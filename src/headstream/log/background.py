@@ -1,4 +1,4 @@
-"""Background work of a log's writer: retention, compaction, removal of marked messages; one thread each once it is needed."""
+"""Background work of a log's writer: retention, compaction, summaries, removal of marked messages; one thread each."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from headstream.log.catalog.state_records import oldest_marks
 from headstream.log.compaction import Compaction
 from headstream.log.marked_removal import MarkedRemoval
 from headstream.log.retention import Retention
+from headstream.log.summaries import Summaries
 
 if TYPE_CHECKING:
     from headstream.log.log import Log
@@ -28,7 +29,7 @@ class Background:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._lock = threading.Lock()
-        self._running: dict[str, Retention | Compaction | MarkedRemoval] = {}
+        self._running: dict[str, Retention | Compaction | Summaries | MarkedRemoval] = {}
 
     def start(self, clock_us: Callable[[], int]) -> None:
         """Start what a topic or a mark needs and is not running.
@@ -42,6 +43,8 @@ class Background:
                 self._start("retention", Retention, clock_us)
             if any(each.compaction_delay_us is not None for each in options):
                 self._start("compaction", Compaction, clock_us)
+            if any(each.summarized for each in options):
+                self._start("summaries", Summaries, clock_us)
         catalog = self._log.catalog()
         if catalog is not None and oldest_marks(catalog):
             self.start_removal(clock_us)
@@ -55,7 +58,9 @@ class Background:
         with self._lock:
             self._start("removal", MarkedRemoval, clock_us)
 
-    def _start(self, name: str, kind: type[Retention | Compaction | MarkedRemoval], clock_us: Callable[[], int]) -> None:
+    def _start(
+        self, name: str, kind: type[Retention | Compaction | Summaries | MarkedRemoval], clock_us: Callable[[], int]
+    ) -> None:
         if name not in self._running:
             self._running[name] = kind(self._log, clock_us)
             self._running[name].start()

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headstream.client.transport import ClusterCounts
 from headstream.errors import InvalidOptionError, NotFoundError, TopicNotFoundError
 from headstream.model.identifiers import TopicName
 from headstream.model.topology import DEFAULT_DELETION_GRACE_US, Limits, Topic
@@ -128,5 +129,6 @@ def create_like(target: Client, topic: Topic, name: str) -> Topic:
         retention_bytes=topic.retention_bytes,
         compaction_delay_us=topic.compaction_delay_us,
         deduplication_count=topic.deduplication_count,
+        summary_headers=None if isinstance(target.transport, ClusterCounts) else topic.summary_headers,
         deletion_grace_us=DEFAULT_DELETION_GRACE_US if topic.deletion_grace_us is None else topic.deletion_grace_us,
     )

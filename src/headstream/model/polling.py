@@ -20,6 +20,7 @@ __all__ = [
     "PolledMessages",
     "PollingKind",
     "PollingStrategy",
+    "SegmentCounts",
     "check_poll",
     "partition_of",
 ]
@@ -153,7 +154,7 @@ class Polled:
         count: Number of returned messages.
         chunks: Complete stored messages back to back, in order, in one or more pieces.
         generation: Distinguishes the partition from earlier ones of its name, before a purge or deletion; 0 if unknown.
-        scanned_count: With a filter: the number of messages that it examined.
+        scanned_count: With a filter: the number of messages that it examined, with all messages of the segments that it skipped.
         failed_count: How many of them it could not be applied to.
     """
 
@@ -165,6 +166,23 @@ class Polled:
     generation: int = 0
     scanned_count: int = 0
     failed_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCounts:
+    """How much of a topic a filter reads.
+
+    Args:
+        segments_count: The number of its segments, the files that messages are stored in.
+        skipped_count: How many of them a filter skips, by their times and by summaries of their headers.
+        size_bytes: The size of its messages.
+        skipped_bytes: That of the skipped ones.
+    """
+
+    segments_count: int
+    skipped_count: int
+    size_bytes: int
+    skipped_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 from headstream.errors import InvalidOptionError, LegalHoldError
 
@@ -20,12 +19,12 @@ __all__ = [
     "Stream",
     "Topic",
     "TopicOptions",
-    "change_options",
     "check_added_partitions",
     "check_dead_letter_options",
     "check_deleted_partitions",
     "check_legal_hold",
     "check_partition_count",
+    "split_header_names",
 ]
 
 MAX_BATCH_BYTES: Final = 64 << 20
@@ -74,6 +73,34 @@ _OPTION_RANGES: Final = {
 }
 
 
+_MAX_SUMMARY_HEADERS: Final = 8
+"""The most headers that a topic summarizes: each can take a MiB a segment."""
+_MAX_HEADER_NAME_BYTES: Final = 255
+
+
+def split_header_names(text: str) -> tuple[str, ...]:
+    """Return the names in a list of headers, as in `tenant,user_id`.
+
+    Args:
+        text: 1 to 8 different names, separated by commas; spaces around them are not part of them.
+
+    Raises:
+        InvalidOptionError: it is no such list.
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    if len(names) > _MAX_SUMMARY_HEADERS or len(set(names)) < len(names):
+        raise InvalidOptionError(
+            f"summary_headers names {len(names)} headers, {len(set(names))} different ones",
+            advice=f"Name at most {_MAX_SUMMARY_HEADERS} headers, each once",
+        )
+    for name in names:
+        if not 1 <= len(name.encode("utf-8", "surrogatepass")) <= _MAX_HEADER_NAME_BYTES or not name.isprintable():
+            raise InvalidOptionError(
+                f"{name!r} in summary_headers is not the name of a header", advice="Write names of 1 to 255 bytes: tenant,user_id"
+            )
+    return names
+
+
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
     """What a topic removes and when, and which repeats it drops; it can change while the topic is in use.
@@ -85,18 +112,21 @@ class TopicOptions:
             after so many microseconds, 0 or more. None disables compaction.
         deduplication_count: A message is dropped if its id equals one of so many newest ids of its partition, 1 to
             10,000,000. None disables deduplication.
+        summary_headers: The headers, separated by commas, whose values are summarized for each closed segment, so that a filter
+            need not read the segments that have none it looks for; at most 8. None disables summaries.
         deletion_grace_us: Messages marked for deletion are removed from the disk within so many microseconds, 0 or more, and
             can be restored until then; None keeps them.
         legal_hold: Whether nothing is removed: not by retention, compaction, marks, an erasure, a purge or a deletion.
 
     Raises:
-        InvalidOptionError: a number is out of range.
+        InvalidOptionError: a number is out of range, or `summary_headers` is no list of headers.
     """
 
     retention_us: int | None = None
     retention_bytes: int | None = None
     compaction_delay_us: int | None = None
     deduplication_count: int | None = None
+    summary_headers: str | None = None
     deletion_grace_us: int | None = DEFAULT_DELETION_GRACE_US
     legal_hold: bool = False
 
@@ -104,9 +134,13 @@ class TopicOptions:
         if self.legal_hold not in (None, 0, 1):
             raise InvalidOptionError(f"legal_hold is {self.legal_hold}", advice="Use True or False")
         object.__setattr__(self, "legal_hold", bool(self.legal_hold))  # options travel as numbers
+        if self.summary_headers is not None:
+            if not isinstance(self.summary_headers, str):
+                raise InvalidOptionError("summary_headers is no text", advice="Write names of headers, as in tenant,user_id")
+            object.__setattr__(self, "summary_headers", ",".join(split_header_names(self.summary_headers)))
         for name, (least, most, none) in _OPTION_RANGES.items():
             value = getattr(self, name)
-            if value is not None and not least <= value <= most:
+            if value is not None and not (isinstance(value, int) and least <= value <= most):
                 upper = f"{least} to {most}" if most < 1 << 62 else f"{least} or more"
                 raise InvalidOptionError(f"{name} is {value}", advice=f"Use {upper}, or None {none}")
 
@@ -115,19 +149,10 @@ class TopicOptions:
         """Whether an append inspects each message: its key, or its id for repeats."""
         return self.compaction_delay_us is not None or self.deduplication_count is not None
 
-
-def change_options(options: TopicOptions, changes: Mapping[str, int | None]) -> TopicOptions:
-    """Return options with some of them changed.
-
-    Args:
-        options: The options.
-        changes: The new values by name, as numbers; omitted ones stay.
-
-    Raises:
-        InvalidOptionError: a number is out of range.
-    """
-    values: dict[str, Any] = dict(changes)
-    return replace(options, **values)
+    @property
+    def summarized(self) -> tuple[str, ...]:
+        """The names of the headers that are summarized."""
+        return () if self.summary_headers is None else tuple(self.summary_headers.split(","))
 
 
 def check_dead_letter_options(name: str, options: TopicOptions) -> None:
@@ -207,6 +232,7 @@ class Topic:
         compaction_delay_us: Compaction retains the last message of each key, and a null payload, which deletes its key, for
             so many microseconds; None disables it.
         deduplication_count: A message is dropped if its id equals one of so many newest of its partition; None drops none.
+        summary_headers: The headers that are summarized for filters, separated by commas; None if there are none.
         deletion_grace_us: Messages marked for deletion are removed within so many microseconds; None keeps them.
         legal_hold: Whether nothing is removed.
         identity: Distinguishes it from earlier topics of its name, before a purge or deletion.
@@ -223,6 +249,7 @@ class Topic:
     retention_bytes: int | None = None
     compaction_delay_us: int | None = None
     deduplication_count: int | None = None
+    summary_headers: str | None = None
     deletion_grace_us: int | None = None
     legal_hold: bool = False
     identity: str = ""

@@ -14,7 +14,7 @@ from headstream.errors import CorruptLogError, CorruptSendError
 from headstream.segments.files import ReadFile
 from headstream.segments.layout import IndexEntry
 
-__all__ = ["SendChecks", "corrupt_offsets", "describe_offsets", "missing_offsets", "no_message"]
+__all__ = ["SendChecks", "corrupt_offsets", "describe_offsets", "missing_offsets", "no_message", "unreadable_segment"]
 
 _MAX_REMEMBERED: Final = 256
 """Remembered sends that are read in parts: more than readers of one segment at a time."""
@@ -143,4 +143,11 @@ def no_message(path: str, position: int) -> CorruptLogError:
         f"no complete message at byte {position}",
         where=path,
         advice="The file was altered after it was written: restore it from a copy",
+    )
+
+
+def unreadable_segment(error: CorruptLogError, from_offset: int, until_offset: int) -> CorruptSendError:
+    """Return the error for a segment that is completely unreadable."""
+    return CorruptSendError(
+        error.what, where=error.where, advice=error.advice, from_offset=from_offset, until_offset=until_offset
     )

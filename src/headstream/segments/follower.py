@@ -7,7 +7,7 @@
 
 Each send is compared with its checksum. A damaged one raises CorruptSendError after everything before it has been
 returned; `follower.read(follower.next_readable(error.until_offset))` continues behind it. A follower takes no lock, writes
-nothing, and is used by one thread at a time.
+nothing, is used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Final
 
 from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError, PartitionNotFoundError
+from headstream.filters.filter import Filter
+from headstream.segments.checking import unreadable_segment
 from headstream.segments.files import BufferPool, OsReadFiles, ReadFiles
 from headstream.segments.layout import INDEX_SUFFIX, base_offsets, segment_path
 from headstream.segments.read_ahead import ReadAhead
 from headstream.segments.retry_on_removal import retry_on_removal
 from headstream.segments.segment import Segment
 from headstream.segments.segment_end import find_unindexed
+from headstream.segments.skipping import SegmentSkips
 from headstream.segments.times import find_later
 
 __all__ = ["DEFAULT_CHUNK_BYTES", "PartitionFollower"]
@@ -68,6 +70,7 @@ class PartitionFollower:
         self._sealed_bytes: dict[int, int] = {}
         self._sealed_counts: dict[int, int] = {}
         self._first_times_us: dict[int, int] = {}
+        self._skips = SegmentSkips(self._directory, self._files)
         self.refresh()
 
     @property
@@ -81,9 +84,9 @@ class PartitionFollower:
         return self._end_offset
 
     @property
-    def segments_count(self) -> int:
-        """The number of segments, as of the last refresh."""
-        return len(self._segments)
+    def segment_offsets(self) -> list[int]:
+        """The first offset of each segment, as of the last refresh."""
+        return [segment.base_offset for segment in self._segments]
 
     def refresh(self) -> None:
         """Read what was appended, rolled and deleted since the last refresh.
@@ -94,8 +97,8 @@ class PartitionFollower:
         changed = self._files.changed(self._directory)
         if changed is None:
             self.close()
-            what = "the partition does not exist or has been deleted"
-            raise PartitionNotFoundError(what, where=self._directory, advice="Look the topic up again")
+            what, advice = "the partition does not exist or has been deleted", "Look the topic up again"
+            raise PartitionNotFoundError(what, where=self._directory, advice=advice)
         if self._segments:
             self._newest().refresh()
         # Without a segment only its name identifies the first one: a clock can be set back.
@@ -111,8 +114,6 @@ class PartitionFollower:
 
     def _has_rolled(self) -> bool:
         """Return whether a segment follows the newest known one: directory times can be too coarse to tell."""
-        if not self._segments:
-            return False
         newest = self._newest()
         end = newest.end_offset
         return end > newest.base_offset and self._files.exists(segment_path(self._directory, end, INDEX_SUFFIX))
@@ -132,9 +133,9 @@ class PartitionFollower:
             gone.close()
         for segment in self._segments[:-1]:
             segment.close()  # it may have been compacted: the next read opens its current files
-        self._sealed_bytes.clear()
-        self._sealed_counts.clear()
-        self._first_times_us.clear()
+        for cached in (self._sealed_bytes, self._sealed_counts, self._first_times_us):
+            cached.clear()
+        self._skips.forget()
         for segment in self._segments:
             segment.refresh()  # appends between the last refresh and the roll
 
@@ -227,7 +228,11 @@ class PartitionFollower:
         return self._segments[number].base_offset if self._segments else 0
 
     def read(
-        self, from_offset: int, until_offset: int | None = None, size_bytes: int = DEFAULT_CHUNK_BYTES
+        self,
+        from_offset: int,
+        until_offset: int | None = None,
+        size_bytes: int = DEFAULT_CHUNK_BYTES,
+        where: Filter | None = None,
     ) -> Iterator[memoryview]:
         """Return the stored messages of a range of offsets, in order, in chunks of complete messages.
 
@@ -237,6 +242,7 @@ class PartitionFollower:
             from_offset: First offset; first_offset or later.
             until_offset: End offset, exclusive, at most end_offset; None is end_offset.
             size_bytes: Approximate size of a chunk; a larger message is a chunk of its own.
+            where: A filter: closed segments without a message that can match it are left out. None reads all.
 
         Raises:
             OffsetOutOfRangeError: the range begins before first_offset or ends after end_offset.
@@ -247,15 +253,16 @@ class PartitionFollower:
         if end > self._end_offset:
             self.refresh()
         if from_offset < self.first_offset or end > self._end_offset:
-            raise OffsetOutOfRangeError(
-                f"offsets {from_offset} to {end} were requested, {self.first_offset} to {self._end_offset} exist",
-                where=self._directory,
-                advice="Older ones were dropped by retention or deletion, later ones have not been written",
-            )
-        return self._chunks(from_offset, end, size_bytes)
+            what = f"offsets {from_offset} to {end} were requested, {self.first_offset} to {self._end_offset} exist"
+            advice = "Older ones were dropped by retention or deletion, later ones have not been written"
+            raise OffsetOutOfRangeError(what, where=self._directory, advice=advice)
+        return self._chunks(from_offset, end, size_bytes, where)
 
-    def _chunks(self, offset: int, until_offset: int, size_bytes: int) -> Iterator[memoryview]:
+    def _chunks(self, offset: int, until_offset: int, size_bytes: int, where: Filter | None) -> Iterator[memoryview]:
         while offset < until_offset:
+            if where is not None and (skipped := self.skip(offset, where)) is not None:
+                offset = skipped[0]
+                continue
             chunk, offset = self.read_chunk(offset, until_offset, size_bytes)
             if len(chunk):
                 yield chunk
@@ -278,28 +285,26 @@ class PartitionFollower:
         number = self._segment_number(from_offset)
         segment_end = self._segment_end(number)
         try:
-            segment = self._open(number)
-            next_base = self._next_base(number)
-            chunk, reached = segment.read_chunk(from_offset, min(until_offset, segment_end), size_bytes, next_base)
+            wanted = from_offset, min(until_offset, segment_end), size_bytes, self._next_base(number)
+            chunk, reached = self._open(number).read_chunk(*wanted)
             return chunk, min(reached, segment_end)  # a segment merged with the next one can end in that
         except CorruptSendError:
             raise
         except CorruptLogError as error:
-            raise self._unreadable(error, from_offset, segment_end) from error
+            raise unreadable_segment(error, from_offset, segment_end) from error
+
+    def skip(self, offset: int, where: Filter) -> tuple[int, int] | None:
+        """Return the end of an offset's segment, and its messages' number, if none can match a filter; else None."""
+        number = self._segment_number(offset)
+        base, next_base = self._segments[number].base_offset, self._next_base(number)
+        count = None if next_base is None else self._skips.count_unmatched(where, base, next_base)
+        return None if next_base is None or count is None else (next_base, min(count, next_base - offset))
 
     def _segment_end(self, number: int) -> int:
-        is_newest = number == len(self._segments) - 1
-        return self._end_offset if is_newest else self._segments[number + 1].base_offset
+        return self._end_offset if (next_base := self._next_base(number)) is None else next_base
 
     def _next_base(self, number: int) -> int | None:
         return None if number == len(self._segments) - 1 else self._segments[number + 1].base_offset
-
-    @staticmethod
-    def _unreadable(error: CorruptLogError, from_offset: int, until_offset: int) -> CorruptSendError:
-        """Return the error for a segment that is completely unreadable."""
-        return CorruptSendError(
-            error.what, where=error.where, advice=error.advice, from_offset=from_offset, until_offset=until_offset
-        )
 
     @retry_on_removal
     def next_readable(self, offset: int) -> int:
@@ -343,20 +348,16 @@ class PartitionFollower:
     def _segment_number(self, offset: int) -> int:
         number = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
         if number < 0:
-            raise OffsetOutOfRangeError(
-                f"offset {offset} has been dropped meanwhile",
-                where=self._directory,
-                advice=f"Begin again from {self.first_offset}, the first existing offset",
-            )
+            advice = f"Begin again from {self.first_offset}, the first existing offset"
+            raise OffsetOutOfRangeError(f"offset {offset} has been dropped meanwhile", where=self._directory, advice=advice)
         return number
 
     def _open(self, number: int) -> Segment:
         """Return a segment, opened; of the others only the newest stays open."""
-        segment = self._segments[number]
-        if not segment.is_open:
+        if not self._segments[number].is_open:
             for other in self._segments[:-1]:
                 other.close()
-        return segment
+        return self._segments[number]
 
     @retry_on_removal
     def offset_of(self, timestamp_us: int) -> int:
@@ -380,8 +381,7 @@ class PartitionFollower:
     def _first_time_us(self, number: int) -> int | None:
         """Return the time of a segment's first message, read once; None if it has none."""
         base = self._segments[number].base_offset
-        first = self._first_times_us.get(base)
-        if first is None:
+        if (first := self._first_times_us.get(base)) is None:
             with suppress(CorruptLogError):  # reading that segment raises it
                 first = self._open(number).first_timestamp_us
             if first is not None:
@@ -396,5 +396,5 @@ class PartitionFollower:
     def __enter__(self) -> PartitionFollower:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

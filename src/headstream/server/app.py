@@ -12,9 +12,11 @@ import importlib
 import logging
 import os
 import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
@@ -42,7 +44,10 @@ if TYPE_CHECKING:
     from headstream.server.kafka.listener import KafkaServer
     from headstream.server.quic.server import QuicServer
 
-__all__ = ["CURRENT_CONFIG", "QUIC_CERTIFICATE", "ServerApp"]
+__all__ = ["CURRENT_CONFIG", "NO_REPORTS", "QUIC_CERTIFICATE", "Reports", "ServerApp"]
+
+Reports: TypeAlias = Mapping[str, Callable[[], dict[str, Any]]]
+NO_REPORTS: Final[Reports] = MappingProxyType({})
 
 QUIC_CERTIFICATE: Final = "quic_certificate.pem"
 """The self-signed certificate for localhost in the runtime directory, for clients to trust."""
@@ -64,10 +69,12 @@ class ServerApp:
 
     Args:
         config: All settings.
+        pipelines: The name of each Replicate pipeline, and a function that returns its report, a JSON object.
     """
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, pipelines: Reports = NO_REPORTS) -> None:
         self._config = config
+        self._pipelines = pipelines
         self._ends = contextlib.AsyncExitStack()
         self._dispatcher: Dispatcher | None = None
         self._tcp: TcpServer | None = None
@@ -158,6 +165,7 @@ class ServerApp:
     async def _start_http(self, address: Address, tls: Any, workers: Workers, budget: MemoryBudget, admission: Admission) -> None:
         # Half of the start time: TCP serves meanwhile.
         await asyncio.to_thread(importlib.import_module, "headstream.server.http.server")
+        from headstream.server.http.pipelines import PipelineReports
         from headstream.server.http.server import HttpServer
         from headstream.server.http.tokens import AccessTokens
 
@@ -166,7 +174,8 @@ class ServerApp:
         traffic = [Traffic("http")] if self._tcp is None else [Traffic("http"), self._tcp.traffic]
         tokens = AccessTokens(settings, self.dispatcher.tokens, self.dispatcher.users)
         http = replace(config.http, max_connections=self._room_for_connections(config.http.max_connections, "http"))
-        self._http = HttpServer(self.dispatcher, http, tokens, workers, traffic, budget, admission)
+        reports = PipelineReports(self._pipelines, needs_right=True)
+        self._http = HttpServer(self.dispatcher, http, tokens, workers, traffic, budget, admission, reports)
         host, port = await self._http.start(address.host, address.port, tls)
         self.http_address = Address(host, port)
         self._ends.push_async_callback(self._http.stop)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headstream.log.system.malloc import configure_malloc
-from headstream.server.app import ServerApp
+from headstream.server.app import NO_REPORTS, Reports, ServerApp
 from headstream.server.config.config import ServerConfig
 from headstream.server.reporting.logs import note, start_logging
 from headstream.server.resources.collector import Collector
@@ -28,12 +28,13 @@ _SWITCH_S: Final = 0.0003
 Python's default of 5 ms, one client that lists many topics in a loop leaves others a sixth of their sends; now, two fifths."""
 
 
-def run(config: ServerConfig, on_ready: Callable[[ServerApp], None]) -> None:
+def run(config: ServerConfig, on_ready: Callable[[ServerApp], None], pipelines: Reports = NO_REPORTS) -> None:
     """Serve until SIGTERM or SIGINT, and return after draining and syncing; a second signal exits at once.
 
     Args:
         config: All settings of the server.
         on_ready: Called when the server accepts requests.
+        pipelines: The name of each Replicate pipeline, and a function that returns its report.
 
     Raises:
         HeadstreamError: the server cannot start, or acknowledged messages could not be synced.
@@ -43,10 +44,10 @@ def run(config: ServerConfig, on_ready: Callable[[ServerApp], None]) -> None:
     configure_malloc()
     sys.setswitchinterval(_SWITCH_S)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config, on_ready))
+        runner.run(_serve(config, on_ready, pipelines))
 
 
-async def _serve(config: ServerConfig, on_ready: Callable[[ServerApp], None]) -> None:
+async def _serve(config: ServerConfig, on_ready: Callable[[ServerApp], None], pipelines: Reports) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_note_exception)
     is_over = asyncio.Event()
@@ -64,7 +65,7 @@ async def _serve(config: ServerConfig, on_ready: Callable[[ServerApp], None]) ->
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, end, number)
-    server = ServerApp(config)
+    server = ServerApp(config, pipelines)
     await server.start()
     collector = Collector(loop)
     collector.start()

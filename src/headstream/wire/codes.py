@@ -86,6 +86,7 @@ class Code(enum.IntEnum):
     SETTLE_DELIVERIES = 10_008
     LEASE_MESSAGES = 10_009
     SETTLE_LEASES = 10_015
+    COUNT_SEGMENTS = 10_016
     CREATE_OPEN_TOPIC = 10_010
     GET_OPEN_TOPIC = 10_011
     LIST_OPEN_TOPICS = 10_012
@@ -210,6 +211,7 @@ _ENTRIES: Final = (
     CodeEntry(Code.REMOVE_MARKED, "message.remove_marked", True, Route("POST", _P + "/removals")),
     CodeEntry(Code.MEASURE_RANGE, "message.measure", True, Route("GET", _P + "/range")),
     CodeEntry(Code.FILTER_MESSAGES, "message.filter", True, Route("GET", _P + "/messages")),
+    CodeEntry(Code.COUNT_SEGMENTS, "message.count_segments", True, Route("GET", _T + "/segments")),
     CodeEntry(Code.GET_DELIVERIES, "delivery.get", True, Route("GET", _G + "/partitions/{partition_id}/deliveries")),
     CodeEntry(Code.SETTLE_DELIVERIES, "delivery.settle", True, Route("PUT", _G + "/partitions/{partition_id}/deliveries")),
     CodeEntry(Code.LEASE_MESSAGES, "lease.grant", True, Route("POST", _G + "/leases")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ FLAGS = [
     "--disable-dev-shm-usage",
 ]
 PATIENCE_MS = 120_000
-MANY = 300_000
+MANY = 1_000_000
 """More rows than an element can be high, so that the scroll bar stands for more than its pixels."""
 
 ORDERS, STRANGE = TopicName.parse("shop/orders"), TopicName.parse("shop/strange")
@@ -66,8 +67,8 @@ def _fill(http: Http) -> None:
         Message(payload=b"long " * 20_000),
     )
     broker.messages.set_state(STRANGE, 1, [1], hs.MessageState.POISONED, reason=f"it is bad {injected}", by="ann")
-    many = encode_sent([Message(payload=b"m")] * 10_000)
-    for _ in range(MANY // 10_000):
+    for begin in range(0, MANY, 50_000):
+        many = encode_sent([Message(payload=b"m%d" % number) for number in range(begin, begin + 50_000)])
         broker.messages.send(TopicName.parse("shop/many"), 1, many)
     broker.offsets.commit(ORDERS, OffsetOwner.group("billing"), {1: 20})
 
@@ -98,9 +99,9 @@ class Problems(list[str]):
             self.append(text)
 
 
-@pytest.fixture
-def page(browser: Browser, http: Http) -> Iterator[Page]:
-    """A page that is logged in as root; it fails the test if a script fails or the policy refuses something."""
+@contextmanager
+def opened_page(browser: Browser, http: Http) -> Iterator[Page]:
+    """Lend a page that is logged in as root; it fails the test if a script fails or the policy refuses something."""
     problems = Problems()
     context = browser.new_context(viewport={"width": 1300, "height": 820}, color_scheme="light")
     context.set_default_timeout(PATIENCE_MS)
@@ -114,6 +115,13 @@ def page(browser: Browser, http: Http) -> Iterator[Page]:
     assert opened.evaluate("window.hacked") is None
     context.close()
     assert problems == []
+
+
+@pytest.fixture
+def page(browser: Browser, http: Http) -> Iterator[Page]:
+    """A page that is logged in as root."""
+    with opened_page(browser, http) as opened:
+        yield opened
 
 
 def log_in(page: Page, username: str = "iggy", password: str = "iggy") -> None:

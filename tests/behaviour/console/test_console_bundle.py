@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from headstream.server.http.console.files import ConsoleFiles
+
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "console"
 BUNDLE = ROOT / "src" / "headstream" / "server" / "http" / "console" / "bundle"
@@ -38,3 +40,11 @@ def test_bundle_asks_nothing_of_other_hosts() -> None:
         places = [part.split('"')[0].split("'")[0].split(")")[0] for part in text.split("://")[1:]]
         # names of XML and what a text says, none of which is a place that is asked
         assert all(place.startswith(("www.w3.org/",)) for place in places), (name, places)
+
+
+def test_the_first_view_is_less_than_300_kb() -> None:
+    sent = [ConsoleFiles().find("GET", f"/console/{name}", "gzip") for name in files_of(BUNDLE) if not name.endswith(".svg")]
+    index = ConsoleFiles().find("GET", "/console/", "gzip")
+    assert index is not None
+    assert all(reply is not None and reply.headers["Content-Encoding"] == "gzip" for reply in sent)
+    assert len(index.body) + sum(len(reply.body) for reply in sent if reply is not None) < 300_000

@@ -182,6 +182,23 @@ def test_a_list_of_very_many_messages_has_few_rows_and_reaches_both_ends(page: P
     page.keyboard.press("PageUp")
     page.keyboard.press("Home")
     page.get_by_label("Message at offset 0").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_label("Go to", exact=True).select_option("offset")
+    for offset in (700_123, 499_999):
+        page.get_by_label("Offset", exact=True).fill(str(offset))
+        page.get_by_role("button", name="Go", exact=True).click()
+        page.get_by_label(f"Message at offset {offset}").wait_for()
+        page.locator(".list .row", has_text=f"m{offset}").first.wait_for()  # the rows around it are those of their offsets
+        assert rows.count() < 100
+    page.get_by_label("Close the message").click()
+    page.get_by_role("listbox", name="Messages").evaluate("list => { list.scrollTop = list.scrollHeight / 4 }")
+    page.locator(".list .row", has_text="m2").first.wait_for()
+    shown = [int(text.replace(",", "")) for text in page.locator(".list .row > .number").all_inner_texts()]
+    assert len(shown) > 5
+    assert all(200_000 < offset < 300_000 for offset in shown)
+    for offset in shown:
+        page.locator(".list .row", has_text=f"m{offset}").wait_for()
+    assert rows.count() < 100
 
 
 def test_foreign_text_is_neither_run_nor_able_to_disguise_itself(page: Page) -> None:
@@ -258,7 +275,7 @@ def test_rights_decide_what_a_user_sees(page: Page, http: Http) -> None:
     log_in(page, "reader", "secret")
     page.get_by_role("heading", name="Overview").wait_for()
     pages = page.locator("nav.side li").all_inner_texts()
-    assert pages == ["Overview", "Topics", "Messages", "Groups"]
+    assert pages == ["Overview", "Topics", "Messages", "Groups", "Dead letters"]
     go(page, "#/topics/shop/orders")
     page.get_by_role("link", name="Messages").last.wait_for()
     assert page.get_by_role("button", name="Delete").count() == 0

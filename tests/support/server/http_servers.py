@@ -18,6 +18,7 @@ from headstream.broker.settings import ServerSettings
 from headstream.log.opening import open_memory
 from headstream.server.config.http_settings import HttpSettings, TokenSettings
 from headstream.server.fast_path.traffic import Traffic
+from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports
 from headstream.server.http.server import HttpServer
 from headstream.server.http.tokens import AccessTokens
 from headstream.server.network.admission import Admission
@@ -85,13 +86,15 @@ def serving(
     settings: HttpSettings | None = None,
     tokens: TokenSettings | None = None,
     make_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+    pipelines: PipelineReports = NO_PIPELINES,
 ) -> Iterator[Http]:
     """Lend a server over an empty log in memory, with root logged in."""
     broker = Broker(open_memory())
     dispatcher = make_dispatcher(broker, ServerSettings(password_rounds=4, most_tokens=10_000))
     access = AccessTokens(tokens or TokenSettings(secret=SECRET), dispatcher.tokens, dispatcher.users)
     workers, traffic = Workers(), Traffic("http")
-    server = HttpServer(dispatcher, settings or HttpSettings(), access, workers, [traffic], MemoryBudget(1 << 30), Admission())
+    budget, admission = MemoryBudget(1 << 30), Admission()
+    server = HttpServer(dispatcher, settings or HttpSettings(), access, workers, [traffic], budget, admission, pipelines)
     loop = make_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

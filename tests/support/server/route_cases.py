@@ -65,6 +65,7 @@ CASES: dict[str, tuple[str, Any]] = {
     "message.list_states": ("{t}/partitions/1/states", None),
     "message.filter": ("{t}/partitions/1/messages?where=a%20%3E%3D%203%20OR%20_offset%20%3D%200&count=5", None),
     "message.measure": ("{t}/partitions/1/range?from_offset=0&until_offset=1&size_bytes=100", None),
+    "message.count_segments": ("{t}/segments?where=a%20%3E%201", None),
     "topic.create_open": ("/open/topics", {"stream": "{n}", "name": "wide", "partitions_count": 2, "limits": "wide"}),
     "topic.get_open": ("/open{t}", None),
     "topic.list_open": ("/open/topics?stream_id={n}", None),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from headstream.log.retention import Retention
 from headstream.model.deliveries import DeliveryChange, DeliveryStep
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState
-from headstream.model.topology import Limits, TopicOptions, change_options
+from headstream.model.topology import Limits, TopicOptions
 from tests.support.log.logs import batch
 
 TOPIC, DEAD = TopicName("shop", "orders"), TopicName("shop", "dead")
@@ -44,9 +46,9 @@ def give_up(broker: Broker, dead_letter: TopicName | None) -> None:
     broker.deliveries.settle(TOPIC, "billing", 1, [change], frontier=10, dead_letter=dead_letter)
 
 
-def retention_of(broker: Broker, now_us: list[int], **options: int) -> Retention:
+def retention_of(broker: Broker, now_us: list[int], **options: Any) -> Retention:
     log, topic = broker.backing.log, broker.backing.topic(TOPIC)
-    update_topic(log, topic, options=change_options(topic.options, options))  # without starting the background
+    update_topic(log, topic, options=replace(topic.options, **options))  # without starting the background
     return Retention(log, lambda: now_us[0])
 
 

@@ -65,6 +65,22 @@ def test_list_and_show_tell_a_letters_story(url: str) -> None:
     assert "shop/orders/2/3" in run("list", DEAD, url=url).stdout
 
 
+def test_reasons_count_letters_by_origin_group_and_error(url: str) -> None:
+    found = rows("reasons", DEAD, url=url)
+    assert sorted(
+        (row["topic"], row["group"], row["reason_code"], row["reason"], row["count"]) for row in found if row["topic"]
+    ) == [
+        (TOPIC, "billing", "max_attempts", "ValueError: no", 1),
+        (TOPIC, "billing", "max_attempts", "no", 1),
+        (TOPIC, "billing", "rejected", "unwanted", 1),
+    ]
+    (other,) = (row for row in found if row["topic"] is None)
+    assert (other["count"], other["reason"], other["most_attempts"]) == (1, None, None)
+    chosen = rows("reasons", DEAD, "--where", "hs.reason = 'no'", url=url)
+    assert [(row["count"], row["most_attempts"]) for row in chosen] == [(1, 1)]
+    assert chosen[0]["first_failed_us"] <= chosen[0]["last_failed_us"]
+
+
 def test_redrive_sends_letters_back_whole_and_once(url: str) -> None:
     assert rows("redrive", DEAD, "--dry-run", url=url) == {
         "topic": DEAD, "dry_run": True, "matched": 4, "redriven": 0, "resumed": 0, "foreign": 1,

@@ -36,7 +36,7 @@ def commands(group: click.Group, *path: str) -> list[tuple[str, ...]]:
 VERBS = {
     "stream": "list show create update delete",
     "topic": "list show create update delete purge",
-    "dlq": "list show redrive discard",
+    "dlq": "list reasons show redrive discard",
     "partition": "list show create delete states set-state",
     "group": "list show create lag seek delete",
     "user": "list show create update permissions password delete",
@@ -242,6 +242,7 @@ def test_json_forms_of_streams_and_topics(tmp_path: Path) -> None:
         "retention_bytes": None,
         "compaction_delay_us": None,
         "deduplication_count": None,
+        "summary_headers": None,
         "deletion_grace_us": 7 * 86_400_000_000,
         "legal_hold": False,
         "messages": 0,

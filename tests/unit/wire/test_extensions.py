@@ -29,8 +29,11 @@ SENT = encode_sent([Message(payload=None, key=b"k"), Message(payload=b"x", heade
 STORED = encode_polled([Message(payload=b"x", offset=3, timestamp=1, state=MessageState.POISONED)])
 RECEIPT = epochs.StagedBatch("part-0", "shop/orders", 1, len(SENT), 2, 12345)
 TOPIC = topics.OpenTopic(
-    *("shop", "orders", 1, 1_700_000_000_000_000, Limits.WIDE, Fsync.ALWAYS, None, 1 << 40, 0, 1000, 5, True, "1/4"),
+    *("shop", "orders", 1, 1_700_000_000_000_000, Limits.WIDE, Fsync.ALWAYS, None, 1 << 40, 0, 1000, "1/4"),
     partitions=(topics.OpenPartition(1, 5, 9, 1000, 2, 1_700_000_000_000_000),),
+    summary_headers="tenant,user_id",
+    deletion_grace_us=5,
+    legal_hold=True,
 )
 LAG = groups.GroupLag(
     "billing",
@@ -58,6 +61,7 @@ EXAMPLES: list[Command[Any]] = [
     messages.MeasureRange("s", "t", 1, 5, 1 << 40, 1000),
     filters.FilterMessages("s", "t", 1, "a >= 3 AND b = '&=%'", PollingKind.NEXT, 0, 5, 1 << 20, (1, 20), DELIVER, BILLING, True),
     filters.FilterMessages("s", "t", 1, "a"),
+    filters.CountSegments("s", "t", "a = '&=%'"),
     deliveries.GetDeliveries("s", "t", "billing", 3),
     deliveries.SettleDeliveries("s", "t", "billing", 3, 9, (FAILED, POISONED), 7, 2, 1 << 40, "shop/dead", True),
     deliveries.SettleDeliveries("s", "t", "billing", 3, 0, ()),
@@ -66,12 +70,14 @@ EXAMPLES: list[Command[Any]] = [
     ),
     leases.LeaseMessages("s", "t", "workers", 7, 1, 1, 30_000_000, {}),
     leases.SettleLeases("s", "t", "workers", 3, (ACKED, GIVEN_UP), 1 << 40, "shop/dead"),
-    topics.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, None, True, True),
+    topics.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, True, None, None, True),
     topics.CreateOpenTopic("shop", "orders", 0),
+    topics.CreateOpenTopic("shop", "orders", 1, summary_headers="tenant,user_id"),
     topics.GetOpenTopic("shop", "orders"),
     topics.ListOpenTopics(),
     topics.ListOpenTopics("shop"),
     topics.ChangeTopicOptions("shop", "orders", {"retention_us": None, "retention_bytes": 1 << 30}),
+    topics.ChangeTopicOptions("shop", "orders", {"summary_headers": "tenant"}),
     topics.RenameTopic("shop", 1, "purchases"),
     topics.GetIdentity(),
     epochs.StageBatch("query", 5, "part-0", 1 << 33, "s", "t", 1, True, SENT),
@@ -97,6 +103,7 @@ REPLIES: list[tuple[type[Command[Any]], Any]] = [
     (messages.FetchMessages, messages.FetchedMessages(1, 10, 4, 6, 1, STORED)),
     (messages.RemoveMarked, messages.RemovedMessages(3, 1 << 40, 2, 1)),
     (filters.FilterMessages, filters.FilteredMessages(1, 10, 4, 6, 100, 2, 1, STORED)),
+    (filters.CountSegments, filters.CountedSegments(40, 38, 1 << 40, 1 << 39)),
     (
         deliveries.GetDeliveries,
         deliveries.OpenDeliveries(

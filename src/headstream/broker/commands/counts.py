@@ -147,7 +147,7 @@ class CountsCache:
             follower.refresh()
             count, end = follower.messages_count(), follower.end_offset
             size_bytes = follower.size_bytes() + _BATCH_BYTES * (count // _MESSAGES_A_BATCH)
-            return PartitionInfo(number, created_us, max(follower.segments_count, 1), max(end - 1, 0), size_bytes, count)
+            return PartitionInfo(number, created_us, max(len(follower.segment_offsets), 1), max(end - 1, 0), size_bytes, count)
 
 
 def detail_topic(counts: CountsCache, topic: TopicRecord) -> TopicDetails:

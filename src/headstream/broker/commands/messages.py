@@ -29,7 +29,7 @@ from headstream.model.partitioning import Partitioning, PartitioningKind
 from headstream.model.polling import Polled, PollingStrategy, partition_of
 from headstream.model.topology import MAX_BATCH_BYTES, Limits
 from headstream.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
-from headstream.wire.extensions.filters import FilteredMessages, FilterMessages
+from headstream.wire.extensions.filters import CountedSegments, CountSegments, FilteredMessages, FilterMessages
 from headstream.wire.extensions.messages import (
     PAGE_STATES,
     AppendMessages,
@@ -299,6 +299,13 @@ def measure_range(server: Dispatcher, session: Session, command: MeasureRange) -
     )
 
 
+def count_segments(server: Dispatcher, session: Session, command: CountSegments) -> CountedSegments:
+    """Return how much of a topic a filter reads."""
+    target = _readable(server, session, command.stream, command.topic)
+    found = server.broker.messages.count_segments(target.topic.name, parse_filter(command.where))
+    return CountedSegments(found.segments_count, found.skipped_count, found.size_bytes, found.skipped_bytes)
+
+
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
     SendMessages: CommandRow(send_messages, is_append=True),
     PollMessages: CommandRow(poll_messages, is_read=True),
@@ -311,4 +318,5 @@ ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
     ListStates: CommandRow(list_states, is_slow=True),
     FilterMessages: CommandRow(filter_messages, is_read=True, is_slow=True),
     MeasureRange: CommandRow(measure_range, is_slow=True),
+    CountSegments: CommandRow(count_segments, is_slow=True, threads="surveys"),
 }

@@ -1,4 +1,4 @@
-"""Topics: Iggy's commands, and extensions with limits, syncing, retention, compaction and deduplication.
+"""Topics: Iggy's commands, and extensions with limits, syncing, retention, compaction, deduplication and summaries.
 
 Errors are reported in this order: size too small (1019), duplicate name (2013), duplicate id (2012). Settings that a client
 leaves to the server are resolved at that time and reported resolved. Compression and replication are stored without effect.
@@ -229,13 +229,14 @@ def _describe(topic: StoredTopic) -> OpenTopic:
         topic.retention_bytes,
         topic.compaction_delay_us,
         topic.deduplication_count,
-        topic.deletion_grace_us,
-        topic.legal_hold,
         topic.identity,
         tuple(
             OpenPartition(part.number, part.first_offset, part.end_offset, part.size_bytes, part.compacted_count, part.generation)
             for part in topic.partitions
         ),
+        topic.summary_headers,
+        topic.deletion_grace_us,
+        topic.legal_hold,
     )
 
 

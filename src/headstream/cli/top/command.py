@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headstream.cli.checkpoints import read_checkpoint
+from headstream.cli.checkpoints import pipelines_option, read_checkpoint
 from headstream.cli.contexts import place_of
 from headstream.cli.output import print_text, write_json_list
-from headstream.cli.parameters import Checked, StorablePlace, open_log, output_option, url_option, warn_missing_log
+from headstream.cli.parameters import Checked, open_log, output_option, url_option, warn_missing_log
 from headstream.cli.top.keys import read_key, single_keys
 from headstream.cli.top.rates import ORDERS, Overview, Sample, compare, sort_topics
 from headstream.errors import InvalidInputError, ServerUnreachableError
@@ -60,18 +60,11 @@ def parse_interval(text: str) -> float:
     metavar="TOPIC",
     help="Show the groups of this topic; can be repeated.  [default: the 100 busiest]",
 )
-@click.option(
-    "--pipeline",
-    "checkpoints",
-    multiple=True,
-    type=StorablePlace(exists=True),
-    metavar="CHECKPOINT",
-    help="Show the Replicate pipeline with this checkpoint; can be repeated.",
-)
+@pipelines_option
 @url_option
 @output_option
 def top(
-    interval: float, count: int | None, order: str, topics: tuple[str, ...], checkpoints: tuple[Place, ...], url: str, output: str
+    interval: float, count: int | None, order: str, topics: tuple[str, ...], pipelines: tuple[Place, ...], url: str, output: str
 ) -> None:
     """Show the rates of topics and the lags of consumer groups, and keep them current.
 
@@ -88,7 +81,7 @@ def top(
     with ExitStack() as stack:
         log = stack.enter_context(open_log(url))
         warn_missing_log(log)
-        read = {str(checkpoint): stack.enter_context(read_checkpoint(checkpoint)) for checkpoint in checkpoints}
+        read = {str(checkpoint): stack.enter_context(read_checkpoint(checkpoint)) for checkpoint in pipelines}
         watched = _Watched(log, url, topics, read, interval)
         if output == "table" and sys.stdout.isatty() and count is None:
             _show(watched, place, order)

@@ -34,7 +34,6 @@ from headstream.model.topology import (
     Stream,
     Topic,
     TopicOptions,
-    change_options,
     check_added_partitions,
     check_partition_count,
 )
@@ -200,10 +199,10 @@ class KafkaTopics:
         self._cluster.describe([spelled])
         return spelled
 
-    def update(self, name: TopicName, **changes: int | None) -> Topic:
+    def update(self, name: TopicName, **changes: Any) -> Topic:
         """Change options of a topic by name; the others stay as they are."""
         spelled = self._known(name)
-        change_options(TopicOptions(), changes)
+        TopicOptions(**changes)
         config = _config_of(changes, self._cluster.count_partitions(name))
         entries = [
             ConfigEntry(key, text, incremental_operation=AlterConfigOpType.DELETE if text is None else AlterConfigOpType.SET)
@@ -305,15 +304,16 @@ class KafkaPartitions:
         raise unsupported("Kafka cannot delete partitions", f"Create another topic with fewer than {topic} has")
 
 
-def vars_of(options: TopicOptions) -> dict[str, int | None]:
+def vars_of(options: TopicOptions) -> dict[str, Any]:
     """Return the options that are set, by name."""
     named = {
-        name: getattr(options, name) for name in ("retention_us", "retention_bytes", "compaction_delay_us", "deduplication_count")
+        name: getattr(options, name)
+        for name in ("retention_us", "retention_bytes", "compaction_delay_us", "deduplication_count", "summary_headers")
     }
     return {name: value for name, value in named.items() if value is not None} | ({"legal_hold": 1} if options.legal_hold else {})
 
 
-def _config_of(options: Mapping[str, int | None], partitions: int) -> dict[str, str | None]:
+def _config_of(options: Mapping[str, Any], partitions: int) -> dict[str, str | None]:
     """Return Kafka's settings of options; None is the cluster's default.
 
     Raises:
@@ -324,6 +324,8 @@ def _config_of(options: Mapping[str, int | None], partitions: int) -> dict[str, 
             "Kafka does not deduplicate by message id",
             "Leave deduplication_count out: what one producer sends is stored once anyway",
         )
+    if options.get("summary_headers") is not None:
+        raise unsupported("Kafka does not summarize headers", "Leave summary_headers out: this client filters what it reads")
     for name in ("deletion_grace_us", "legal_hold"):
         if options.get(name):
             raise unsupported(f"Kafka has no {name}: it cannot mark messages", f"Leave {name} out")

@@ -15,12 +15,12 @@ from headstream.filters.filter import Filter
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MAX_STATE_OFFSETS, MessageState, StateChange
-from headstream.model.polling import OffsetOwner, Polled, PollingStrategy, check_poll
+from headstream.model.polling import OffsetOwner, Polled, PollingStrategy, SegmentCounts, check_poll
 from headstream.model.producers import Appended, BatchNumber, ProducerId
 from headstream.model.removals import Removal
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.extensions.filters import FailurePolicy, FilteredMessages, FilterMessages
+from headstream.wire.extensions.filters import CountSegments, FailurePolicy, FilteredMessages, FilterMessages
 from headstream.wire.extensions.messages import (
     AppendMessages,
     FetchedMessages,
@@ -190,6 +190,16 @@ class RemoteMessages:
         for begin in range(0, max(len(wanted), 1), MAX_STATE_OFFSETS):
             some = tuple(wanted[begin : begin + MAX_STATE_OFFSETS])
             self._caller.call(SetState(topic.stream, topic.topic, partition, some, state, reason, by))
+
+    def count_segments(self, topic: TopicName, where: Filter) -> SegmentCounts | None:
+        """Return how much of a topic a filter reads; None from an older server, which reads all."""
+        try:
+            found = self._caller.call(CountSegments(topic.stream, topic.topic, where.text))
+        except ServerError as error:
+            if error.status in _NO_SUCH_COMMAND:
+                return None
+            raise
+        return SegmentCounts(found.segments_count, found.skipped_count, found.size_bytes, found.skipped_bytes)
 
     def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
         """Remove the messages that were marked for deletion with a reason; see Messages.remove_marked()."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from dataclasses import asdict
+from typing import Any
 
 from headstream.client.remote.caller import Caller
 from headstream.errors import NotFoundError, StreamNotFoundError, TopicNotFoundError
@@ -15,7 +16,6 @@ from headstream.model.topology import (
     Stream,
     Topic,
     TopicOptions,
-    change_options,
     check_added_partitions,
     check_deleted_partitions,
     check_partition_count,
@@ -132,9 +132,9 @@ class RemoteTopics:
         """Delete a topic with its messages and offsets."""
         self._caller.call(DeleteTopic(name.stream, name.topic))
 
-    def update(self, name: TopicName, **changes: int | None) -> Topic:
+    def update(self, name: TopicName, **changes: Any) -> Topic:
         """Change options of a topic by name; omitted ones stay."""
-        change_options(TopicOptions(), changes)  # checks names and ranges
+        TopicOptions(**changes)  # checks names and ranges
         return _topic(self._caller.call(ChangeTopicOptions(name.stream, name.topic, changes)))
 
     def rename(self, name: TopicName, to: str) -> None:
@@ -187,6 +187,7 @@ def _topic(found: OpenTopic) -> Topic:
         found.retention_bytes,
         found.compaction_delay_us,
         found.deduplication_count,
+        found.summary_headers,
         found.deletion_grace_us,
         found.legal_hold,
         found.identity,

@@ -8,7 +8,8 @@
     6    topics.compression, topics.replication, groups             before: 1, 1, none
          users, tokens, revoked                                     before: none
     7    writers, users.generation, states.change, state_changes    before: none, 0, NULL, none
-    8    topics.deletion_grace_us, topics.legal_hold, marked_states before: see _GRACE_BEFORE, 0, none
+    8    topics.summary_headers                                     before: none
+    9    topics.deletion_grace_us, topics.legal_hold, marked_states before: see _GRACE_BEFORE, 0, none
 
 A writer migrates an older database when it opens it; until then readers take the value under `before` for missing
 columns. A reader queries the version each time, since a writer can migrate in between.
@@ -20,7 +21,7 @@ from typing import Final
 
 __all__ = ["SCHEMA", "STEPS", "VERSION", "topic_columns"]
 
-VERSION: Final = 8
+VERSION: Final = 9
 _STATES: Final = """
 CREATE TABLE IF NOT EXISTS states (
     topic INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL, state INTEGER NOT NULL,
@@ -67,7 +68,7 @@ CREATE INDEX IF NOT EXISTS marked_states ON states (topic, partition, changed_us
 """
 """Messages marked for deletion (model.message.MessageState), by the time of the mark."""
 _GRACE_BEFORE: Final = "CASE WHEN compaction_delay_us IS NULL THEN NULL ELSE 0 END"
-"""Before version 8 only a compaction removed marked messages, at once: topics keep what they were created with."""
+"""Before version 9 only a compaction removed marked messages, at once: topics keep what they were created with."""
 SCHEMA: Final = f"""
 PRAGMA journal_mode = WAL;
 BEGIN IMMEDIATE;
@@ -78,7 +79,7 @@ CREATE TABLE IF NOT EXISTS topics (
     number INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL REFERENCES streams (number) ON DELETE CASCADE,
     id INTEGER NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL, limits TEXT NOT NULL,
     fsync TEXT NOT NULL DEFAULT 'interval', retention_us INTEGER, retention_bytes INTEGER,
-    compaction_delay_us INTEGER, deduplication_count INTEGER,
+    compaction_delay_us INTEGER, deduplication_count INTEGER, summary_headers TEXT,
     deletion_grace_us INTEGER, legal_hold INTEGER NOT NULL DEFAULT 0,
     compression INTEGER NOT NULL DEFAULT 1, replication INTEGER NOT NULL DEFAULT 1,
     UNIQUE (stream, id), UNIQUE (stream, name));
@@ -109,9 +110,10 @@ STEPS: Final = {
     "PRAGMA user_version = 6; COMMIT;",
     6: f"BEGIN IMMEDIATE; {_WRITERS} ALTER TABLE users ADD COLUMN {_GENERATION}; {_STATE_CHANGES} "
     "PRAGMA user_version = 7; COMMIT;",
-    7: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN deletion_grace_us INTEGER; "
+    7: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN summary_headers TEXT; PRAGMA user_version = 8; COMMIT;",
+    8: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN deletion_grace_us INTEGER; "
     "ALTER TABLE topics ADD COLUMN legal_hold INTEGER NOT NULL DEFAULT 0; "
-    f"UPDATE topics SET deletion_grace_us = {_GRACE_BEFORE}; {_MARKED_STATES} PRAGMA user_version = 8; COMMIT;",
+    f"UPDATE topics SET deletion_grace_us = {_GRACE_BEFORE}; {_MARKED_STATES} PRAGMA user_version = 9; COMMIT;",
 }
 """From each older version to the next."""
 
@@ -119,7 +121,10 @@ STEPS: Final = {
 def topic_columns(version: int) -> str:
     """Return the columns of topics after `limits`, as a query for a database of this version."""
     fsync = "fsync" if version > 1 else "'interval'"
-    retention = "retention_us, retention_bytes" if version > 2 else "NULL, NULL"
-    compaction = "compaction_delay_us, deduplication_count" if version > 3 else "NULL, NULL"
-    removal = "deletion_grace_us, legal_hold" if version > 7 else f"{_GRACE_BEFORE if version > 3 else 'NULL'}, 0"
-    return f"{fsync}, {'compression, replication' if version > 5 else '1, 1'}, {retention}, {compaction}, {removal}"
+    options = [
+        "retention_us, retention_bytes" if version > 2 else "NULL, NULL",
+        "compaction_delay_us, deduplication_count" if version > 3 else "NULL, NULL",
+        "summary_headers" if version > 7 else "NULL",
+        "deletion_grace_us, legal_hold" if version > 8 else f"{_GRACE_BEFORE if version > 3 else 'NULL'}, 0",
+    ]
+    return f"{fsync}, {'compression, replication' if version > 5 else '1, 1'}, {', '.join(options)}"

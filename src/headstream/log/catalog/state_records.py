@@ -91,7 +91,7 @@ def pending_states(catalog: Catalog) -> list[tuple[int, int, int, int]]:
 def oldest_marks(catalog: Catalog) -> list[tuple[int, int, int]]:
     """Return topic, partition and the time of the oldest mark for deletion in it, microseconds, of all that have one."""
     query = "SELECT topic, partition, min(changed_us) FROM states WHERE state = 30 GROUP BY topic, partition"
-    return catalog.select(query, since=8)
+    return catalog.select(query, since=9)
 
 
 def marked_before(
@@ -101,7 +101,7 @@ def marked_before(
     where = "WHERE topic = ? AND partition = ? AND state = 30 AND changed_us < ? AND NOT is_pending "
     where += "AND offset >= ? AND offset < ? ORDER BY offset"
     values = topic, partition, min(before_us, _LAST), from_offset, until_offset
-    found = catalog.select(f"SELECT offset FROM states {where}", *values, since=8)
+    found = catalog.select(f"SELECT offset FROM states {where}", *values, since=9)
     return [offset for (offset,) in found]
 
 
@@ -114,7 +114,7 @@ def marked_with_reason(
         "AND change IN (SELECT number FROM state_changes WHERE reason = ?) "
         "AND offset >= ? AND offset < ? ORDER BY offset",
         *(topic, partition, reason, from_offset, until_offset),
-        since=8,
+        since=9,
     )
     return [offset for (offset,) in found]
 

@@ -22,12 +22,14 @@ from headstream.segments.files import BufferPool, ReadFiles
 from headstream.segments.layout import (
     MAX_BASE_OFFSET,
     PRODUCERS_NAME,
+    SUMMARY_SUFFIX,
     SYNC_FAILED_NAME,
     base_offsets,
     log_offsets,
     log_suffix,
     segment_path,
 )
+from headstream.segments.summaries import is_whole_summary, read_content
 
 __all__ = ["verify_partition"]
 
@@ -55,7 +57,16 @@ def verify_partition(
         next_base = bases[number + 1] if number + 1 < len(bases) else None
         check = SegmentCheck(directory, base, generations.get(base, 0), next_base, files, buffers, on_bytes)
         yield from check.run()
+        yield from _damaged_summary(directory, base, files)
         yield from _superfluous_logs(directory, base, check.generation, names)
+
+
+def _damaged_summary(directory: str, base: int, files: ReadFiles) -> Iterator[LogFinding]:
+    path = segment_path(directory, base, SUMMARY_SUFFIX)
+    content = read_content(path, files)
+    if content is not None and not is_whole_summary(content):
+        what = "the summary of a segment's headers is damaged: filters read the segment"
+        yield LogFinding(FindingKind.TAIL, path, what, "Nothing needs to be done: the writer replaces it", is_damage=False)
 
 
 def _superfluous_logs(directory: str, base: int, named: int | None, names: list[str]) -> Iterator[LogFinding]:

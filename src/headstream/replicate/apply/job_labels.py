@@ -7,20 +7,25 @@ thread, so it is restored.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, TypeAlias
 
 from pyspark.sql import SparkSession
 
-__all__ = ["GROUP", "JobLabels", "LabelJobs"]
+__all__ = ["GROUP", "JobLabels", "LabelJobs", "no_labels"]
 
 LabelJobs: TypeAlias = Callable[[str], AbstractContextManager[Any]]
-"""A text -> a context in which the jobs of this thread have it as their description."""
+"""A text -> a context in which the jobs of this thread have it as their description; it yields None, or what notes the result."""
 
 GROUP: Final = "headstream-replicate"
 """The job group of jobs that write. That of the query would be cancelled when the query is stopped, in mid-merge."""
 _DESCRIPTION: Final = "spark.job.description"
 _GROUP_ID: Final = "spark.jobGroup.id"
+
+
+def no_labels(text: str) -> AbstractContextManager[None]:
+    """Return a context that labels nothing: a LabelJobs."""
+    return nullcontext()
 
 
 class JobLabels:

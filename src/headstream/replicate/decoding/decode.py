@@ -35,6 +35,7 @@ from headstream.replicate.decoding.frame_times import PartitionTimes, times_of
 from headstream.replicate.decoding.json_rows import decode_json_rows
 from headstream.replicate.decoding.mask_orders import MaskOrders
 from headstream.replicate.decoding.rows import decode_avro_events, decode_avro_rows
+from headstream.replicate.decoding.trace_contexts import find_contexts
 from headstream.replicate.schemas.registry import RegistrySchemas, framed_ids
 from headstream.replicate.schemas.schema_catalog import DecodeOptions, SchemaCatalog, Unwanted
 from headstream.replicate.schemas.schemas import TableSchema
@@ -54,7 +55,7 @@ _GATHERED_BYTES: Final = 32 << 20
 DECODED_SCHEMA: Final = pa.schema(
     [
         pa.field("kind", pa.string(), nullable=False),
-        pa.field("schema_id", pa.string()),  # of changes; of a finding its text; of times PartitionTimes as JSON
+        pa.field("schema_id", pa.string()),  # of changes; of a finding its text; of times PartitionTimes as JSON; a context
         pa.field("count", pa.int64(), nullable=False),
         pa.field("content", pa.binary(), nullable=False),  # an Arrow IPC stream, or empty
     ]
@@ -77,6 +78,7 @@ class Decoded:
         size_bytes: Size of the input messages.
         times: Log times of all messages by partition, in the order in which they were read.
         stored: Schema id -> further decoded changes, which stay where they were decoded.
+        contexts: Trace contexts of sampled messages, if requested.
     """
 
     metadata: list[pa.RecordBatch] = field(default_factory=list)
@@ -89,6 +91,7 @@ class Decoded:
     size_bytes: int = 0
     times: list[PartitionTimes] = field(default_factory=list)
     stored: dict[str, StoredChanges] = field(default_factory=dict)
+    contexts: list[str] = field(default_factory=list)
 
     @property
     def message_count(self) -> int:
@@ -108,6 +111,7 @@ class Decoded:
         self.events += other.events
         self.size_bytes += other.size_bytes
         self.times += other.times
+        self.contexts += other.contexts
         self.note(other.findings)
 
     def note(self, findings: Mapping[str, int]) -> None:
@@ -135,6 +139,7 @@ class Decoded:
         rows += [("finding", finding, count, b"") for finding, count in self.findings.items()]
         rows.append(("bytes", None, self.size_bytes, b""))
         rows += [("times", json.dumps(times), 0, b"") for times in self.times]
+        rows += [("context", context, 0, b"") for context in self.contexts]
         if self.unwanted:
             rows.append(("unwanted", None, self.unwanted, b""))
         columns = list(zip(*rows, strict=True))
@@ -159,6 +164,8 @@ class Decoded:
                 decoded.size_bytes += count
             elif kind == "times":
                 decoded.times.append(PartitionTimes(*json.loads(name)))
+            elif kind == "context":
+                decoded.contexts.append(name)
             elif kind == "finding":
                 decoded.note({name: count})
             elif kind == "traits":
@@ -227,6 +234,8 @@ class Decoder:
         offsets, data = offsets_and_data(raw.column("payload"))
         ends = np.frombuffer(offsets, np.int32)
         decoded = Decoded(size_bytes=int(ends[-1] - ends[0]), times=_times_of(raw))
+        if self._options.tracing:
+            decoded.contexts = find_contexts(raw.column("headers"))
         envelopes = split_envelopes(offsets, data)
         form = np.frombuffer(envelopes.form, np.uint8)
         reasons: dict[int, str] = {row: str(fault) for row, fault in envelopes.faults.items()}

@@ -7,6 +7,7 @@ once, stored on the executors' disks, and fetched a few rows at a time; the JVM 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType
 
-__all__ = ["collect", "find_planned_batch", "is_too_big"]
+__all__ = ["collect", "find_planned_batch", "is_too_big", "reason_of"]
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _ROW: Final = "_hs_row"
@@ -42,6 +43,13 @@ def is_too_big(error: BaseException) -> bool:
     except Exception:  # a Py4JJavaError queries its JVM, which may have ended for this reason
         return True
     return any(sign in text for sign in _TOO_BIG)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the cause of a failed query: Headstream's own error if it contains one, else Spark's first line."""
+    text = str(error).strip()
+    ours = re.findall(r"^headstream\.errors\.\w+: (.+)$", text, re.MULTILINE)
+    return ours[-1] if ours else text.splitlines()[0]
 
 
 def collect(frame: DataFrame, *, in_pieces: bool = False) -> pa.Table:

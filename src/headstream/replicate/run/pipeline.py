@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 import sys
 import threading
 import time
@@ -27,10 +26,11 @@ from headstream.replicate.checkpoint.keeper import LocalKeeper
 from headstream.replicate.columns.raw import RAW_SCHEMA, match_rows
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
 from headstream.replicate.decoding.frame_times import FrameTimes
-from headstream.replicate.inputs.collecting import collect, find_planned_batch, is_too_big
+from headstream.replicate.inputs.collecting import collect, find_planned_batch, is_too_big, reason_of
 from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.run.background import BackgroundRun
+from headstream.replicate.run.batch_spans import BatchSpans
 from headstream.replicate.run.checkpoint_opening import open_keeper
 from headstream.replicate.run.metrics import write_metrics
 from headstream.replicate.run.processor import Processor
@@ -65,6 +65,7 @@ class ReplicatePipeline:
         source: A streaming DataFrame to read in place of the source's topics, with the columns of Spark's Kafka source.
         on_progress: Called with the summary so far after every micro-batch.
         clock: The time in nanoseconds since 1970 UTC.
+        tracer_provider: Makes the spans with `tracing`; by default OpenTelemetry's global one.
 
     Raises:
         InvalidOptionError: the session is a client of Spark Connect.
@@ -80,6 +81,7 @@ class ReplicatePipeline:
         source: DataFrame | None = None,
         on_progress: Callable[[Summary], None] | None = None,
         clock: Callable[[], int] = time.time_ns,
+        tracer_provider: Any = None,
     ) -> None:
         check_classic(spark)
         check_delta(spark, config.rules.engines, has_catalog=config.rules.has_catalog)
@@ -114,7 +116,8 @@ class ReplicatePipeline:
         self._store_session = open_store_session(spark) if is_stored else None
         self._catalog = CatalogTables(spark, config, self._zone)
         self._labels = JobLabels(spark)
-        self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id, self._keeper, self._labels.writing)
+        self._spans = BatchSpans(self._labels.writing, is_on=config.tracing, tracer_provider=tracer_provider)
+        self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id, self._keeper, self._spans.merging)
         parts = Parts(config, self._zone, self._decoder, self._ledger, self._tables, self._summary, self._now_us, self._keeper)
         self._processor = Processor(parts)
 
@@ -195,7 +198,7 @@ class ReplicatePipeline:
                 "max_messages_per_batch",
             )
         if not is_lost:
-            return ReplicateError(f"the Spark query failed: {_reason(error)}", where=self._config.source)
+            return ReplicateError(f"the Spark query failed: {reason_of(error)}", where=self._config.source)
         return ReplicateError(
             "Spark's Java process has ended",
             where=self._config.source,
@@ -286,7 +289,7 @@ class ReplicatePipeline:
                 raise
 
     def _apply_batch(self, source: Input, batch: DataFrame, batch_id: int) -> None:
-        began, before = time.monotonic(), self._summary.to_dict() if self._reports is not None else {}
+        began, began_ns, before = time.monotonic(), time.time_ns(), self._summary.to_dict() if self._reports is not None else {}
         in_pieces = batch_id == self._planned
         read = functools.partial(collect, in_pieces=in_pieces)
 
@@ -305,7 +308,8 @@ class ReplicatePipeline:
         try:
             for finding, count in decoded.findings.items():
                 _LOGGER.warning("%s (%d messages)", finding, count)
-            self._processor.process(decoded, find_raw, batch_id, source.read_until(batch_id, decoded.times))
+            with self._spans.batch(batch_id, decoded.contexts, decoded.message_count, began_ns):
+                self._processor.process(decoded, find_raw, batch_id, source.read_until(batch_id, decoded.times))
         finally:
             if stored is not None:
                 self._summary.rows_in_driver += stored.fetched_rows
@@ -390,10 +394,3 @@ def _is_idle(query: Any) -> bool:
     """Return whether a query has found no data since its last micro-batch: it is at the end of all partitions."""
     status = query.status
     return not status["isDataAvailable"] and not status["isTriggerActive"] and query.lastProgress is not None
-
-
-def _reason(error: Exception) -> str:
-    """Return the cause of a failed query: Headstream's own error if it contains one, else Spark's first line."""
-    text = str(error).strip()
-    ours = re.findall(r"^headstream\.errors\.\w+: (.+)$", text, re.MULTILINE)
-    return ours[-1] if ours else text.splitlines()[0]

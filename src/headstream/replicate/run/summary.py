@@ -38,6 +38,7 @@ class Summary:
         untold: Changes without their position in a transaction, with `atomic`.
         failing: (schema, table) -> why it is failing.
         lags_us: (schema, table) -> how long after the source's commit the newest change was in the table, microseconds.
+        last_changes_us: (schema, table) -> when the source committed the newest change, microseconds since 1970 UTC.
         tables: (schema, table) -> rows inserted, updated and deleted.
         seconds: How long the micro-batches took.
     """
@@ -57,6 +58,7 @@ class Summary:
     untold: int = 0
     failing: dict[tuple[str, str], str] = field(default_factory=dict)
     lags_us: dict[tuple[str, str], int] = field(default_factory=dict)
+    last_changes_us: dict[tuple[str, str], int] = field(default_factory=dict)
     tables: dict[tuple[str, str], RowCounts] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -98,6 +100,7 @@ class Summary:
             committed_us = commit_time_us(sequence)
             if committed_us is not None:
                 self.lags_us[table] = now_us - committed_us
+                self.last_changes_us[table] = committed_us
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON object: a map of `schema.table` to its rows, and the counts."""
@@ -121,6 +124,7 @@ class Summary:
             "untold": self.untold,
             "failing": {f"{schema}.{table}": reason for (schema, table), reason in sorted(self.failing.items())},
             "lag_seconds": {f"{schema}.{table}": round(us / 1e6, 3) for (schema, table), us in sorted(self.lags_us.items())},
+            "last_change_us": {f"{schema}.{table}": us for (schema, table), us in sorted(self.last_changes_us.items())},
             "batches": self.batches,
             "seconds": round(self.seconds, 3),
         }

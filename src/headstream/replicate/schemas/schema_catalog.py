@@ -53,6 +53,7 @@ class DecodeOptions:
         registry: The schema registry, for messages with its framing.
         details: Whether decoded changes contain all fields of a change, for change tables.
         atomic: Whether the transaction events of unselected tables are needed.
+        tracing: Whether the trace contexts of messages are needed.
     """
 
     rules: TableRules = field(default_factory=TableRules)
@@ -61,6 +62,7 @@ class DecodeOptions:
     registry: RegistrySettings | None = None
     details: bool = False
     atomic: bool = False
+    tracing: bool = False
 
     @classmethod
     def of(cls, config: ReplicateConfig) -> DecodeOptions:
@@ -72,6 +74,7 @@ class DecodeOptions:
             registry=config.registry,
             details=config.change_tables is not None,
             atomic=config.atomic,
+            tracing=config.tracing,
         )
 
 

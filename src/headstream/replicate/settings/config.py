@@ -126,6 +126,7 @@ class ReplicateConfig:
         dead_letter_table: Place of a Delta table of the dead letter, in addition to its topic; None for none.
         storage: The object store of the places that are URIs.
         metrics: File that metrics are written to in the OpenMetrics format; None for none.
+        tracing: Whether OpenTelemetry's spans are made of micro-batches and merges, linked to those of sampled messages.
         tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None for unlimited. An older
             change that arrives later, for a missing row, is dead-lettered with the reason.
         compact_every_us: How often a table's small files are compacted, microseconds; 0 for never.
@@ -173,6 +174,7 @@ class ReplicateConfig:
     dead_letter_table: Place | None = None
     storage: StorageSettings = field(default_factory=StorageSettings)
     metrics: Path | None = None
+    tracing: bool = False
     tombstones_kept_us: int | None = None
     compact_every_us: int = 0
     vacuum_every_us: int = 0

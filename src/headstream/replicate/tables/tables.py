@@ -7,7 +7,6 @@ import json
 import threading
 from collections.abc import Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 from headstream.errors import HeadstreamError, SchemaChangeError
 from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.apply.guarded import GuardedEngine
-from headstream.replicate.apply.job_labels import LabelJobs
+from headstream.replicate.apply.job_labels import LabelJobs, no_labels
 from headstream.replicate.apply.spark_changes import SparkChanges, join_stored
 from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
 from headstream.replicate.codec import TableMetadata
@@ -95,7 +94,7 @@ class TargetTables:
         change_tables: The same of their change tables; None for none.
         owner: The pipeline; tables of other pipelines are rejected. None disables the check.
         keeper: Keeps what a table's commit relies on; by default the checkpoint does so itself.
-        label_jobs: Labels the Spark jobs of a table's steps.
+        label_jobs: Labels the Spark jobs of a table's steps, and may note the result of a merge.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class TargetTables:
         change_tables: Place | None = None,
         owner: Owner | None = None,
         keeper: Keeper | None = None,
-        label_jobs: LabelJobs = nullcontext,
+        label_jobs: LabelJobs = no_labels,
     ) -> None:
         self._checkpoint = checkpoint
         self._keeper = LocalKeeper() if keeper is None else keeper
@@ -130,7 +129,7 @@ class TargetTables:
         open_engine: OpenEngine,
         pipeline: str,
         keeper: Keeper | None = None,
-        label_jobs: LabelJobs = nullcontext,
+        label_jobs: LabelJobs = no_labels,
     ) -> TargetTables:
         """Return the tables of a pipeline, given its identity."""
         return cls(
@@ -209,8 +208,11 @@ class TargetTables:
         of_unit = f"{_UNITS.get(unit.rpartition('/')[2], unit)} {version}"
 
         def apply_table(name: Name) -> Applied:
-            with self._label_jobs(f"{_show(name)}: merge, {of_unit}"):
-                return self._apply_table(name, tables[name], changes, stored or {}, schemas, unit, version, is_learned, repeated)
+            with self._label_jobs(f"{_show(name)}: merge, {of_unit}") as span:
+                done = self._apply_table(name, tables[name], changes, stored or {}, schemas, unit, version, is_learned, repeated)
+                if span is not None:
+                    span.end(done)
+                return done
 
         applied = Applied()
         if len(tables) == 1:

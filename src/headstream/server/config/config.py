@@ -65,6 +65,7 @@ class ServerConfig:
         segment_bytes: Size at which a segment rolls.
         group_access: Access of the directory's group to the files of a new log: none, read or write.
         runtime: The directory, within `data`, for files that describe the running server.
+        pipelines: Checkpoints of the Replicate pipelines that the console shows: directories, or URIs of object stores.
         allow_default_password: Whether to serve other machines while the root user has the default password.
         token_sweep_s: Interval of removing expired tokens, seconds; None never does.
         drain_s: Timeout of a graceful stop, seconds.
@@ -97,6 +98,7 @@ class ServerConfig:
     segment_bytes: int | None = None
     group_access: str = "none"
     runtime: str = "runtime"
+    pipelines: tuple[str, ...] = ()
     allow_default_password: bool = False
     token_sweep_s: float | None = 60.0
     drain_s: float = 10.0
@@ -227,6 +229,7 @@ class _Loader:
             segment_bytes=value["system.segment.size"],
             group_access=value["headstream.group_access"],
             runtime=self._runtime(),
+            pipelines=value["headstream.pipelines"],
             allow_default_password=value["headstream.allow_default_password"],
             token_sweep_s=seconds(f"{cleaning}.interval") if value[f"{cleaning}.enabled"] else None,
             drain_s=seconds("headstream.drain_timeout"),

@@ -265,6 +265,7 @@ KEYS: Final[dict[str, Key]] = {
     **_ignored("system.recovery", _CATALOG, recreate_missing_state=False),
     "headstream.allow_default_password": Key(False, _flag),
     "headstream.console": Key("auto", _maybe_flag),
+    "headstream.pipelines": Key([], _texts),
     "headstream.metrics_of_groups": Key(False, _flag),
     "headstream.max_connections": Key(10_000, _count(1, 1_000_000)),
     "headstream.max_connection_rate": Key(200, _limit(1, 1_000_000)),

@@ -51,7 +51,7 @@ def describe(pages: Iterable[PageRoute]) -> dict[str, Any]:
     for page in pages:
         paths.setdefault(page.path, {})[page.method.lower()] = _page(page, schemas)
     for view in VIEWS:
-        paths.setdefault(view.path, {})["get"] = _view(view)
+        paths.setdefault(view.path, {})[view.method.lower()] = _view(view)
     for entry in TABLE.values():
         if entry.route is not None:
             paths.setdefault(entry.route.path, {})[entry.route.method.lower()] = _operation(entry, entry.route, schemas)
@@ -124,16 +124,20 @@ def _view(view: View) -> dict[str, Any]:
     in_path = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in _NAMES.findall(view.path)]
     in_query = [{"name": name, "in": "query", "required": False, "schema": dict(schema)} for name, schema in view.query.items()]
     schema: Schema = {"type": "object"} if view.content_type == "application/json" else {"type": "string", "format": "binary"}
-    return {
+    operation: dict[str, Any] = {
         "operationId": f"view.{view.answer.__name__}",
         "tags": ["views"],
         "summary": view.about,
         "parameters": in_path + in_query,
         "responses": {
             "200": {"description": view.about, "content": {view.content_type: {"schema": schema}}},
-            **_refusals(needs_login=True, has_body=False),
+            **_refusals(needs_login=True, has_body=bool(view.body)),
         },
     }
+    if view.body:
+        members = {name: dict(member) for name, member in view.body.items()}
+        operation["requestBody"] = _body({"type": "object", "properties": members, "additionalProperties": False})
+    return operation
 
 
 def _parameter(field: RecordField, place: str, schemas: Schemas) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from headstream.server.http.connections import HttpConnections
 from headstream.server.http.console.console import Console
 from headstream.server.http.cors import cors_headers, preflight_headers
 from headstream.server.http.pages import Pages
+from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports
 from headstream.server.http.replies import (
     NOT_FOUND,
     UNAUTHORIZED,
@@ -107,6 +108,7 @@ class HttpServer:
         traffic: Counters of each transport, including `http`, for the metrics.
         budget: The memory budget of requests and responses.
         admission: When connections are accepted, and requests of unauthenticated clients answered.
+        pipelines: Reports of Replicate pipelines.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class HttpServer:
         traffic: list[Traffic],
         budget: MemoryBudget,
         admission: Admission,
+        pipelines: PipelineReports = NO_PIPELINES,
     ) -> None:
         self._dispatcher = dispatcher
         self._log = dispatcher.broker.backing.log
@@ -128,7 +131,7 @@ class HttpServer:
         self._admission = admission
         self._traffic = next(one for one in traffic if one.transport == "http")
         self._pages = Pages(dispatcher, settings, tokens, traffic, budget)
-        self._views = Views(traffic)
+        self._views = Views(traffic, pipelines)
         self._console = Console(tokens, is_served=settings.console)
         self._listener: Acceptor | None = None
         self._handlers: HttpConnections | None = None
@@ -273,9 +276,11 @@ class HttpServer:
             return self._missing(path)
         session = Session.over_http(peer_of(request), claims.user_id, claims.generation)
         ask = functools.partial(self._dispatcher.answer, session)
-        answer = self._views.answering(found, ask, claims.user_id, read_query(request.rel_url.raw_query_string))
+        query = read_query(request.rel_url.raw_query_string)
+        body = await self._read_body(request, memory, is_unauthenticated=False) if method == "POST" else b""
+        answer = self._views.answering(found, ask, claims.user_id, query, body)
         await memory.hold_soon(VIEW_BYTES)
-        reply = await self._run(Code.STATS, session.client, answer)
+        reply = await self._run(found.view.code, session.client, answer)
         return self._console.renewed(request.headers, path, claims, reply)
 
     async def _answer_command(

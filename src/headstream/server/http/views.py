@@ -5,6 +5,10 @@
     GET /open/group-lags          the groups of all of them
     GET .../messages/browse       messages with typed headers, payloads cut at a limit, and a search
     GET .../messages/{offset}/payload    a whole payload, as a file
+    GET .../letters/reasons       dead letters by origin, group and reason
+    POST .../letters/redrive      dead letters back to where they came from, a part at a time
+    POST .../letters/discard      dead letters marked for deletion
+    GET /open/pipelines           the state of Replicate pipelines
     GET /console/session          the logged-in user, and the server's version
 
 A view runs commands in the name of its user, so that it shows nothing that the commands would refuse.
@@ -14,23 +18,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
+from headstream.codec.json_text import decode_json
 from headstream.errors import DecodeError
 from headstream.server.fast_path.traffic import Traffic
 from headstream.server.http.browsing import browse, download
+from headstream.server.http.letters import DISCARDING, READING, REDRIVING, count_letters, discard_letters, redrive_letters
+from headstream.server.http.own_client import Ask, own_client
+from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports, list_pipelines
 from headstream.server.http.replies import Reply, json_reply
 from headstream.server.http.surveys import describe_session, list_group_lags, list_visible_topics, survey
-from headstream.wire.records import Command
+from headstream.wire.codes import Code
 from headstream.wire.routes import decode_path_parameter
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
 
 __all__ = ["VIEWS", "VIEW_BYTES", "FoundView", "View", "ViewRequest", "Views"]
 
 VIEW_BYTES: Final = 8 << 20
 """Memory reserved for a view: the messages that it reads, twice."""
 
-Ask: TypeAlias = Callable[[Command[Any]], Any]
+OpenClient: TypeAlias = Callable[[], AbstractContextManager["Client"]]
+"""Lends a client that runs its commands in the name of the user."""
 
 
 class ViewRequest(NamedTuple):
@@ -41,14 +54,20 @@ class ViewRequest(NamedTuple):
         user_id: The user, by id or name.
         path: The parameters of the path.
         query: The parameters of the query.
+        body: The members of the body.
+        open_client: Lends a client of the user.
         traffic: Counters of each transport.
+        pipelines: Reports of pipelines.
     """
 
     ask: Ask
     user_id: int | str
     path: Mapping[str, str]
     query: Mapping[str, str]
+    body: Mapping[str, Any]
+    open_client: OpenClient
     traffic: Sequence[Traffic] = ()
+    pipelines: PipelineReports = NO_PIPELINES
 
 
 class View(NamedTuple):
@@ -60,6 +79,9 @@ class View(NamedTuple):
         answer: Returns a JSON document or the reply; on a worker thread.
         query: Its query's parameters, each with its JSON Schema.
         content_type: Content type of the reply.
+        method: GET, or POST if it changes something.
+        body: The members of its body, each with its JSON Schema.
+        code: It runs on the threads of this command.
     """
 
     path: str
@@ -67,6 +89,9 @@ class View(NamedTuple):
     answer: Callable[[ViewRequest], dict[str, Any] | Reply]
     query: Mapping[str, Mapping[str, Any]] = {}
     content_type: str = "application/json"
+    method: Literal["GET", "POST"] = "GET"
+    body: Mapping[str, Mapping[str, Any]] = {}
+    code: Code = Code.STATS
 
 
 class FoundView(NamedTuple):
@@ -106,6 +131,29 @@ VIEWS: Final = (
         download,
         content_type="application/octet-stream",
     ),
+    View(
+        _PARTITION + "/letters/reasons",
+        "Count dead letters by origin, group and reason, in at most 4 MiB of messages.",
+        count_letters,
+        READING,
+    ),
+    View(
+        _PARTITION + "/letters/redrive",
+        "Send dead letters back to where they came from, for about a second.",
+        redrive_letters,
+        method="POST",
+        body=REDRIVING,
+        code=Code.SET_STATE,
+    ),
+    View(
+        _PARTITION + "/letters/discard",
+        "Mark dead letters for deletion, in at most 4 MiB of messages.",
+        discard_letters,
+        method="POST",
+        body=DISCARDING,
+        code=Code.SET_STATE,
+    ),
+    View("/open/pipelines", "Return the state of the registered Replicate pipelines.", list_pipelines),
     View("/console/session", "Return the logged-in user with its permissions.", describe_session),
 )
 
@@ -115,10 +163,12 @@ class Views:
 
     Args:
         traffic: Counters of each transport.
+        pipelines: Reports of pipelines.
     """
 
-    def __init__(self, traffic: Sequence[Traffic] = ()) -> None:
+    def __init__(self, traffic: Sequence[Traffic] = (), pipelines: PipelineReports = NO_PIPELINES) -> None:
         self._traffic = tuple(traffic)
+        self._pipelines = pipelines
         self._patterns = [(re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", view.path)), view) for view in VIEWS]
 
     def show(self, traffic: Traffic) -> None:
@@ -135,22 +185,25 @@ class Views:
         Raises:
             DecodeError: a parameter of the path is not UTF-8.
         """
-        if method != "GET":
-            return None
         for pattern, view in self._patterns:
-            found = pattern.fullmatch(path)
+            found = pattern.fullmatch(path) if view.method == method else None
             if found is not None:
                 return FoundView(view, {name: decode_path_parameter(text, name) for name, text in found.groupdict().items()})
         return None
 
     def find_methods(self, path: str) -> list[str]:
         """Return the methods that a path accepts; empty for an unknown path."""
-        try:
-            return [] if self.find("GET", path) is None else ["GET"]
-        except DecodeError:
-            return ["GET"]
+        return sorted({view.method for pattern, view in self._patterns if pattern.fullmatch(path)})
 
-    def answering(self, found: FoundView, ask: Ask, user_id: int | str, query: Mapping[str, str]) -> Callable[[], Reply]:
+    def answering(
+        self,
+        found: FoundView,
+        ask: Ask,
+        user_id: int | str,
+        query: Mapping[str, str],
+        body: bytes = b"",
+        open_client: OpenClient | None = None,
+    ) -> Callable[[], Reply]:
         """Return a function that answers a view on a worker thread.
 
         Args:
@@ -158,14 +211,27 @@ class Views:
             ask: Runs a command in the name of the user.
             user_id: The user.
             query: The parameters of the query.
+            body: The body, if the view has one.
+            open_client: Lends a client of the user; by default one whose commands `ask` runs.
 
         Raises:
-            DecodeError: a parameter of the query is unknown.
+            DecodeError: a parameter of the query or a member of the body is unknown, or the body is not a JSON object.
         """
-        unknown = sorted(set(query) - set(found.view.query))
-        if unknown:
-            raise DecodeError(f"there is no parameter {unknown[0]!r}", 0, where="query")
-        return partial(_answer, found.view, ViewRequest(ask, user_id, found.path, query, self._traffic))
+        view = found.view
+        _check_known(query, view.query, "query")
+        members = decode_json(body) if view.body else {}
+        if not isinstance(members, dict):
+            raise DecodeError("the body is not an object", 0, where="body")
+        _check_known(members, view.body, "body")
+        lend = partial(own_client, ask) if open_client is None else open_client
+        request = ViewRequest(ask, user_id, found.path, query, members, lend, self._traffic, self._pipelines)
+        return partial(_answer, view, request)
+
+
+def _check_known(given: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise DecodeError(f"there is no parameter {unknown[0]!r}", 0, where=where)
 
 
 def _answer(view: View, request: ViewRequest) -> Reply:

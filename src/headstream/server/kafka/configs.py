@@ -195,7 +195,13 @@ def _change(call: Call, resource: dict[str, Any], configs: list[dict[str, Any]],
     with server.broker.backing.writable_log().administration:
         topic = find_place(call, resource["resource_name"], Rights.manage_topic).topic
         options = (
-            replace(TopicOptions(), deduplication_count=topic.options.deduplication_count) if replaces_all else topic.options
+            replace(
+                TopicOptions(),
+                deduplication_count=topic.options.deduplication_count,
+                summary_headers=topic.options.summary_headers,
+            )
+            if replaces_all
+            else topic.options
         )
         for config in configs:
             name, value, operation = config["name"], config["value"], config["config_operation"]

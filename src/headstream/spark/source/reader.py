@@ -61,8 +61,8 @@ class Follower(Protocol):
     def refresh(self) -> None:
         """Refresh the present offsets."""
 
-    def read(self, from_offset: int, until_offset: int) -> Iterator[memoryview]:
-        """Yield the stored messages of a range, in order, in chunks of whole messages."""
+    def read(self, from_offset: int, until_offset: int, *, where: Filter | None = None) -> Iterator[memoryview]:
+        """Yield the stored messages of a range, in order, in chunks of whole messages; some that cannot match can be missing."""
 
     def next_readable(self, offset: int) -> int:
         """Return the next readable offset after damage."""
@@ -216,7 +216,7 @@ class _PartReader:
         self._offset = offset
 
     def _read_from(self, follower: Follower) -> Iterator[pa.RecordBatch]:
-        for chunk in follower.read(self._offset, self._part.range.until_offset):
+        for chunk in follower.read(self._offset, self._part.range.until_offset, where=self._where):
             rest, found = chunk, None
             if self._where is not None:
                 found = self._where.select(chunk, _MOST, _MOST)

@@ -15,6 +15,7 @@ from headstream.client.remote.messages import PolledAhead, RemoteMessages
 from headstream.client.remote.topology import RemoteTopics
 from headstream.codec.batch.stored.scan import find_offset
 from headstream.errors import LogError, OffsetOutOfRangeError, OutcomeUnknownError, ServerUnreachableError
+from headstream.filters.filter import Filter
 from headstream.model.identifiers import TopicName
 from headstream.model.polling import Polled, PollingStrategy
 from headstream.spark.connection.server_connections import caller_of
@@ -84,12 +85,13 @@ class ServerFollower:
         """Return the given offset: the next fetch shows whether it is readable."""
         return offset
 
-    def read(self, from_offset: int, until_offset: int) -> Iterator[memoryview]:
+    def read(self, from_offset: int, until_offset: int, *, where: Filter | None = None) -> Iterator[memoryview]:
         """Yield the stored messages of a range in chunks; the next one is fetched meanwhile.
 
         Args:
             from_offset: The first offset.
             until_offset: One past the last offset.
+            where: The filter; all messages are read whatever it is.
 
         Raises:
             OffsetOutOfRangeError: some are missing.

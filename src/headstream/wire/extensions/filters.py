@@ -34,7 +34,7 @@ from headstream.wire.shapes import (
 )
 from headstream.wire.statuses import Status
 
-__all__ = ["FailurePolicy", "FilterMessages", "FilteredMessages"]
+__all__ = ["CountSegments", "CountedSegments", "FailurePolicy", "FilterMessages", "FilteredMessages"]
 
 
 class FailurePolicy(enum.IntEnum):
@@ -54,7 +54,7 @@ class FilteredMessages(Record):
         end_offset: One past its newest offset.
         next_offset: The offset to continue from; the partition is examined up to there, also if no message matches.
         generation: Distinguishes the partition from one of the same name before a purge or a deletion.
-        scanned_count: The number of messages that were examined.
+        scanned_count: The number of messages that were examined, or skipped with their segment.
         failed_count: How many of them the filter could not be applied to.
         count: The number of messages that match.
         messages: Stored messages, back to back.
@@ -141,3 +141,30 @@ class FilterMessages(Command[FilteredMessages]):
             raise refusal(Status.INVALID_MESSAGES_COUNT, "a filter asks for 1 message or more")
         if self.consumer is None and (self.auto_commit or self.kind == PollingKind.NEXT):
             raise refusal(Status.INVALID_FORMAT, "next and auto_commit need a consumer")
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSegments(Record):
+    """How much of a topic a filter reads, with the members of model.polling.SegmentCounts."""
+
+    segments_count: U64
+    skipped_count: U64
+    size_bytes: U64
+    skipped_bytes: U64
+
+
+@dataclass(frozen=True, slots=True)
+class CountSegments(Command[CountedSegments]):
+    """Return how many segments of a topic a filter skips, by their times and the summaries of their headers.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        where: The filter.
+    """
+
+    code = Code.COUNT_SEGMENTS
+    reply = one(CountedSegments)
+    stream: StreamId
+    topic: TopicId
+    where: Text32

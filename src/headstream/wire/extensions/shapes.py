@@ -2,7 +2,8 @@
 
 numbers     count u32 | number u64 ...
 by_number   count u32 | (number u32 | value u64) ...          in JSON an object keyed by the number
-changes     count u8 | (name text8 | has u8 [| value u64]) ...
+changes     count u8 | (name text8 | has u8 [| value u64, or text32 if has is 2]) ...
+maybe_text  has u8 [| text32]
 consumer    kind u8 | identifier                              in JSON and URLs `consumer:NAME` or `group:NAME`
 """
 
@@ -19,6 +20,7 @@ from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import DecodeError, InvalidInputError
 from headstream.model.message import parse_state, state_name
 from headstream.model.polling import ConsumerKind
+from headstream.model.topology import DEFAULT_DELETION_GRACE_US
 from headstream.wire.commands.offsets import CONSUMER, ConsumerRef
 from headstream.wire.shapes import IDENTIFIER, U64, Default, FlagShape, Json, Shape, Unsigned, invalid_value
 
@@ -31,6 +33,7 @@ __all__ = [
     "Changes",
     "Choice",
     "LimitedTime",
+    "MaybeText",
     "MaybeU64",
     "MemberId",
     "Numbers",
@@ -40,6 +43,7 @@ __all__ = [
 ]
 
 _U64: Final = Unsigned(8)
+_IS_TEXT: Final = 2
 
 
 class TrailingNumber(Unsigned):
@@ -99,29 +103,35 @@ class ByNumberShape(Shape):
 
 
 class ChangesShape(Shape):
-    def push(self, writer: Writer, value: Mapping[str, int | None]) -> None:
+    def push(self, writer: Writer, value: Mapping[str, int | str | None]) -> None:
         writer.push_u8(len(value))
         for name, item in sorted(value.items()):
             writer.push_text8(name)
+            if isinstance(item, str):
+                writer.push_u8(_IS_TEXT)
+                writer.push_text32(item)
+                continue
             writer.push_u8(item is not None)
             if item is not None:
                 writer.push_u64(item)
 
-    def pull(self, reader: Reader, what: str) -> dict[str, int | None]:
-        found: dict[str, int | None] = {}
+    def pull(self, reader: Reader, what: str) -> dict[str, int | str | None]:
+        found: dict[str, int | str | None] = {}
         for _ in range(reader.pull_u8(f"the count of {what}")):
             name = reader.pull_text8("the name of an option")
-            found[name] = reader.pull_u64(name) if reader.pull_u8(f"whether there is {name}") == 1 else None
+            has = reader.pull_u8(f"whether there is {name}")
+            found[name] = reader.pull_text32(name) if has == _IS_TEXT else reader.pull_u64(name) if has == 1 else None
         return found
 
-    def to_json_value(self, value: Mapping[str, int | None]) -> dict[str, int | None]:
+    def to_json_value(self, value: Mapping[str, int | str | None]) -> dict[str, int | str | None]:
         return dict(value)
 
-    def from_json_value(self, json_value: Any, where: str) -> dict[str, int | None]:
+    def from_json_value(self, json_value: Any, where: str) -> dict[str, int | str | None]:
         if not isinstance(json_value, dict):
             raise invalid_value(json_value, "an object of options", where)
         return {
-            name: None if item is None else _U64.from_json_value(item, f"{where}.{name}") for name, item in json_value.items()
+            name: item if item is None or isinstance(item, str) else _U64.from_json_value(item, f"{where}.{name}")
+            for name, item in json_value.items()
         }
 
 
@@ -140,8 +150,45 @@ class MaybeNumberShape(Shape):
         return None if json_value is None else _U64.from_json_value(json_value, where)
 
 
+class MaybeTextShape(Shape):
+    """has u8 [| text32]; nothing at the end of a command of an older client is None."""
+
+    is_optional = True
+
+    def push(self, writer: Writer, value: str | None) -> None:
+        writer.push_u8(value is not None)
+        if value is not None:
+            writer.push_text32(value)
+
+    def pull(self, reader: Reader, what: str) -> str | None:
+        has = reader.pull_u8(f"whether there is {what}") if reader.remaining else 0
+        return reader.pull_text32(what) if has == 1 else None
+
+    def from_json_value(self, json_value: Any, where: str) -> str | None:
+        if json_value is not None and not isinstance(json_value, str):
+            raise invalid_value(json_value, "a text or null", where)
+        return json_value
+
+
+class TrailingLimit(MaybeNumberShape):
+    """A number or None at the end of a reply that older servers do not send: None if it is missing."""
+
+    def pull(self, reader: Reader, what: str) -> int | None:
+        return super().pull(reader, what) if reader.remaining else None
+
+
 class LimitedTimeShape(MaybeNumberShape):
-    """A number, or None: `forever` in JSON, where null and a missing member are the default."""
+    """A number, or None: `forever` in JSON, where null and a missing member are the default, as for older clients.
+
+    Args:
+        default: The value if it is missing.
+    """
+
+    def __init__(self, default: int) -> None:
+        self._default = default
+
+    def pull(self, reader: Reader, what: str) -> int | None:
+        return super().pull(reader, what) if reader.remaining else self._default
 
     def to_json_value(self, value: int | None) -> int | str:
         return "forever" if value is None else value
@@ -290,9 +337,10 @@ STATE: Final = StateShape()
 ANY_CONSUMER: Final = AnyConsumerShape()
 Numbers: TypeAlias = Annotated[tuple[int, ...], NumbersShape()]
 ByNumber: TypeAlias = Annotated[Mapping[int, int], ByNumberShape()]
-Changes: TypeAlias = Annotated[Mapping[str, int | None], ChangesShape()]
+Changes: TypeAlias = Annotated[Mapping[str, int | str | None], ChangesShape()]
+MaybeText: TypeAlias = Annotated[str | None, MaybeTextShape()]
 MaybeU64: TypeAlias = Annotated[int | None, MaybeNumberShape()]
-LimitedTime: TypeAlias = Annotated[int | None, LimitedTimeShape()]
+LimitedTime: TypeAlias = Annotated[int | None, LimitedTimeShape(DEFAULT_DELETION_GRACE_US)]
 States: TypeAlias = Annotated[tuple[int, ...], StatesShape()]
 WideFlag: TypeAlias = Annotated[bool, WideFlagShape()]
 AnyConsumer: TypeAlias = Annotated[ConsumerRef, ANY_CONSUMER]

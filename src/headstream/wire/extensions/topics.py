@@ -1,4 +1,4 @@
-"""Topics with Headstream's own options: limits, syncing, retention, compaction, deduplication."""
+"""Topics with Headstream's own options: limits, syncing, retention, compaction, deduplication, summaries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 from headstream.model.topology import DEFAULT_DELETION_GRACE_US, Fsync, Limits
 from headstream.wire.codes import Code
 from headstream.wire.commands.checks import check_bytes, check_count
-from headstream.wire.extensions.shapes import Changes, Choice, LimitedTime, MaybeU64
+from headstream.wire.extensions.shapes import Changes, Choice, LimitedTime, MaybeText, MaybeU64, TrailingFlag, TrailingLimit
 from headstream.wire.records import Command, Record, Records, many, maybe, one
 from headstream.wire.shapes import (
     IDENTIFIER,
@@ -65,10 +65,11 @@ class OpenTopic(Record):
     retention_bytes: MaybeU64
     compaction_delay_us: MaybeU64
     deduplication_count: MaybeU64
-    deletion_grace_us: MaybeU64
-    legal_hold: Flag
     identity: Text8
     partitions: Annotated[tuple[OpenPartition, ...], Records(OpenPartition, is_counted=True)]
+    summary_headers: MaybeText = None
+    deletion_grace_us: Annotated[int | None, TrailingLimit()] = None
+    legal_hold: Annotated[bool, TrailingFlag(), Default(False)] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,10 @@ class CreateOpenTopic(Command[OpenTopic]):
     retention_bytes: MaybeU64 = None
     compaction_delay_us: MaybeU64 = None
     deduplication_count: MaybeU64 = None
-    deletion_grace_us: Annotated[LimitedTime, Default(DEFAULT_DELETION_GRACE_US)] = DEFAULT_DELETION_GRACE_US
-    legal_hold: Annotated[Flag, Default(False)] = False
     if_not_exists: Annotated[Flag, Default(False)] = False
+    summary_headers: MaybeText = None
+    deletion_grace_us: Annotated[LimitedTime, Default(DEFAULT_DELETION_GRACE_US)] = DEFAULT_DELETION_GRACE_US
+    legal_hold: Annotated[bool, TrailingFlag(), Default(False)] = False
 
     def validate(self) -> None:
         """Check the names and the count of partitions."""

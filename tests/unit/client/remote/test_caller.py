@@ -37,8 +37,7 @@ from tests.support.server.scripted_server import HANG_UP, SILENCE, ScriptedServe
 def topic_of(deduplication_count: int | None = None) -> OpenTopic:
     partitions = (OpenPartition(1, 0, 100, 0, 0, 1),)
     return OpenTopic(
-        *("shop", "orders", 1, 0, Limits.IGGY, Fsync.INTERVAL, None, None, None, deduplication_count, None, False, "1/1"),
-        partitions=partitions,
+        "shop", "orders", 1, 0, Limits.IGGY, Fsync.INTERVAL, None, None, None, deduplication_count, "1/1", partitions
     )
 
 

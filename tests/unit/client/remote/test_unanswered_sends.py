@@ -17,8 +17,7 @@ from headstream.wire.records import Command
 from tests.support.server.scripted_server import HANG_UP, SILENCE, ScriptedServer
 
 TOPIC = OpenTopic(
-    *("shop", "orders", 1, 0, Limits.IGGY, Fsync.INTERVAL, None, None, None, None, None, False, "1/1"),
-    partitions=(OpenPartition(1, 0, 100, 0, 0, 1),),
+    "shop", "orders", 1, 0, Limits.IGGY, Fsync.INTERVAL, None, None, None, None, "1/1", (OpenPartition(1, 0, 100, 0, 0, 1),)
 )
 
 

@@ -240,7 +240,7 @@ def test_version_3_is_brought_up_with_options_that_are_off(tmp_path: Path) -> No
         catalog.close()
 
 
-def test_version_7_is_brought_up_with_the_removal_that_its_topics_had(tmp_path: Path) -> None:
+def test_version_8_is_brought_up_with_the_removal_that_its_topics_had(tmp_path: Path) -> None:
     path = str(tmp_path / "catalog.sqlite")
     writer = Catalog(path, is_writer=True)
     with writer.transaction():
@@ -251,7 +251,7 @@ def test_version_7_is_brought_up_with_the_removal_that_its_topics_had(tmp_path: 
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
             "DROP INDEX marked_states; ALTER TABLE topics DROP COLUMN deletion_grace_us;"
-            "ALTER TABLE topics DROP COLUMN legal_hold; PRAGMA user_version = 7"
+            "ALTER TABLE topics DROP COLUMN legal_hold; PRAGMA user_version = 8"
         )
     for is_writer in (False, True, False):
         catalog = Catalog(path, is_writer=is_writer)

@@ -17,7 +17,7 @@ else:
     from cython.cimports.headstream.codec import filter_primitives as numbers
     from cython.cimports.headstream.codec import primitives as c
 
-__all__ = ["run_steps"]
+__all__ = ["order_of", "run_steps"]
 
 WHOLE = cython.declare(cython.int, 1)
 FLOAT = cython.declare(cython.int, 2)
@@ -29,7 +29,7 @@ TRUE = cython.declare(cython.int, 1)
 UNKNOWN = cython.declare(cython.int, 2)
 FAILED = cython.declare(cython.int, 3)
 
-# What _order() returns besides -1, 0 and 1; the first is that of hs_compare_floats().
+# What order_of() returns besides -1, 0 and 1; the first is that of hs_compare_floats().
 NO_ORDER = cython.declare(cython.int, 2)
 ONE_IS_NULL = cython.declare(cython.int, 3)
 NOT_COMPARABLE = cython.declare(cython.int, 4)
@@ -83,7 +83,7 @@ def _order_of_texts(
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _order(
+def order_of(
     p: cython.p_const_uchar, q: cython.p_const_uchar, v: cython.p_uchar, a: cython.longlong, b: cython.longlong
 ) -> cython.int:
     """Return the order of two values, by their byte positions in the values, or why there is none."""
@@ -213,7 +213,7 @@ def _is_in(
     found: cython.int = FALSE
     truth: cython.int
     while b < end:
-        truth = _truth_of(_order(p, q, v, a, b), 0)
+        truth = _truth_of(order_of(p, q, v, a, b), 0)
         if truth == TRUE:
             return TRUE
         if truth > found:
@@ -268,7 +268,7 @@ def run_steps(
         else:
             top += 1
             if operation == 0:  # COMPARE
-                v[top] = _truth_of(_order(p, q, v, first, second), test)
+                v[top] = _truth_of(order_of(p, q, v, first, second), test)
             elif operation == 1:  # IN
                 v[top] = _is_in(p, q, v, first, second, second + 32 * c.load16(q, at + 6))
             elif operation == 2:  # LIKE

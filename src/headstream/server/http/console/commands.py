@@ -102,6 +102,7 @@ class ClientCommands:
             command.retention_bytes,
             command.compaction_delay_us,
             command.deduplication_count,
+            command.summary_headers,
             command.deletion_grace_us,
             command.legal_hold,
         )
@@ -177,6 +178,7 @@ def _spell_topic(topic: Topic) -> OpenTopic:
         retention_bytes=topic.retention_bytes,
         compaction_delay_us=topic.compaction_delay_us,
         deduplication_count=topic.deduplication_count,
+        summary_headers=topic.summary_headers,
         deletion_grace_us=topic.deletion_grace_us,
         legal_hold=topic.legal_hold,
         identity=topic.identity,

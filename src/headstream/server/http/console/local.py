@@ -11,8 +11,10 @@ import asyncio
 import functools
 import logging
 import secrets
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
@@ -20,6 +22,7 @@ from headstream.codec.json_text import decode_json
 from headstream.errors import DecodeError, HeadstreamError
 from headstream.server.http.console.cookies import ConsoleCookie
 from headstream.server.http.console.files import CONSOLE_PATH, ConsoleFiles
+from headstream.server.http.pipelines import PipelineReports
 from headstream.server.http.replies import NOT_FOUND, UNAUTHORIZED, Reply, command_reply, json_reply, text_reply
 from headstream.server.http.requests import RefusedBodyError, bounded_for_json, read_body, read_query
 from headstream.server.http.views import Views
@@ -29,6 +32,9 @@ from headstream.wire.refusals import refusal_to_json, status_of
 from headstream.wire.routes import FoundRoute, find_route
 from headstream.wire.statuses import http_status
 from headstream.wire.table import COMMANDS
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
 
 __all__ = ["LocalConsole"]
 
@@ -46,16 +52,26 @@ class LocalConsole:
 
     Args:
         answer: Returns the reply to a validated command; any thread.
+        log: The log, without interceptors; its owner closes it.
         place: The log, as shown in the console, without credentials.
         user_id: The user at the log's server, by id or name; 0 without a server.
+        pipelines: The name of each Replicate pipeline, and a function that returns its report.
     """
 
-    def __init__(self, answer: Callable[[Command[Any]], Any], place: str, user_id: int | str = 0) -> None:
+    def __init__(
+        self,
+        answer: Callable[[Command[Any]], Any],
+        log: Client,
+        place: str,
+        user_id: int | str = 0,
+        pipelines: Mapping[str, Callable[[], dict[str, Any]]] = MappingProxyType({}),
+    ) -> None:
         self._ask = answer
+        self._log = log
         self._place = place
         self._user_id = user_id
         self._files = ConsoleFiles()
-        self._views = Views()
+        self._views = Views(pipelines=PipelineReports(pipelines, needs_right=False))
         self._entrance: str | None = secrets.token_urlsafe(24)
         self._session = secrets.token_urlsafe(32)
         self._cookie: ConsoleCookie | None = None
@@ -118,7 +134,9 @@ class LocalConsole:
         if view is None:
             return NOT_FOUND
         query = read_query(request.rel_url.raw_query_string)
-        reply = await asyncio.to_thread(self._views.answering(view, self._ask, self._user_id, query))
+        body = await read_body(request, _BODY_BYTES, _BODY_S, _hold) if method == "POST" else b""
+        answer = self._views.answering(view, self._ask, self._user_id, query, body, lambda: nullcontext(self._log))
+        reply = await asyncio.to_thread(answer)
         return self._with_place(reply) if path == _SESSION_PATH else reply
 
     async def _enter(self, request: web.BaseRequest) -> Reply:

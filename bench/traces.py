@@ -1,0 +1,124 @@
+"""What traces cost: a message sent, received and decoded by a pipeline, with OpenTelemetry off, and on at two sampling rates.
+
+send, receive   one message through a producer and a consumer of a log in memory, with the interceptor Tracing and without
+decode          what the pipeline does with a micro-batch in a Python worker, on one core, with `tracing` and without
+
+Each way runs in turn with the one without traces; the ratio is the median of these pairs. The exporter keeps spans in memory.
+
+    python -m bench.traces [--quick]
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+
+import headstream as hs
+from bench.machine import run_benchmark
+from bench.replicate_decode import make_messages, make_zone
+from bench.replicate_messages import make_table, raw_batches
+from headstream.interceptors import Tracing
+from headstream.replicate.decoding.decode import Decoder
+from headstream.replicate.schemas.schema_catalog import DecodeOptions
+
+TOPIC: Final = "shop/orders"
+_HEADERS: Final = {"attempt": hs.uint8(3), "source": "web"}
+
+
+def make_provider(rate: float) -> TracerProvider:
+    """Return a provider that samples a part of the traces."""
+    provider = TracerProvider(sampler=ParentBased(TraceIdRatioBased(rate)))
+    provider.add_span_processor(BatchSpanProcessor(InMemorySpanExporter()))
+    return provider
+
+
+def send(count: int, tracing: Tracing | None) -> tuple[float, float]:
+    """Return the seconds to send and to receive so many messages."""
+    with hs.connect("memory://", interceptors=[] if tracing is None else [tracing]) as log:
+        log.create_topic(TOPIC)
+        began = time.perf_counter()
+        with log.producer(TOPIC) as producer:
+            for _ in range(count):
+                producer.send(b"x" * 200, headers=_HEADERS)
+        sent = time.perf_counter()
+        with log.consumer(TOPIC, timeout_ms=0) as consumer:
+            received = sum(len(consumer.poll(1000)) for _ in range(count // 1000))
+        assert received == count
+        return sent - began, time.perf_counter() - sent
+
+
+def with_headers(batches: list[pa.RecordBatch], rate: float) -> list[pa.RecordBatch]:
+    """Return the batches with a trace context in each message, of which a part is sampled."""
+    numbers = itertools.count(1)
+    every = round(1 / rate) if rate else 0
+
+    def block() -> bytes:
+        number = next(numbers)
+        flags = "01" if every and number % every == 0 else "00"
+        return hs.Headers({**_HEADERS, "traceparent": f"00-{number:032x}-{number:016x}-{flags}"}).as_bytes()
+
+    at = batches[0].schema.get_field_index("headers")
+    return [batch.set_column(at, "headers", pa.array([block() for _ in range(batch.num_rows)], pa.binary())) for batch in batches]
+
+
+def compare(
+    rounds: int, plain: Callable[[], tuple[float, ...]], other: Callable[[], tuple[float, ...]]
+) -> list[tuple[float, float, float]]:
+    """Return, for each measured part, the median seconds of both ways, and the median ratio of pairs."""
+    pairs = [(plain(), other()) if number % 2 else (other(), plain())[::-1] for number in range(rounds)]
+    found = []
+    for part in range(len(pairs[0][0])):
+        before, after = [pair[0][part] for pair in pairs], [pair[1][part] for pair in pairs]
+        ratio = statistics.median(b / a for a, b in zip(before, after, strict=True))
+        found.append((statistics.median(before), statistics.median(after), ratio))
+    return found
+
+
+def main() -> None:
+    """Measure, and write results/traces.txt."""
+    with run_benchmark("traces", __doc__, "few messages and rounds; no results are written") as (report, directory, is_quick):
+        count, rounds = (20_000, 3) if is_quick else (100_000, 9)
+        for name, rate in (("1 %", 0.01), ("all", 1.0)):
+            provider = make_provider(rate)
+            tracing = Tracing(provider)
+            found = compare(rounds, lambda: send(count, None), lambda tracing=tracing: send(count, tracing))  # type: ignore[misc]
+            for what, (before, after, ratio) in zip(("send", "receive"), found, strict=True):
+                text = f"{1e6 * before / count:.1f} us a message without traces, {1e6 * after / count:.1f} with, {ratio:.2f} x"
+                report.line(f"{what}, {name} sampled: {text}")
+            provider.shutdown()
+        measure_decoding(report.line, directory, 50_000 if is_quick else 200_000, rounds)
+
+
+def measure_decoding(tell: Callable[[str], None], directory: Path, count: int, rounds: int) -> None:
+    """Measure the decoding of messages without and with trace contexts."""
+    tables = [make_table(0)]
+    zone = make_zone(directory / "zone", tables)
+    plain = list(raw_batches(make_messages(tables, count), 50_000))
+
+    def decode(batches: list[pa.RecordBatch], *, is_on: bool) -> tuple[float]:
+        decoder = Decoder(zone, DecodeOptions(tracing=is_on))
+        began = time.perf_counter()
+        for batch in batches:
+            decoder.decode(batch).to_batch()
+        return (time.perf_counter() - began,)
+
+    kinds = {"none has a context": plain, "1 % sampled": with_headers(plain, 0.01), "all sampled": with_headers(plain, 1.0)}
+    for name, batches in kinds.items():
+        off, on = (lambda is_on=is_on, batches=batches: decode(batches, is_on=is_on) for is_on in (False, True))
+        ((before, after, ratio),) = compare(rounds, off, on)
+        text = f"{1e6 * before / count:.2f} us a message with tracing off, {1e6 * after / count:.2f} on, {ratio:.2f} x"
+        tell(f"decode, {name}: {text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""BatchTracing: spans of batches, whose messages come from many traces (OpenTelemetry).
+
+    process batch 12        child of the first sampled message's span, linked to those of the others
+      merge SHOP.orders     a step, in any thread
+    applied                 in the trace of each other message: as long as the batch, linked to it
+
+So a batch is recorded if one of its messages is, and each message's trace leads to the batch and back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from headstream.errors import MissingExtraError
+
+__all__ = ["MAX_LINKS", "BatchSpan", "BatchTracing"]
+
+MAX_LINKS: Final = 128
+"""The most messages of a batch that are linked: OpenTelemetry's own limit of a span."""
+
+
+class BatchSpan:
+    """The span of a batch.
+
+    Args:
+        tracing: OpenTelemetry's module `trace`.
+        tracer: Makes spans.
+        span: The batch's.
+    """
+
+    def __init__(self, tracing: Any, tracer: Any, span: Any) -> None:
+        self._trace = tracing
+        self._tracer = tracer
+        self.span = span
+
+    @contextmanager
+    def step(self, name: str, attributes: Mapping[str, Any] | None = None) -> Iterator[Any]:
+        """Make a span of one step; any thread.
+
+        Args:
+            name: Its name.
+            attributes: Its attributes.
+
+        Yields:
+            The span; an error of the body is recorded in it.
+        """
+        parent = self._trace.set_span_in_context(self.span)
+        with self._tracer.start_as_current_span(name, parent, attributes=dict(attributes or {})) as span:
+            yield span
+
+
+class BatchTracing:
+    """Makes spans of batches.
+
+    Args:
+        tracer_provider: Of OpenTelemetry's SDK; by default the global one.
+
+    Raises:
+        MissingExtraError: opentelemetry-api is not installed (the extra `tracing`).
+    """
+
+    def __init__(self, tracer_provider: Any = None) -> None:
+        try:
+            from opentelemetry import trace
+            from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+        except ImportError as error:
+            raise MissingExtraError(f"tracing needs {error.name}", advice="Install headstream[tracing]") from None
+        self._trace = trace
+        self._tracer = trace.get_tracer("headstream", tracer_provider=tracer_provider)
+        self._propagator = TraceContextTextMapPropagator()
+
+    @contextmanager
+    def process(
+        self, name: str, contexts: Sequence[str], attributes: Mapping[str, Any] | None = None, start_ns: int | None = None
+    ) -> Iterator[BatchSpan]:
+        """Make a span around the processing of a batch.
+
+        Args:
+            name: Its name.
+            contexts: The `traceparent` of sampled messages; invalid ones and those beyond MAX_LINKS are left out.
+            attributes: Its attributes.
+            start_ns: When it began, nanoseconds since 1970 UTC; None is now.
+
+        Yields:
+            The span; an error of the body is recorded in it.
+        """
+        trace, began_ns = self._trace, time.time_ns() if start_ns is None else start_ns
+        parents = [self._propagator.extract({"traceparent": text}) for text in contexts[:MAX_LINKS]]
+        origins = [(parent, trace.get_current_span(parent).get_span_context()) for parent in parents]
+        origins = [(parent, origin) for parent, origin in origins if origin.is_valid]
+        span = self._tracer.start_span(
+            name,
+            origins[0][0] if origins else None,
+            trace.SpanKind.CONSUMER,
+            {"messaging.system": "headstream", "messaging.operation.type": "process", **(attributes or {})},
+            [trace.Link(origin) for _, origin in origins[1:]],
+            start_time=began_ns,
+        )
+        try:
+            with trace.use_span(span, end_on_exit=True):
+                yield BatchSpan(trace, self._tracer, span)
+        finally:
+            for parent, _ in origins[1:]:
+                link = trace.Link(span.get_span_context())
+                self._tracer.start_span("applied", parent, trace.SpanKind.CONSUMER, None, [link], start_time=began_ns).end()

@@ -1,0 +1,73 @@
+"""Makes the summary of a closed segment: reads its messages once, each send checked, and writes one file beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headstream.filters.summarizing import HeaderSummarizer
+from headstream.log.partition.closed_reading import PassCancelledError, read_closed
+from headstream.log.partition.closed_segments import Closed
+from headstream.log.partition.segment_removal import open_index
+from headstream.log.system.files import Files
+from headstream.segments.files import BufferPool
+from headstream.segments.summaries import SegmentSummary, encode_summary, read_summary
+
+__all__ = ["is_summarized", "summarize_segment"]
+
+
+def is_summarized(directory: str, segment: Closed, names: Sequence[str], files: Files) -> bool:
+    """Return whether a segment has a valid summary of these headers, or no messages to summarize.
+
+    Args:
+        directory: The partition's directory.
+        segment: The segment.
+        names: The headers.
+        files: Its file system.
+
+    Raises:
+        CorruptLogError: the head of its index is damaged.
+        StorageError: the system refused.
+    """
+    index = open_index(directory, segment.base_offset, files)
+    if index is None:
+        return True  # dropped meanwhile
+    try:
+        if index.last is None:
+            return True
+        found = read_summary(directory, index, files)
+    finally:
+        index.close()
+    return found is not None and set(found.headers) == set(names)
+
+
+def summarize_segment(
+    directory: str, segment: Closed, names: Sequence[str], files: Files, buffers: BufferPool, check_wanted: Callable[[], None]
+) -> bytes:
+    """Return the content of a segment's summary.
+
+    Args:
+        directory: The partition's directory.
+        segment: A segment with messages.
+        names: The headers, 1 or more.
+        files: Its file system.
+        buffers: Buffers for messages.
+        check_wanted: Called between two chunks; raises PassCancelledError if the summary is no longer wanted.
+
+    Raises:
+        PassCancelledError: the segment was dropped or replaced meanwhile, or `check_wanted` raised it.
+        CorruptLogError: an entry or a send is damaged.
+        StorageError: the system refused.
+    """
+    index = open_index(directory, segment.base_offset, files)
+    if index is None:
+        raise PassCancelledError
+    try:
+        if index.generation != segment.generation:
+            raise PassCancelledError
+        summarizer = HeaderSummarizer(names, segment.messages_count)
+        for chunk in read_closed(directory, segment, files, buffers):
+            check_wanted()
+            summarizer.add(chunk)
+        return encode_summary(index, SegmentSummary(summarizer.messages_count, summarizer.finish()))
+    finally:
+        index.close()

@@ -1,0 +1,151 @@
+"""A pipeline's report: its status, and of each table rows, lag, failures, waiting messages and the versions of its schema."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from headstream.replicate.parked.ledger import Ledger, Table
+from headstream.replicate.run.status import read_status, read_targets
+from headstream.replicate.schemas.differences import find_differences
+from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+
+__all__ = ["PipelineReport", "find_zone", "tables_of_schemas"]
+
+_MOST_VERSIONS: Final = 20
+"""Versions of one table's schema in a report, the newest."""
+
+_WAITING: Final = ("parked", "called", "releasing", "delayed")
+
+
+class PipelineReport:
+    """Reads the report of one pipeline, running or not; one thread at a time.
+
+    Args:
+        read: Returns a directory with the newest ledger and schema zone of its checkpoint.
+    """
+
+    def __init__(self, read: Callable[[], Path]) -> None:
+        self._read = read
+        self._zone: SchemaZone | None = None
+
+    def read(self) -> dict[str, Any]:
+        """Return the report as a JSON object.
+
+        Raises:
+            StorageError: the checkpoint cannot be read.
+        """
+        checkpoint = self._read()
+        with closing(Ledger(checkpoint / "ledger.sqlite", read_only=True)) as ledger:
+            status = read_status(ledger, time.time_ns() // 1000)
+            zone = self._zone_of(find_zone(checkpoint, status["zone"]))
+            zone.scan()
+            targets = read_targets(ledger)
+            waiting = _sum_parcels(ledger, tables_of_schemas(zone, targets))
+        return {**status, "tables": _describe_tables(status, waiting, zone, targets)}
+
+    def _zone_of(self, directory: Path) -> SchemaZone:
+        """Return the schema zone; its entries never change, so that one object reads each file once."""
+        if self._zone is None or self._zone.directory != directory:
+            self._zone = SchemaZone(directory)
+        return self._zone
+
+
+def find_zone(checkpoint: Path, noted: str | None) -> Path:
+    """Return the directory of a pipeline's schema zone: where its last run noted, or within a checkpoint that was moved.
+
+    Args:
+        checkpoint: The checkpoint's directory.
+        noted: The directory in the status of its last run.
+    """
+    return Path(noted) if noted and Path(noted).is_dir() else checkpoint / "zone"
+
+
+def tables_of_schemas(zone: SchemaZone, targets: dict[str, Table]) -> Callable[[str], Table | None]:
+    """Return a function that returns the table of a schema id: its target, else the source's table, None for an unknown id.
+
+    Args:
+        zone: The schema zone.
+        targets: Schema id -> target table, as far as the pipeline wrote it.
+    """
+
+    def table_of(schema_id: str) -> Table | None:
+        if schema_id in targets:
+            return targets[schema_id]
+        entry = zone.find(schema_id)
+        return None if entry is None else (entry.metadata.lineage.schema, entry.metadata.lineage.table)
+
+    return table_of
+
+
+def _sum_parcels(ledger: Ledger, table_of: Callable[[str], Table | None]) -> dict[str, dict[str, Any]]:
+    """Return what is set aside of each table; that of unknown tables is under an empty name."""
+    found: dict[str, dict[str, Any]] = {}
+    for parcel in ledger.parcels(*_WAITING, "dead"):
+        table = parcel.table or (None if parcel.schema_id is None else table_of(parcel.schema_id))
+        sums = found.setdefault("" if table is None else ".".join(table), _nothing_waits())
+        if parcel.state == "dead":
+            sums["dead"] += parcel.count
+            sums["dead_reason"] = parcel.reason
+        else:
+            sums["waiting"] += parcel.count
+            sums["waiting_bytes"] += parcel.size_bytes
+            sums["waiting_since_us"] = min(parcel.since_us, sums["waiting_since_us"] or parcel.since_us)
+            sums["waits_for"] = parcel.cause
+    return found
+
+
+def _nothing_waits() -> dict[str, Any]:
+    return {"waiting": 0, "waiting_bytes": 0, "waiting_since_us": None, "waits_for": None, "dead": 0, "dead_reason": None}
+
+
+def _describe_tables(
+    status: dict[str, Any], waiting: dict[str, dict[str, Any]], zone: SchemaZone, targets: dict[str, Table]
+) -> list[dict[str, Any]]:
+    run = status["run"] or {}
+    rows, lags, commits = run.get("tables", {}), run.get("lag_seconds", {}), run.get("last_change_us", {})
+    failing = {found["table"]: found for found in status["failing_tables"]}
+    histories: dict[str, list[ZoneEntry]] = {}
+    for source, history in zone.tables().items():
+        for entry in history:
+            histories.setdefault(".".join(targets.get(entry.metadata.schema_id, source)), []).append(entry)
+    nothing = {"inserted": 0, "updated": 0, "deleted": 0}
+    return [
+        {
+            "table": name,
+            **rows.get(name, nothing),
+            "lag_seconds": lags.get(name),
+            "last_change_us": commits.get(name),
+            **waiting.get(name, _nothing_waits()),
+            "failing": failing.get(name),
+            "versions_count": len(histories.get(name, ())),
+            "versions": _describe_versions(histories.get(name, [])),
+        }
+        for name in sorted({*rows, *lags, *waiting, *failing, *histories})
+    ]
+
+
+def _describe_versions(history: list[ZoneEntry]) -> list[dict[str, Any]]:
+    """Return the versions of a table's schema, the newest first; each is compared with the one before of its task."""
+    before: dict[tuple[str, str], ZoneEntry] = {}
+    versions = []
+    for entry in history:
+        lineage = entry.metadata.lineage
+        earlier = before.get((lineage.server, lineage.task))
+        versions.append(
+            {
+                "schema_id": entry.metadata.schema_id,
+                "version": lineage.table_version,
+                "source": f"{lineage.schema}.{lineage.table}",
+                "task": lineage.task,
+                "columns": len(entry.metadata.columns),
+                "keys": list(entry.metadata.key_columns),
+                "arrived_us": entry.arrived_us,
+                "differences": None if earlier is None else find_differences(earlier.metadata, entry.metadata),
+            }
+        )
+        before[lineage.server, lineage.task] = entry
+    return versions[: -_MOST_VERSIONS - 1 : -1]

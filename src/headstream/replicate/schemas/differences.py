@@ -1,0 +1,46 @@
+"""Differences of two versions of a table: what a change of its schema did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headstream.replicate.codec import ColumnMetadata, TableMetadata
+
+__all__ = ["find_differences"]
+
+
+def find_differences(before: TableMetadata, after: TableMetadata) -> list[dict[str, Any]]:
+    """Return what distinguishes a version of a table from the one before, each difference a JSON object.
+
+    Args:
+        before: The earlier version.
+        after: The later one.
+
+    Returns:
+        Objects with `change` (`added`, `removed`, `changed` or `key`), `column` (None for the key), and what was `before` and is
+        `after`, as text, None where there is nothing.
+    """
+    old = {column.name: column for column in before.columns}
+    new = {column.name: column for column in after.columns}
+    found = [_spell("removed", name, describe_type(old[name]), None) for name in old if name not in new]
+    found += [_spell("added", name, None, describe_type(new[name])) for name in new if name not in old]
+    for name in new:
+        if name in old and describe_type(old[name]) != describe_type(new[name]):
+            found.append(_spell("changed", name, describe_type(old[name]), describe_type(new[name])))
+    if before.key_columns != after.key_columns:
+        found.append(_spell("key", None, ", ".join(before.key_columns) or None, ", ".join(after.key_columns) or None))
+    return found
+
+
+def describe_type(column: ColumnMetadata) -> str:
+    """Return the type of a column as text, as in `NUMERIC(10, 2) not null`."""
+    text = column.type
+    if column.precision:
+        text += f"({column.precision}, {column.scale})"
+    elif column.length:
+        text += f"({column.length})"
+    return text if column.nullable else f"{text} not null"
+
+
+def _spell(change: str, column: str | None, before: str | None, after: str | None) -> dict[str, Any]:
+    return {"change": change, "column": column, "before": before, "after": after}

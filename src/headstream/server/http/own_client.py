@@ -1,0 +1,80 @@
+"""OwnClient: a client whose commands are answered in this process, in the name of one user; nothing passes a socket.
+
+Views that change something use it, so that they run the code of clients and the command line, and can do what their user can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from headstream.wire.records import Command
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
+
+__all__ = ["Ask", "own_client"]
+
+_R = TypeVar("_R")
+Ask: TypeAlias = Callable[[Command[Any]], Any]
+"""Runs a validated command in the name of a user, and returns its reply."""
+
+_PLACE: Final = "headstream"
+"""The scheme and host that errors name."""
+
+
+class _OwnConnection:
+    """A connection whose commands are run when their replies are asked for; see client.remote.connection.Connection."""
+
+    is_usable = True
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def send(self, command: Command[Any], wait_ms: float = 0) -> None:
+        """Check a command; there is nothing to wait for."""
+        command.validate()
+
+    def has_reply(self, wait_ms: int) -> bool:
+        """Return whether a reply begins to arrive: a cancelled command is not run."""
+        return False
+
+    def receive(self, command: Command[_R]) -> _R:
+        """Run a command, and return its reply."""
+        reply: _R = self._ask(command)
+        return reply
+
+    def interrupt(self) -> None:
+        """Do nothing: there is no connection to break."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class _OwnConnector:
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def connect(self, begin: Callable[[Any], None]) -> _OwnConnection:
+        """Return a connection."""
+        connection = _OwnConnection(self._ask)
+        begin(connection)
+        return connection
+
+
+@contextmanager
+def own_client(ask: Ask) -> Iterator[Client]:
+    """Lend a client, without interceptors.
+
+    Args:
+        ask: Runs its commands; any thread.
+    """
+    from headstream.client.client import Client
+    from headstream.client.remote.address import RemoteOptions, ServerUrl
+    from headstream.client.remote.caller import Caller
+    from headstream.client.remote.transport import RemoteTransport
+
+    address = ServerUrl(_PLACE, _PLACE, 0, options=RemoteOptions(retry_timeout_ms=0))
+    with Client(RemoteTransport(Caller(address, _OwnConnector(ask)))) as client:
+        yield client
