@@ -27,7 +27,7 @@ STORY: list[tuple[str, str]] = [
     ("partition create", "shop/orders"),
     ("partition set-state", "shop/orders poisoned 0 --reason why"), ("partition states", "shop/orders"),
     ("group create", "shop/orders billing"), ("group list", "shop/orders"), ("group show", "shop/orders billing"),
-    ("group lag", "shop/orders billing"), ("group seek", "shop/orders billing first"),
+    ("group message", "mail/orders g 1 0"), ("group lag", "shop/orders billing"), ("group seek", "shop/orders billing first"),
     ("dlq list", "mail/dead"), ("dlq reasons", "mail/dead"), ("dlq show", "mail/dead 1 0"),
     ("dlq redrive", "mail/dead --where hs.origin.offset=0"), ("dlq discard", "mail/dead --where hs.origin.offset=1 --yes"),
     ("erase", "mail/dead --where hs.origin.offset=1 --yes"),

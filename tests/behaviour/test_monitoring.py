@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 RULES = ROOT / "docs/monitoring/headstream-alerts.yml"
 RULES_TEST = ROOT / "tests/samples/alerts-test.yml"
 WORDS = {"by", "and", "or", "on", "absent", "delta", "histogram_quantile", "increase", "max", "rate", "sum", "time", "topk"}
-LABELS = {"instance", "transport", "status", "le", "operation", "job", "table", "command"}
+LABELS = {"instance", "transport", "status", "le", "operation", "job", "table", "command", "transition"}
 PATIENCE_S = 120.0
 
 

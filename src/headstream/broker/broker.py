@@ -13,14 +13,17 @@ from headstream.broker.backing import Backing
 from headstream.broker.dead_lettering import DeadLettering
 from headstream.broker.dead_letters import DeadLetterCopies
 from headstream.broker.deliveries import Deliveries
+from headstream.broker.delivery_views import DeliveryViews
 from headstream.broker.entropy import Entropy
 from headstream.broker.groups import Groups
 from headstream.broker.leases import Leases
 from headstream.broker.messages import Messages
 from headstream.broker.offsets import BrokerOffsets
 from headstream.broker.partitions import Partitions
+from headstream.broker.pauses import Pauses
 from headstream.broker.streams import Streams
 from headstream.broker.topics import Topics
+from headstream.broker.transitions import Transitions
 from headstream.log.log import Log
 from headstream.log.opening import close_log
 
@@ -57,11 +60,14 @@ class Broker:
         self.topics = Topics(backing)
         self.partitions = Partitions(backing, self.topics)
         self.offsets = BrokerOffsets(backing)
-        self.groups = Groups(backing, self.topics, self.offsets)
+        transitions = self.transitions = Transitions()
+        self.groups = Groups(backing, self.topics, self.offsets, transitions)
         self.messages = Messages(backing, self.groups)
-        dead_lettering = DeadLettering(backing, DeadLetterCopies(backing, self.messages))
-        self.deliveries = Deliveries(backing, self.groups, self.offsets, dead_lettering)
-        self.leases = Leases(backing, self.groups, self.messages, self.offsets, dead_lettering)
+        pauses = Pauses(backing, transitions)
+        settling = DeadLettering(backing, DeadLetterCopies(backing, self.messages), transitions), pauses, transitions
+        self.deliveries = Deliveries(backing, self.groups, self.offsets, *settling)
+        self.leases = Leases(backing, self.groups, self.messages, self.offsets, *settling)
+        self.delivery_views = DeliveryViews(backing, self.groups, self.messages, pauses)
 
     @property
     def identity(self) -> str | None:

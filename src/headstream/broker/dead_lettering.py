@@ -13,12 +13,15 @@ from dataclasses import replace
 
 from headstream.broker.backing import Backing
 from headstream.broker.dead_letters import DeadLetterCopies
+from headstream.broker.transitions import GroupPlace, Transitions
 from headstream.errors import InvalidOptionError
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.partition.delivery_journal import DeliveryJournal, Touched
-from headstream.model.deliveries import Delivery
+from headstream.log.partition.offset_file_counts import NO_USER
+from headstream.model.deliveries import DeadLetterReason, Delivery
 from headstream.model.identifiers import TopicName
 from headstream.model.polling import OffsetOwner
+from headstream.model.transitions import Transition, TransitionKind
 
 __all__ = ["DeadLettering"]
 
@@ -29,11 +32,13 @@ class DeadLettering:
     Args:
         backing: The log.
         copies: Makes the copies.
+        transitions: Counts what is given up.
     """
 
-    def __init__(self, backing: Backing, copies: DeadLetterCopies) -> None:
+    def __init__(self, backing: Backing, copies: DeadLetterCopies, transitions: Transitions) -> None:
         self._backing = backing
         self._copies = copies
+        self._transitions = transitions
 
     def move(
         self,
@@ -43,6 +48,7 @@ class DeadLettering:
         journal: DeliveryJournal,
         delivery: Delivery,
         dead_letter: TopicName | None,
+        user_id: int = NO_USER,
     ) -> None:
         """Copy a poisoned message into the dead letter, once, and record that it is done.
 
@@ -53,6 +59,7 @@ class DeadLettering:
             journal: The group's journal, locked.
             delivery: The message.
             dead_letter: Where the copy goes, unless that is decided already.
+            user_id: The server's user in whose request this happens.
 
         Raises:
             InvalidOptionError: there is no dead-letter topic, or it would drop copies.
@@ -74,7 +81,17 @@ class DeadLettering:
                 state.failing[offset] = delivery
                 self._backing.log.partition(record, partition).sync()  # a journal on the disk knows no message that is not
                 journal.store(Touched(failing=(offset,)), state.base, self._backing.clock_us(), durably=True)
-            self._copies.copy(record.name, partition, owner, message, delivery, may_exist=is_repeat)
+            letter = self._copies.copy(record.name, partition, owner, message, delivery, may_exist=is_repeat)
+            assert delivery.copied_to is not None
+            delivery = replace(delivery, copied_to=(*delivery.copied_to[:2], letter))
         state.finish(offset, offset + 1)
         state.poisoned_count += 1
-        journal.store(Touched(done=((offset, offset + 1),)), state.base, self._backing.clock_us())
+        state.give_up(delivery)
+        journal.store(Touched(done=((offset, offset + 1),), given_up=(delivery,)), state.base, self._backing.clock_us())
+        self._transitions.record(GroupPlace(record.name, owner.name, partition, user_id), [_given_up(delivery)])
+
+
+def _given_up(each: Delivery) -> Transition:
+    kind = TransitionKind.REJECTED if each.reason == DeadLetterReason.REJECTED else TransitionKind.POISONED
+    worker = each.attempts[-1].worker if each.attempts else ""
+    return Transition(kind, each.offset, each.offset + 1, worker, each.failures, 0, each.reason, each.last_error)

@@ -91,8 +91,8 @@ class DeadLetterCopies:
         delivery: Delivery,
         *,
         may_exist: bool,
-    ) -> None:
-        """Append a copy, and sync it; nothing if it exists already.
+    ) -> int:
+        """Append a copy, and sync it, and return its offset; one that exists already is not appended again.
 
         Args:
             topic: The topic of the message.
@@ -107,7 +107,8 @@ class DeadLetterCopies:
         origin = {_TOPIC: str(topic), _PARTITION: partition, _OFFSET: message.offset, _GROUP: owner.name}
         name = TopicName.parse(target)
         log = self._backing.writable_log()
-        if not (may_exist and self._exists(name, number, end, origin)):
+        offset = self._find_copy(name, number, end, origin) if may_exist else None
+        if offset is None:
             story = Headers(
                 [
                     (_TOPIC, str(topic)),
@@ -125,11 +126,12 @@ class DeadLetterCopies:
             )
             headers = decode_headers(message.headers.as_bytes() + story.as_bytes())
             letter = Message(payload=message.payload, headers=headers, key=message.key, id=message.id)
-            self._messages.send(name, number, encode_sent([letter]))
+            offset = self._messages.send(name, number, encode_sent([letter]))
         log.partition(self._backing.partition(name, number), number).sync()
+        return offset
 
-    def _exists(self, topic: TopicName, partition: int, end: int, origin: dict[str, object]) -> bool:
-        """Return whether a partition has a copy at or after an offset."""
+    def _find_copy(self, topic: TopicName, partition: int, end: int, origin: dict[str, object]) -> int | None:
+        """Return the offset of a copy in a partition, at or after an offset, or None."""
         record = self._backing.partition(topic, partition)
         until = self._backing.writable_log().partition(record, partition).end_offset
         while end < until:
@@ -137,8 +139,8 @@ class DeadLetterCopies:
             for chunk in polled.chunks:
                 for message in decode_polled(chunk, topic=str(topic), partition=partition):
                     if all(message.headers.get(name) == value for name, value in origin.items()):
-                        return True
+                        return message.offset
             if polled.next_offset <= end:
-                return False
+                return None
             end = polled.next_offset
-        return False
+        return None

@@ -8,12 +8,14 @@ import secrets
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from headstream.broker.membership import GroupMembers
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.directory.group_lock import GroupLock
 from headstream.log.log import Log
+from headstream.log.partition.pause_state import PauseState
 
 __all__ = ["GroupRegistry", "LiveGroup", "registry_of"]
 
@@ -33,6 +35,8 @@ class LiveGroup:
         self.membership = GroupMembers()
         self.is_held = False  # whether connections of existing clients read for it
         self.is_shared = False  # whether its members lease messages
+        self.pause: PauseState | None = None  # as this process knows it while members are here
+        self.reached: dict[int, int] = {}  # partition -> the offset that a member committed last
         self.abandoned: deque[int] = deque()  # a finalizer can run anywhere, and so takes no lock
         self._process_lock = None if path is None else GroupLock(path)
 
@@ -50,6 +54,18 @@ class LiveGroup:
         """Return the id of another process that reads for the group (0 if unknown), or None."""
         return None if self._process_lock is None else self._process_lock.holder()
 
+    def reached_offsets(self, numbers: Iterable[int], committed: Callable[[int], int | None]) -> dict[int, int]:
+        """Return the offsets that were committed last in some partitions, with the lock held; each is read once.
+
+        Args:
+            numbers: The partitions.
+            committed: Returns the stored offset of a partition.
+        """
+        for number in numbers:
+            if number not in self.reached:
+                self.reached[number] = committed(number) or 0
+        return {number: self.reached[number] for number in numbers}
+
     def remove_abandoned(self, now_s: float) -> bool:
         """Remove abandoned members, with the lock held, and return whether there were any."""
         is_changed = False
@@ -60,8 +76,11 @@ class LiveGroup:
 
     def release_if_empty(self) -> None:
         """Release the group to other processes if it has no members here, with the lock held."""
-        if self._process_lock is not None and self.membership.is_empty and not self.is_held:
-            self._process_lock.release()
+        if self.membership.is_empty:
+            self.pause = None
+            self.reached.clear()
+            if self._process_lock is not None and not self.is_held:
+                self._process_lock.release()
 
 
 class GroupRegistry:

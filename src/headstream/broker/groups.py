@@ -12,6 +12,7 @@ from headstream.broker.backing import Backing
 from headstream.broker.group_registry import LiveGroup, registry_of
 from headstream.broker.offsets import BrokerOffsets
 from headstream.broker.topics import Topics
+from headstream.broker.transitions import GroupPlace, Transitions
 from headstream.errors import (
     ClosedError,
     GroupInUseError,
@@ -24,9 +25,11 @@ from headstream.log.administration import delete_group
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.partition.delivery_journal import remove_journals
 from headstream.log.partition.offset_file_counts import NO_USER
+from headstream.log.partition.pause_state import pause_name
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS, Assignment, Group, GroupPartition, Member
 from headstream.model.identifiers import TopicName
 from headstream.model.polling import ConsumerKind, OffsetOwner
+from headstream.model.transitions import Transition, TransitionKind
 
 __all__ = ["Groups"]
 
@@ -38,7 +41,8 @@ class Groups:
     reads for a group: members in another wait without partitions until its last member has left or it has ended.
     """
 
-    def __init__(self, backing: Backing, topics: Topics, offsets: BrokerOffsets) -> None:
+    def __init__(self, backing: Backing, topics: Topics, offsets: BrokerOffsets, transitions: Transitions) -> None:
+        self._transitions = transitions
         self._backing = backing
         self._topics = topics
         self._offsets = offsets
@@ -151,9 +155,16 @@ class Groups:
         with live.lock:  # while the lock is held, no other member gets the partition
             membership = live.membership
             mine = {number: offset for number, offset in offsets.items() if membership.owns(member.id, number, generation)}
+            store = self._backing.log.offsets(self._backing.topic(topic))
+            before = live.reached_offsets(mine, lambda number: store.committed(OffsetOwner.group(member.group), number))
             self._offsets.commit(topic, OffsetOwner.group(member.group), mine, generations=generations, user_id=user_id)
+            live.reached |= mine
             membership.touch(member.id, self._backing.monotonic(), is_resting=is_resting)
             now = membership.generation
+        for number, offset in mine.items():
+            if before[number] < offset:
+                done = Transition(TransitionKind.ACKED, before[number], offset, f"member {member.id}")
+                self._transitions.record(GroupPlace(topic, member.group, number, user_id), [done])
         if len(mine) < len(offsets):
             raise _lost(topic, member.group, [number for number in sorted(offsets) if number not in mine])
         return now
@@ -205,6 +216,7 @@ class Groups:
         with live.lock:
             if not live.membership.owns(member.id, partition, generation):
                 raise _lost(topic.name, member.group, [partition])
+            live.reached.pop(partition, None)
             yield live.membership.generation
             live.membership.touch(member.id, self._backing.monotonic(), is_resting=is_resting)
 
@@ -256,6 +268,7 @@ class Groups:
             store = self._backing.log.offsets(record)
             for number in range(1, record.partitions + 1):
                 store.forget(OffsetOwner.group(group), number)
+            self._backing.log.files.remove(f"{store.directory}/{pause_name(OffsetOwner.group(group))}")
 
     def seek(self, topic: TopicName, group: str, offsets: Mapping[int, int], *, user_id: int = NO_USER) -> Group:
         """Set a group's committed offsets; a missing group is created.
@@ -282,7 +295,9 @@ class Groups:
                     advice=f"It has {first} to {end}, where the next message comes",
                 )
         with self._unused(topic, group) as record:
-            remove_journals(self._backing.log.offsets(record).directory, self._backing.log.files, consumer, offsets)
+            directory, files = self._backing.log.offsets(record).directory, self._backing.log.files
+            remove_journals(directory, files, consumer, offsets)
+            files.remove(f"{directory}/{pause_name(consumer)}")
             self._offsets.commit(topic, consumer, offsets, user_id=user_id)
         return self.get(topic, group)
 

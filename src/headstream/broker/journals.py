@@ -74,6 +74,11 @@ class Journals:
             self._journals.move_to_end(key)
             return found
 
+    def in_memory(self) -> list[tuple[str, OffsetOwner, int]]:
+        """Return the identity of the topic, the group and the partition of each journal in memory."""
+        with self._lock:
+            return [key[:3] for key in self._journals]
+
 
 _OPEN: Final[weakref.WeakKeyDictionary[Log, Journals]] = weakref.WeakKeyDictionary()
 

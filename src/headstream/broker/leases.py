@@ -9,61 +9,45 @@ decides; a worker's word counts by its token, so it needs no lock and no clock o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from headstream.broker.backing import Backing
 from headstream.broker.dead_lettering import DeadLettering
 from headstream.broker.groups import Groups
 from headstream.broker.journals import OpenJournal, journals_of
+from headstream.broker.leased_partition import LeasedPartition, scan_keys
 from headstream.broker.messages import Messages
 from headstream.broker.offsets import BrokerOffsets
-from headstream.codec.binary import decode_polled
-from headstream.errors import CorruptSendError, GroupInUseError, InvalidInputError, InvalidOptionError, OffsetOutOfRangeError
+from headstream.broker.pauses import Pauses
+from headstream.broker.transitions import GroupPlace, Transitions
+from headstream.errors import GroupInUseError, InvalidInputError, InvalidOptionError, OffsetOutOfRangeError
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.partition.delivery_state import Lease
-from headstream.log.partition.lease_keys import LeaseKeys
 from headstream.log.partition.lease_outcome import LeaseOutcome
 from headstream.log.partition.lease_table import LeaseTable
 from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.model.deliveries import Delivery, RetryOrder
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
-from headstream.model.leases import MAX_LEASE_COUNT, Grant, LeaseChange, LeasedRange, LeaseRefusal, LeaseRequest, check_lease_us
+from headstream.model.leases import (
+    MAX_LEASE_COUNT,
+    Grant,
+    LeaseChange,
+    LeasedRange,
+    LeaseRequest,
+    SettledLeases,
+    check_lease_us,
+)
 from headstream.model.offset_ranges import OffsetRanges
-from headstream.model.polling import OffsetOwner, PollingStrategy
+from headstream.model.pauses import PauseRule
+from headstream.model.polling import OffsetOwner
 
 __all__ = ["Leases"]
 
-_KEYS_PAGE: Final = 1000
-"""Messages whose keys are read at once."""
-
-_MAX_WAITING: Final = 10_000
-"""Messages of a partition that wait for earlier ones of their key: behind more, no key is looked for."""
-
-
 _WAITING_US: Final = 50_000
 """How often a worker asks for messages that wait for others of their key."""
-
-
-@dataclass(slots=True)
-class _Place:
-    """One partition of a group, while the group is locked."""
-
-    record: TopicRecord
-    owner: OffsetOwner
-    partition: int
-    open: OpenJournal
-    table: LeaseTable
-    committed: int
-    user_id: int
-    dead_letter: TopicName | None
-
-    @property
-    def name(self) -> TopicName:
-        """The topic."""
-        return self.record.name
 
 
 class Leases:
@@ -75,16 +59,27 @@ class Leases:
         messages: Its message commands: keys are read from the messages.
         offsets: The committed offsets.
         dead_lettering: Puts messages into dead letters.
+        pauses: Decides whether a group is paused.
+        transitions: Counts what happens.
     """
 
     def __init__(
-        self, backing: Backing, groups: Groups, messages: Messages, offsets: BrokerOffsets, dead_lettering: DeadLettering
+        self,
+        backing: Backing,
+        groups: Groups,
+        messages: Messages,
+        offsets: BrokerOffsets,
+        dead_lettering: DeadLettering,
+        pauses: Pauses,
+        transitions: Transitions,
     ) -> None:
         self._backing = backing
         self._groups = groups
         self._messages = messages
         self._offsets = offsets
         self._dead_lettering = dead_lettering
+        self._pauses = pauses
+        self._transitions = transitions
         self._journals = journals_of(backing.log)
 
     def _steady_us(self) -> int:
@@ -114,22 +109,30 @@ class Leases:
         ends: dict[int, int] = {}
         waits: list[int] = []
         partitions = request.partitions or range(1, record.partitions + 1)
+        owner, rule = OffsetOwner.group(member.group), request.pause_rule
         with self._groups.leasing(record, member.group, member) as is_ours:
             for partition in partitions:
                 self._backing.partition(topic, partition)
-                table = self._table_of(record, OffsetOwner.group(member.group), partition) if is_ours else None
+                table = self._table_of(record, owner, partition) if is_ours else None
                 if table is not None and (known := table.find(request.token)):  # a repeated request
                     return Grant(partition, known, record.generation(partition))
+            if is_ours and rule is not None and not request.deferred and self._pauses.own_state(record, owner).until_us:
+                wait_us = self._wait_of_pause(record, owner, request, user_id)
+                if wait_us is not None:
+                    return Grant(wait_us=wait_us, is_paused=True)
+                request = replace(request, count=1)  # on trial
             for partition in partitions:
                 end = self._end_of(record, partition)
                 if not is_ours:
                     ends[partition] = end
                     continue
-                found = self._journals.find(record, OffsetOwner.group(member.group), partition)
+                found = self._journals.find(record, owner, partition)
                 grant = self._lease_in(record, member, partition, found, request, end, user_id)
                 if grant is not None:
                     return grant
                 ends[partition] = end
+                if rule is not None and (left_us := self._pauses.own_state(record, owner).left_us(self._backing.clock_us())):
+                    return Grant(wait_us=left_us, is_paused=True)
                 if found.table is not None:
                     next_us = found.table.next_us()
                     if next_us is not None:
@@ -174,10 +177,11 @@ class Leases:
                 return None
         owner = OffsetOwner.group(member.group)
         begin = request.starts.get(partition)
-        place = self._open(record, owner, partition, user_id, request.dead_letter, begin)
+        place = self._open(record, owner, partition, user_id, request.dead_letter, begin, request.pause_rule)
         place.open.idle = None
         self._pass_removed(place)
-        self._end_leases(place, now_us, steady_us)
+        if self._end_leases(place, now_us, steady_us) and not request.deferred:
+            return None
         self._finish_interrupted(place)
         ranges, is_more = self._grant(place, request, end, now_us, steady_us)
         while is_more and not ranges:  # what a message that is given up now held back
@@ -188,12 +192,12 @@ class Leases:
         return None
 
     def _grant(
-        self, place: _Place, request: LeaseRequest, end: int, now_us: int, steady_us: int
+        self, place: LeasedPartition, request: LeaseRequest, end: int, now_us: int, steady_us: int
     ) -> tuple[tuple[LeasedRange, ...], bool]:
         """Grant messages and store it; return them, and whether messages were given up for it."""
         table = place.table
         if request.order is RetryOrder.KEY:
-            self._scan_keys(place, request.count, end)
+            scan_keys(place, self._messages, self._store, request.count, end)
         else:
             table.keys = None
         lease = Lease(request.token, request.worker, now_us, request.lease_us, OffsetRanges())
@@ -222,8 +226,9 @@ class Leases:
         *,
         dead_letter: TopicName | None = None,
         partition_generation: int | None = None,
+        pause_rule: PauseRule | None = None,
         user_id: int = NO_USER,
-    ) -> list[LeaseRefusal]:
+    ) -> SettledLeases:
         """Record steps of leased messages, and commit the offset of the first one that is not done.
 
         Args:
@@ -233,10 +238,11 @@ class Leases:
             changes: The steps; repeating them changes nothing.
             dead_letter: Where poisoned messages are copied to.
             partition_generation: The generation of the partition of the leases, if known.
+            pause_rule: When the group is paused, or None.
             user_id: The server's user, see OffsetStore.commit().
 
         Returns:
-            The steps that were refused, because their lease had ended; all others are recorded.
+            The steps that were refused, because their lease had ended; all others are recorded. And how long the group is paused.
 
         Raises:
             OffsetOutOfRangeError: the partition was purged or recreated since; nothing is recorded.
@@ -257,14 +263,36 @@ class Leases:
                     f"another process reads for group {group!r} now", where=str(topic), advice="It leases the messages again"
                 )
             steady_us, now_us = self._steady_us(), self._backing.clock_us()
-            place = self._open(record, OffsetOwner.group(group), partition, user_id, dead_letter, None)
+            place = self._open(record, OffsetOwner.group(group), partition, user_id, dead_letter, None, pause_rule)
             place.open.idle = None
             self._end_leases(place, now_us, steady_us)
             outcome = place.table.settle(changes, now_us, steady_us)
             self._store(place, outcome)
             self._dead_letter(place, outcome.poisoned)
             self._commit(place)
-        return outcome.refused
+            paused_us = self._observe(place, outcome)
+        return SettledLeases(outcome.refused, paused_us)
+
+    # -- pauses -----------------------------------------------------------------------------------------------------
+
+    def _observe(self, place: LeasedPartition, outcome: LeaseOutcome) -> int:
+        counts = outcome.succeeded_count, outcome.failed_count
+        return self._pauses.observe(place.record, place.owner, place.pause_rule, *counts, user_id=place.user_id)
+
+    def _wait_of_pause(self, record: TopicRecord, owner: OffsetOwner, request: LeaseRequest, user_id: int) -> int | None:
+        """Return how long a worker waits, since the group is paused, or another one has the message on trial; or None."""
+        state = self._pauses.own_state(record, owner)
+        steady_us, now_us = self._steady_us(), self._backing.clock_us()
+        if left_us := state.left_us(now_us):
+            return left_us
+        since_us, is_out = state.until_us, False
+        for partition in range(1, record.partitions + 1):
+            if self._table_of(record, owner, partition) is not None:
+                place = self._open(record, owner, partition, user_id, request.dead_letter, None, request.pause_rule)
+                self._end_leases(place, now_us, steady_us)  # the message on trial can be one of them
+                leases = place.table.state.leases.values()
+                is_out = is_out or any(len(each.offsets) and each.begun_us >= since_us for each in leases)
+        return state.left_us(now_us) or (_WAITING_US if is_out else None)
 
     # -- shared helpers ---------------------------------------------------------------------------------------------
 
@@ -276,7 +304,8 @@ class Leases:
         user_id: int,
         dead_letter: TopicName | None,
         begin: int | None,
-    ) -> _Place:
+        pause_rule: PauseRule | None,
+    ) -> LeasedPartition:
         store = self._backing.log.offsets(record)
         committed = store.committed_at(owner, partition)
         if committed is None:  # the group's file of offsets counts against the user's limit before another one is made
@@ -285,12 +314,14 @@ class Leases:
         found = self._journals.find(record, owner, partition)
         found.journal.load(committed, is_writer=True)
         table = found.refresh_table(committed[0], self._backing.clock_us(), self._steady_us())
-        return _Place(record, owner, partition, found, table, committed[0], user_id, dead_letter)
+        return LeasedPartition(record, owner, partition, found, table, committed[0], user_id, dead_letter, pause_rule)
 
-    def _store(self, place: _Place, outcome: LeaseOutcome) -> None:
+    def _store(self, place: LeasedPartition, outcome: LeaseOutcome) -> None:
         place.open.journal.store(outcome.touched(), place.committed, self._backing.clock_us())
+        where = GroupPlace(place.name, place.owner.name, place.partition, place.user_id)
+        self._transitions.record(where, outcome.transitions)
 
-    def _pass_removed(self, place: _Place) -> None:
+    def _pass_removed(self, place: LeasedPartition) -> None:
         """Count messages that retention has removed as done, as far as a reader has noticed."""
         with self._backing.log.reading(place.record, place.partition) as follower:
             first = follower.first_offset
@@ -298,81 +329,41 @@ class Leases:
             place.table.finish(0, first)
             place.table.state.frontier = max(place.table.state.frontier, first)
 
-    def _end_leases(self, place: _Place, now_us: int, steady_us: int) -> None:
+    def _end_leases(self, place: LeasedPartition, now_us: int, steady_us: int) -> bool:
+        """End what is over, and return whether the group is paused for it."""
         outcome = place.table.end_leases(now_us, steady_us)
-        if outcome.ended:
-            self._store(place, outcome)
+        if not outcome.ended:
+            return False
+        self._store(place, outcome)
+        if place.pause_rule is not None:  # leases from before a pause do not decide its trial
+            since_us, leases = self._pauses.own_state(place.record, place.owner).until_us, place.table.state.leases
+            new = [until - begin for token, begin, until in outcome.ended if leases[token].begun_us >= since_us]
+            outcome.failed_count = sum(new)
+        return self._observe(place, outcome) > 0
 
-    def _finish_interrupted(self, place: _Place) -> None:
+    def _finish_interrupted(self, place: LeasedPartition) -> None:
         """Finish the way of messages into the dead letter that a crash or an error interrupted."""
         failing = place.table.state.failing
         left = [failing[offset] for offset in sorted(place.table.interrupted) if offset in failing]
         self._dead_letter(place, [each for each in left if place.dead_letter is not None or each.copied_to is not None])
 
-    def _dead_letter(self, place: _Place, poisoned: Iterable[Delivery]) -> None:
+    def _dead_letter(self, place: LeasedPartition, poisoned: Iterable[Delivery]) -> None:
         for each in poisoned:
-            self._dead_lettering.move(place.record, place.owner, place.partition, place.open.journal, each, place.dead_letter)
+            where = place.record, place.owner, place.partition
+            self._dead_lettering.move(*where, place.open.journal, each, place.dead_letter, place.user_id)
             place.table.finish(each.offset, each.offset + 1)
 
-    def _commit(self, place: _Place) -> None:
+    def _commit(self, place: LeasedPartition) -> None:
         base = place.table.state.first_open()
         if base != place.committed:
             self._offsets.commit(place.name, place.owner, {place.partition: base}, user_id=place.user_id)
         place.committed = place.open.base = base
 
-    # -- keys -------------------------------------------------------------------------------------------------------
-
-    def _scan_keys(self, place: _Place, count: int, end: int) -> None:
-        """Read the keys of open messages, and of new ones until enough can be leased."""
-        table, state = place.table, place.table.state
-        if table.keys is None:
-            table.keys = LeaseKeys()
-            begun = OffsetRanges(each for ranges in (state.pending, state.expired, state.leased) for each in ranges)
-            for offset in state.failing:
-                if offset not in state.deferred:
-                    begun.add(offset, offset + 1)
-            for begin, until in list(begun):
-                for offset, key in self._read_keys(place, begin, until):
-                    table.keys.add(offset, key)
-        added = 0
-        while added < count and state.frontier < end and table.can_begin and state.pending.count < _MAX_WAITING:
-            begin, until = state.frontier, min(state.frontier + _KEYS_PAGE, end)
-            found = LeaseOutcome()
-            for offset, key in self._read_keys(place, begin, until):
-                state.wait(offset, offset + 1)
-                added += table.keys.add(offset, key)
-            state.frontier = until
-            found.waits += state.pending.within(begin, until)
-            self._store(place, found)
-
-    def _read_keys(self, place: _Place, begin: int, until: int) -> Iterator[tuple[int, bytes | None]]:
-        """Yield offset and key of the messages in a range; one that is gone is done."""
-        at = begin
-        while at < until:
-            try:
-                start = PollingStrategy.offset(at)
-                polled = self._messages.poll(place.name, place.partition, start, until - at, states=None)
-            except CorruptSendError as error:  # its worker gets this error
-                for offset in range(max(at, error.from_offset), min(until, error.until_offset)):
-                    yield offset, None
-                at = error.until_offset
-                continue
-            for chunk in polled.chunks:
-                for message in decode_polled(chunk):
-                    assert message.offset is not None
-                    if at < message.offset:
-                        place.table.finish(at, min(message.offset, until))
-                    if message.offset < until:
-                        yield message.offset, message.key
-                    at = message.offset + 1
-            if polled.next_offset <= at:
-                break
-            at = polled.next_offset
-        place.table.finish(at, until)
-
 
 def _check(request: LeaseRequest) -> None:
     check_lease_us(request.lease_us)
+    if request.pause_rule is not None:
+        request.pause_rule.check()
     if not 1 <= request.count <= MAX_LEASE_COUNT:
         raise InvalidOptionError(f"{request.count} messages are asked for", advice=f"Lease 1 to {MAX_LEASE_COUNT} at once")
     if request.order is RetryOrder.PARTITION:

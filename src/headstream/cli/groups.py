@@ -1,14 +1,17 @@
-"""`headstream group`: list, show, create, lag, seek, delete."""
+"""`headstream group`: list, show, message, create, lag, seek, delete."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from headstream.cli.confirmation import confirm, yes_option
+from headstream.cli.delivery_output import ATTEMPT_COLUMNS, COUNT_COLUMNS, describe_deliveries, describe_story
 from headstream.cli.output import print_object, print_objects, print_text
 from headstream.cli.parameters import (
+    PARTITION,
     Checked,
     complete_names,
     open_log,
@@ -17,7 +20,7 @@ from headstream.cli.parameters import (
     topic_argument,
     url_option,
 )
-from headstream.errors import AlreadyExistsError
+from headstream.errors import AlreadyExistsError, UnsupportedError
 from headstream.model.polling import OffsetOwner
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ def group() -> None:
     Examples:
       headstream group list shop/orders
       headstream group lag shop/orders billing
+      headstream group message shop/orders billing 1 17
       headstream group seek shop/orders billing first
     """
 
@@ -74,7 +78,11 @@ def list_groups(topic: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def show(topic: str, name: str, url: str, output: str) -> None:
-    """Show one consumer group of TOPIC, and the process that reads for it.
+    """Show one consumer group of TOPIC: the process that reads for it, its messages by status, and whether it is paused.
+
+    A message is pending until its first attempt, then leased (in work), delayed (failed, and tried again), deferred (set
+    aside), done, or poisoned (given up). open_letters counts those of the newest 100 of a partition that were given up
+    whose dead letters are neither redriven nor discarded.
 
     \b
     Example:
@@ -82,13 +90,50 @@ def show(topic: str, name: str, url: str, output: str) -> None:
     """
     with open_log(url) as log:
         found = log.group(topic, name)
+        deliveries = None
+        with suppress(UnsupportedError):  # Kafka remembers no single messages
+            deliveries = describe_deliveries(log.group_deliveries(topic, name), output)
     members = {**_summary(found)}
-    if output == "table":
-        print_object(members, output)
+    if output != "table":
+        print_object({**members, "partitions": _partitions(found), "deliveries": deliveries}, output)
+        return
+    counts = [] if deliveries is None else deliveries.pop("partitions")
+    print_object(members | (deliveries or {}), output)
+    print_text("")
+    print_objects(_partitions(found), _COLUMNS, output)
+    if counts:
         print_text("")
-        print_objects(_partitions(found), _COLUMNS, output)
-    else:
-        print_object({**members, "partitions": _partitions(found)}, output)
+        print_objects(counts, COUNT_COLUMNS, output)
+
+
+@group.command()
+@topic_argument
+@_group_argument
+@click.argument("partition", type=PARTITION)
+@click.argument("offset", type=click.IntRange(0))
+@url_option
+@output_option
+def message(topic: str, name: str, partition: int, offset: int, url: str, output: str) -> None:
+    """Tell what a group has done with the message at OFFSET of a PARTITION of TOPIC: its attempts, and what comes next.
+
+    The last 5 failed attempts are remembered with time, worker and error; of messages that were given up, the newest 100
+    of a partition.
+
+    \b
+    Example:
+      headstream group message shop/orders billing 1 17
+    """
+    with open_log(url) as log:
+        found = log.message_story(topic, name, partition, offset)
+    members = describe_story(found, output)
+    if output != "table":
+        print_object(members, output)
+        return
+    attempts = members.pop("attempts")
+    print_object({key: value for key, value in members.items() if value not in ("", None)}, output)
+    if attempts:
+        print_text("")
+        print_objects(attempts, ATTEMPT_COLUMNS, output)
 
 
 @group.command()

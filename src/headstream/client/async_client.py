@@ -29,6 +29,7 @@ from headstream.client.filtering import FilterPlan
 from headstream.client.producing import ProducerOptions
 from headstream.client.receipts import Delivered
 from headstream.client.worker import Worker
+from headstream.model.delivery_views import GroupDeliveries, MessageStory
 from headstream.model.groups import Group
 from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
@@ -281,6 +282,14 @@ class AsyncClient:
     async def group(self, topic: str | TopicName, name: str) -> Group:
         """Return one consumer group of a topic; see Client.group()."""
         return await self._worker.run(self._client.group, topic, name)
+
+    async def group_deliveries(self, topic: str | TopicName, group: str) -> GroupDeliveries:
+        """Return what a group has not finished, counted; see Client.group_deliveries()."""
+        return await self._worker.run(self._client.group_deliveries, topic, group)
+
+    async def message_story(self, topic: str | TopicName, group: str, partition: int, offset: int) -> MessageStory:
+        """Return what a group has done with one message; see Client.message_story()."""
+        return await self._worker.run(self._client.message_story, topic, group, partition, offset)
 
     async def seek_group(
         self, topic: str | TopicName, group: str, to: StartInput, *, partitions: Iterable[int] | None = None

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
-from headstream.model.deliveries import DeliveryChange, PartitionDeliveries
+from headstream.model.deliveries import DeliveryChange, PartitionDeliveries, Settled
+from headstream.model.delivery_views import GroupDeliveries, MessageStory
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
-from headstream.model.leases import Grant, LeaseChange, LeaseRefusal, LeaseRequest
+from headstream.model.leases import Grant, LeaseChange, LeaseRequest, SettledLeases
+from headstream.model.pauses import PauseRule
 
-__all__ = ["DeliveryAccess", "DeliveryCommands", "LeaseAccess", "LeaseCommands"]
+__all__ = ["DeliveryAccess", "DeliveryCommands", "DeliveryViewCommands", "LeaseAccess", "LeaseCommands"]
 
 
 class DeliveryCommands(Protocol):
@@ -33,8 +34,21 @@ class DeliveryCommands(Protocol):
         partition_generation: int | None = ...,
         dead_letter: TopicName | None = ...,
         is_resting: bool = ...,
-    ) -> int:
-        """Record steps of messages, commit the group's offset, and return the group's generation."""
+        worker: str = ...,
+        succeeded: int = ...,
+        pause_rule: PauseRule | None = ...,
+    ) -> Settled:
+        """Record steps of messages, and commit the group's offset."""
+
+
+class DeliveryViewCommands(Protocol):
+    """Views of the unfinished messages of groups."""
+
+    def group(self, topic: TopicName, group: str) -> GroupDeliveries:
+        """Return what a group has not finished, counted."""
+
+    def message(self, topic: TopicName, group: str, partition: int, offset: int) -> MessageStory:
+        """Return what a group has done with one message."""
 
 
 class LeaseCommands(Protocol):
@@ -52,8 +66,9 @@ class LeaseCommands(Protocol):
         *,
         dead_letter: TopicName | None = ...,
         partition_generation: int | None = ...,
-    ) -> builtins.list[LeaseRefusal]:
-        """Record steps of leased messages, and return those that were refused."""
+        pause_rule: PauseRule | None = ...,
+    ) -> SettledLeases:
+        """Record steps of leased messages."""
 
 
 @runtime_checkable
@@ -63,6 +78,10 @@ class DeliveryAccess(Protocol):
     @property
     def deliveries(self) -> DeliveryCommands:
         """Commands for the unfinished messages of groups."""
+
+    @property
+    def delivery_views(self) -> DeliveryViewCommands:
+        """Views of them."""
 
 
 @runtime_checkable

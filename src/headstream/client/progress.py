@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from headstream.client.arguments import StartInput, committer_of, start_of
 from headstream.client.checks import check_many, check_whole
+from headstream.client.delivery_transport import DeliveryAccess, DeliveryViewCommands
 from headstream.client.numbered import find_topic_name
 from headstream.client.positions import find_offset
 from headstream.client.transport import Transport
-from headstream.errors import InvalidOptionError
+from headstream.errors import InvalidOptionError, UnsupportedError
+from headstream.model.delivery_views import GroupDeliveries, MessageStory
 from headstream.model.groups import Group
 from headstream.model.identifiers import TopicName
 
@@ -91,3 +93,45 @@ class Progress:
         """
         transport = self._open_transport()
         transport.groups.delete(find_topic_name(transport, topic), name)
+
+    def group_deliveries(self, topic: str | TopicName, group: str) -> GroupDeliveries:
+        """Return what a group has not finished, counted by partition and status, and whether it is paused.
+
+        Args:
+            topic: `stream/topic`.
+            group: The group's name.
+
+        Raises:
+            TopicNotFoundError, GroupNotFoundError: the topic or the group does not exist.
+            UnsupportedError: the log is in Kafka.
+        """
+        transport = self._open_transport()
+        return _views(transport).group(find_topic_name(transport, topic), group)
+
+    def message_story(self, topic: str | TopicName, group: str, partition: int, offset: int) -> MessageStory:
+        """Return what a group has done with one message: its attempts with times, workers and errors, and what comes next.
+
+        Args:
+            topic: `stream/topic`.
+            group: The group's name.
+            partition: The message's partition.
+            offset: Its offset.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError, GroupNotFoundError: one of them does not exist.
+            OffsetOutOfRangeError: the partition has no such message.
+            UnsupportedError: the log is in Kafka.
+        """
+        transport = self._open_transport()
+        place = check_whole("partition", partition), check_whole("an offset", offset)
+        return _views(transport).message(find_topic_name(transport, topic), group, *place)
+
+
+def _views(transport: Transport) -> DeliveryViewCommands:
+    if not isinstance(transport, DeliveryAccess):
+        raise UnsupportedError(
+            "Kafka remembers one offset of a group, and no single messages",
+            where="kafka://",
+            advice="log.group() tells the group's offsets",
+        )
+    return transport.delivery_views

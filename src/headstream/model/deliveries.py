@@ -11,15 +11,20 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 from datetime import timedelta
+from math import ceil
 from typing import Final, NamedTuple
 
 from headstream.errors import InvalidOptionError
+from headstream.model.pauses import PauseRule
 from headstream.model.quantities import parse_duration_us
 
 __all__ = [
+    "MAX_ATTEMPT_BYTES",
     "MAX_ERROR_BYTES",
     "MAX_FAILING",
+    "MAX_KEPT_ATTEMPTS",
     "MAX_PENDING_RANGES",
+    "Attempt",
     "DeadLetterReason",
     "Delivery",
     "DeliveryChange",
@@ -27,6 +32,7 @@ __all__ = [
     "PartitionDeliveries",
     "Retry",
     "RetryOrder",
+    "Settled",
     "cut_error",
 ]
 
@@ -38,6 +44,12 @@ MAX_PENDING_RANGES: Final = 20_000
 
 MAX_ERROR_BYTES: Final = 255
 """Stored bytes of an error's text: a header value of a topic with limits `iggy`."""
+
+MAX_KEPT_ATTEMPTS: Final = 5
+"""Attempts of a message that are remembered one by one, the last ones: as many as a message has by default."""
+
+MAX_ATTEMPT_BYTES: Final = 100
+"""Stored bytes of an attempt's error, and of its worker's name: 10,000 failing messages then have 11 MB at most."""
 
 
 class RetryOrder(enum.StrEnum):
@@ -90,6 +102,36 @@ class DeliveryChange(NamedTuple):
     error: str = ""
 
 
+class Attempt(NamedTuple):
+    """An attempt that failed.
+
+    Args:
+        number: Which one, from 1.
+        ended_us: When it failed, microseconds since 1970 UTC.
+        begun_us: When its message was leased; 0 if that is not known.
+        worker: Who made it, at most MAX_ATTEMPT_BYTES.
+        error: The error's text, likewise.
+    """
+
+    number: int
+    ended_us: int
+    begun_us: int = 0
+    worker: str = ""
+    error: str = ""
+
+
+class Settled(NamedTuple):
+    """What the log says to a consumer that has recorded steps.
+
+    Args:
+        generation: The generation of its group, 0 without a member.
+        paused_us: For how long the group is paused, microseconds; 0 while it runs.
+    """
+
+    generation: int
+    paused_us: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """A message that a group has not finished, and that has failed or was begun.
@@ -104,7 +146,9 @@ class Delivery:
         first_error: The text of the first error.
         last_error: The text of the last error.
         reason: Why it goes into the dead letter; empty while it is tried.
-        copied_to: While it goes into the dead letter: the topic, its partition and that one's end before the copy.
+        copied_to: While it goes into the dead letter: the topic, its partition and that one's end before the copy; then
+            the offset of the copy.
+        attempts: The last failed attempts, oldest first.
     """
 
     offset: int
@@ -117,6 +161,7 @@ class Delivery:
     last_error: str = ""
     reason: str = ""
     copied_to: tuple[str, int, int] | None = None
+    attempts: tuple[Attempt, ...] = ()
 
     def left_us(self, now_us: int) -> int:
         """Return how long it still waits: never longer than its delay, whatever the clock does."""
@@ -134,6 +179,7 @@ class PartitionDeliveries:
         failing: Messages that failed or were begun, by offset.
         now_us: The log's time, microseconds since 1970 UTC.
         poisoned_count: How many messages the group has put into the dead letter.
+        paused_us: For how long the group is paused, microseconds; 0 while it runs.
     """
 
     base: int | None
@@ -142,6 +188,7 @@ class PartitionDeliveries:
     failing: tuple[Delivery, ...] = field(default=())
     now_us: int = 0
     poisoned_count: int = 0
+    paused_us: int = 0
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -154,6 +201,9 @@ class Retry:
         max_delay: The longest delay.
         order: What waits for the message: its `partition`, later messages of its `key`, or nothing (`skip`). None is `partition`,
             and `skip` for a consumer with `mode="shared"`.
+        pause: How long the group is paused, as `delay`, when too many of its attempts fail; None never pauses it.
+        pause_share: The part of the last attempts that fails then, above 0 and at most 1.
+        pause_attempts: How many last attempts that are: fewer never pause the group.
 
     Raises:
         InvalidOptionError: a value is out of range.
@@ -164,6 +214,7 @@ class Retry:
     delay_us: int
     max_delay_us: int
     order: RetryOrder | None
+    pause_rule: PauseRule | None
 
     def __init__(
         self,
@@ -171,6 +222,10 @@ class Retry:
         delay: str | int | timedelta = "1s",
         max_delay: str | int | timedelta = "5m",
         order: str | None = None,
+        *,
+        pause: str | int | timedelta | None = None,
+        pause_share: float = 0.5,
+        pause_attempts: int = 100,
     ) -> None:
         if attempts is not None and (type(attempts) is not int or not 1 <= attempts <= 1000):
             raise InvalidOptionError(f"attempts is {attempts!r}", advice="Give a number from 1 to 1000, or None for no limit")
@@ -182,7 +237,8 @@ class Retry:
                 f"delay is {delay!r} and max_delay {max_delay!r}", advice="Make max_delay at least as long as delay"
             )
         chosen = None if order is None else RetryOrder(order)
-        for name, value in zip(self.__slots__, (attempts, delay_us, max_delay_us, chosen), strict=True):
+        rule = _pause_rule(pause, pause_share, pause_attempts)
+        for name, value in zip(self.__slots__, (attempts, delay_us, max_delay_us, chosen, rule), strict=True):
             object.__setattr__(self, name, value)
 
     def is_last(self, failures: int) -> bool:
@@ -200,6 +256,16 @@ class Retry:
         return longest - int(longest / 2 * jitter)
 
 
-def cut_error(text: str) -> str:
+def _pause_rule(pause: str | int | timedelta | None, share: float, attempts: int) -> PauseRule | None:
+    if type(attempts) is not int or attempts < 1:
+        raise InvalidOptionError(f"pause_attempts is {attempts!r}", advice="Give a number from 1 on")
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+        raise InvalidOptionError(f"pause_share is {share!r}", advice="Give a number above 0 and at most 1")
+    if pause is None:
+        return None
+    return PauseRule(ceil(round(share * attempts, 9)), attempts, parse_duration_us(pause, plain_unit="us")).check()
+
+
+def cut_error(text: str, size_bytes: int = MAX_ERROR_BYTES) -> str:
     """Return an error's text, cut to what is stored."""
-    return text.encode(errors="replace")[:MAX_ERROR_BYTES].decode(errors="ignore")
+    return text.encode(errors="replace")[:size_bytes].decode(errors="ignore")

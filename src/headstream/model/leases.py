@@ -18,17 +18,20 @@ from typing import Final, NamedTuple
 from headstream.errors import InvalidOptionError
 from headstream.model.deliveries import RetryOrder
 from headstream.model.identifiers import TopicName
+from headstream.model.pauses import PauseRule
 
 __all__ = [
     "DEFAULT_LEASE_US",
     "MAX_LEASE_COUNT",
     "MAX_LEASE_US",
+    "SKIPPED",
     "Grant",
     "LeaseChange",
     "LeaseRefusal",
     "LeaseRequest",
     "LeaseStep",
     "LeasedRange",
+    "SettledLeases",
     "check_lease_us",
 ]
 
@@ -43,6 +46,9 @@ MAX_LEASE_US: Final = 12 * 3_600_000_000
 
 MAX_LEASE_COUNT: Final = 10_000
 """Messages of one grant."""
+
+SKIPPED: Final = "skipped"
+"""The reason of a DONE for messages that were not delivered, since they are gone or a filter left them out: no attempt."""
 
 
 class LeaseStep(enum.IntEnum):
@@ -65,7 +71,7 @@ class LeaseChange(NamedTuple):
         from_offset: The first message.
         until_offset: One past the last message; FAILED and POISONED are steps of one message.
         delay_us: For FAILED: how long it waits; for EXTENDED: how long the lease lasts from now; microseconds.
-        reason: For POISONED: why.
+        reason: For POISONED: why; for DONE: SKIPPED, or empty.
         error: For FAILED and POISONED: the error's text.
     """
 
@@ -90,6 +96,18 @@ class LeaseRefusal(NamedTuple):
     from_offset: int
     until_offset: int
     what: str
+
+
+class SettledLeases(NamedTuple):
+    """What the log says to a worker that has recorded steps.
+
+    Args:
+        refused: The steps that were refused.
+        paused_us: For how long the group is paused, microseconds; 0 while it runs.
+    """
+
+    refused: list[LeaseRefusal]
+    paused_us: int = 0
 
 
 class LeasedRange(NamedTuple):
@@ -121,6 +139,7 @@ class LeaseRequest:
         partitions: Which to try, in this order; empty tries all.
         starts: Partition -> where the group begins if it has no committed offset; else the first message.
         deferred: Deferred messages of the only partition that are asked for by offset.
+        pause_rule: When the group is paused, or None.
     """
 
     token: int
@@ -133,6 +152,7 @@ class LeaseRequest:
     partitions: tuple[int, ...] = ()
     starts: Mapping[int, int] = field(default_factory=dict)
     deferred: tuple[int, ...] = ()
+    pause_rule: PauseRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +165,7 @@ class Grant:
         generation: The generation of the partition.
         ends: Partition -> its end when nothing in it could be leased: a worker waits for messages from there on.
         wait_us: When something can be leased without a new message: a delay or a lease ends, microseconds; None if nothing is.
+        is_paused: Whether the group is paused until then, or another worker has the message on trial.
     """
 
     partition: int = 0
@@ -152,6 +173,7 @@ class Grant:
     generation: int = 0
     ends: Mapping[int, int] = field(default_factory=dict)
     wait_us: int | None = None
+    is_paused: bool = False
 
 
 def check_lease_us(lease_us: int) -> int:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
+from headstream.broker.delivery_audit import DeliveryAudit
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
 from headstream.errors import HeadstreamError, InvalidOptionError, MissingExtraError
 from headstream.log.checks.removal import remove_log
@@ -129,6 +130,9 @@ class ServerApp:
         self._ends.callback(broker.close)
         broker.backing.writable_log()  # fails unless the server can be the log's writer
         self._dispatcher = make_dispatcher(broker, config.settings)
+        if config.delivery_audit is not None:
+            self._dispatcher.audit = DeliveryAudit(broker, config.delivery_audit, self._name_of_user)
+            self._ends.callback(self._dispatcher.audit.close)  # after the members have ended
         self._ends.callback(self._dispatcher.members.end_all)
         self._check_reachable()
         self._warn_of_exposure()
@@ -161,6 +165,10 @@ class ServerApp:
             kafka=self._spell(self.kafka_address),
             data=config.data,
         )
+
+    def _name_of_user(self, user_id: int) -> str:
+        user = self.dispatcher.users.find(user_id)
+        return "" if user is None else user.record.name
 
     async def _start_http(self, address: Address, tls: Any, workers: Workers, budget: MemoryBudget, admission: Admission) -> None:
         # Half of the start time: TCP serves meanwhile.

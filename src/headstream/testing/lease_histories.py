@@ -293,7 +293,7 @@ class LeaseHistory:
         job.was_deferred |= job.is_deferred
 
     def _say(self, group: WorkerGroup, partition: int, change: LeaseChange) -> list[LeaseRefusal]:
-        return self._call(lambda: self._broker.leases.settle(_TOPIC, group.name, partition, [change], dead_letter=_DEAD))
+        return self._call(lambda: self._broker.leases.settle(_TOPIC, group.name, partition, [change], dead_letter=_DEAD)).refused
 
     def _say_late(self) -> None:
         """Settle with a token that another lease has followed, which is refused."""

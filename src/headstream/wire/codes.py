@@ -103,6 +103,8 @@ class Code(enum.IntEnum):
     EXIT_GROUP = 10_034
     REPORT_MEMBER = 10_035
     COMMIT_MEMBER = 10_036
+    GET_GROUP_DELIVERIES = 10_037
+    GET_DELIVERY = 10_038
     COMMIT_OFFSETS = 10_040
     LIST_OFFSETS = 10_041
     GET_IDENTITY = 10_050
@@ -214,6 +216,8 @@ _ENTRIES: Final = (
     CodeEntry(Code.COUNT_SEGMENTS, "message.count_segments", True, Route("GET", _T + "/segments")),
     CodeEntry(Code.GET_DELIVERIES, "delivery.get", True, Route("GET", _G + "/partitions/{partition_id}/deliveries")),
     CodeEntry(Code.SETTLE_DELIVERIES, "delivery.settle", True, Route("PUT", _G + "/partitions/{partition_id}/deliveries")),
+    CodeEntry(Code.GET_GROUP_DELIVERIES, "delivery.count", True, Route("GET", _G + "/deliveries")),
+    CodeEntry(Code.GET_DELIVERY, "delivery.tell", True, Route("GET", _G + "/partitions/{partition_id}/deliveries/{offset}")),
     CodeEntry(Code.LEASE_MESSAGES, "lease.grant", True, Route("POST", _G + "/leases")),
     CodeEntry(Code.SETTLE_LEASES, "lease.settle", True, Route("PUT", _G + "/partitions/{partition_id}/leases")),
     CodeEntry(Code.CREATE_OPEN_TOPIC, "topic.create_open", True, Route("POST", "/open/topics")),

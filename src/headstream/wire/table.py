@@ -7,7 +7,7 @@ from typing import Any, Final
 from headstream.codec.buffer import BytesLike
 from headstream.errors import DecodeError
 from headstream.wire.commands import groups, messages, offsets, partitions, sessions, streams, system, tokens, topics, users
-from headstream.wire.extensions import deliveries, epochs, leases
+from headstream.wire.extensions import deliveries, delivery_views, epochs, leases
 from headstream.wire.extensions import filters as own_filters
 from headstream.wire.extensions import groups as own_groups
 from headstream.wire.extensions import messages as own_messages
@@ -18,7 +18,10 @@ from headstream.wire.records import Command
 __all__ = ["COMMANDS", "decode_command"]
 
 _MODULES: Final = (groups, messages, offsets, partitions, sessions, streams, system, tokens, topics, users)
-_EXTENSIONS: Final = (deliveries, epochs, leases, own_filters, own_groups, own_messages, own_producers, own_topics)
+_EXTENSIONS: Final = (
+    *(deliveries, delivery_views, epochs, leases, own_filters),
+    *(own_groups, own_messages, own_producers, own_topics),
+)
 
 
 def _find_commands() -> dict[int, type[Command[Any]]]:

@@ -86,6 +86,8 @@ CASES: dict[str, tuple[str, Any]] = {
     "epoch.commit": ("/epochs/w{n}/1/commit", {"batches": []}),
     "epoch.get": ("/epochs/w{n}", None),
     "epoch.unstage": ("/epochs/w{n}/1/unstaged", {"batches": []}),
+    "delivery.count": ("{t}/consumer-groups/own/deliveries", None),
+    "delivery.tell": ("{t}/consumer-groups/own/partitions/1/deliveries/0", None),
     "delivery.get": ("{t}/consumer-groups/own/partitions/1/deliveries", None),
     "delivery.settle": ("{t}/consumer-groups/alone/partitions/1/deliveries", {"frontier": 1, "changes": [FAILED]}),
     "lease.grant": (

@@ -36,8 +36,17 @@ def test_groups_are_listed_and_shown(url: str) -> None:
     summary = {"group": "billing", "topic": "shop/orders", "lag": 3, "process": None}
     assert run(url, "list", "shop/orders") == [summary]
     shown = run(url, "show", "shop/orders", "billing")
-    places = shown.pop("partitions")
+    places, deliveries = shown.pop("partitions"), shown.pop("deliveries")
     assert shown == summary
+    assert [each["pending"] for each in deliveries.pop("partitions")] == [0, 3]
+    assert deliveries == {
+        "state": "running",
+        "paused_since_us": None,
+        "paused_until_us": None,
+        "failed_attempts": 0,
+        "last_attempts": 0,
+        "pauses": 0,
+    }
     assert places == run(url, "lag", "shop/orders", "billing") == [
         {"partition": 1, "committed": None, "first_offset": 0, "end_offset": 0, "lag": 0, "member": None},
         {"partition": 2, "committed": 1, "first_offset": 0, "end_offset": 4, "lag": 3, "member": None},
@@ -45,6 +54,28 @@ def test_groups_are_listed_and_shown(url: str) -> None:
     table = run(url, "show", "shop/orders", "billing", form="table")
     assert "billing" in table
     assert "end_offset" in table
+
+
+def test_a_group_tells_of_its_pause_and_of_one_message(url: str) -> None:
+    retry = hs.Retry(9, "1h", "1h", order="skip", pause="1h", pause_attempts=2)
+    options: dict[str, Any] = {"on_error": retry, "dead_letter": "shop/dead", "timeout_ms": 0}
+    with hs.connect(url) as log, log.consumer("shop/orders", group="audit", **options) as consumer:
+        consumer.run(lambda _: 1 // 0)
+        pause = run(url, "show", "shop/orders", "audit")["deliveries"]
+    assert (pause["state"], pause["failed_attempts"], pause["last_attempts"], pause["pauses"]) == ("paused", 2, 2, 1)
+    assert pause["paused_until_us"] - pause["paused_since_us"] == 3_600_000_000
+    shown = run(url, "show", "shop/orders", "audit", form="table")
+    assert "paused_until" in shown
+    assert "oldest_leased" in shown
+    told = run(url, "message", "shop/orders", "audit", "2", "1")
+    assert (told["status"], told["failures"], told["letter"]) == ("delayed", 1, None)
+    assert [attempt["error"] for attempt in told["attempts"]] == ["ZeroDivisionError: integer division or modulo by zero"]
+    table = run(url, "message", "shop/orders", "audit", "2", "1", form="table")
+    assert "ZeroDivisionError" in table
+    assert "next_attempt" in table
+    assert "lease_until" not in table
+    refused = CliRunner().invoke(cli, ["group", "message", "shop/orders", "audit", "2", "4", "--url", url])
+    assert (refused.exit_code, "has no message 4" in refused.output) == (1, True)
 
 
 def test_a_group_is_made_where_it_begins(url: str) -> None:

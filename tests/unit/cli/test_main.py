@@ -38,7 +38,7 @@ VERBS = {
     "topic": "list show create update delete purge",
     "dlq": "list reasons show redrive discard",
     "partition": "list show create delete states set-state",
-    "group": "list show create lag seek delete",
+    "group": "list show message create lag seek delete",
     "user": "list show create update permissions password delete",
     "token": "list show create delete",
     "client": "list show",

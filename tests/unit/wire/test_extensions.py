@@ -11,6 +11,7 @@ import pytest
 from headstream.codec.binary import encode_polled, encode_sent
 from headstream.errors import DecodeError, HeadstreamError, InvalidInputError
 from headstream.model.deliveries import DeliveryStep, RetryOrder
+from headstream.model.delivery_views import DeliveryStatus
 from headstream.model.headers import Headers
 from headstream.model.leases import LeaseStep
 from headstream.model.message import Message, MessageState
@@ -18,7 +19,7 @@ from headstream.model.polling import ConsumerKind, PollingKind
 from headstream.model.topology import Fsync, Limits
 from headstream.wire.codes import TABLE
 from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.extensions import deliveries, epochs, filters, groups, leases, messages, producers, topics
+from headstream.wire.extensions import deliveries, delivery_views, epochs, filters, groups, leases, messages, producers, topics
 from headstream.wire.records import Command
 from headstream.wire.refusals import status_of
 from headstream.wire.routes import find_route
@@ -47,6 +48,15 @@ FAILED = deliveries.ChangedDelivery(DeliveryStep.FAILED, 5, 6, 2, 1_500_000, "",
 POISONED = deliveries.ChangedDelivery(DeliveryStep.POISONED, 7, 8, 5, 0, "max_attempts", "no")
 ACKED = leases.ChangedLease(LeaseStep.DONE, 1 << 63, 5, 9)
 GIVEN_UP = leases.ChangedLease(LeaseStep.POISONED, 4, 9, 10, 0, "rejected", "no")
+COUNTS = delivery_views.PartitionCounts(1, 5, 4, 3, 2, 1, 1, None, 77)
+STORY = delivery_views.ToldMessage(
+    *(1, 17, DeliveryStatus.POISONED, 3),
+    (delivery_views.FailedAttempt(2, 70, 0, "host-1", "a"), delivery_views.FailedAttempt(3, 80, 75, "host-2", "b")),
+    *("", None, None, None),
+    60,
+    *("a", "max_attempts", "shop/dead"),
+    *(1, 9),
+)
 DELIVER = filters.FailurePolicy.DELIVER
 
 EXAMPLES: list[Command[Any]] = [
@@ -64,12 +74,18 @@ EXAMPLES: list[Command[Any]] = [
     filters.CountSegments("s", "t", "a = '&=%'"),
     deliveries.GetDeliveries("s", "t", "billing", 3),
     deliveries.SettleDeliveries("s", "t", "billing", 3, 9, (FAILED, POISONED), 7, 2, 1 << 40, "shop/dead", True),
+    deliveries.SettleDeliveries("s", "t", "billing", 3, 0, (), worker="host-1", succeeded=7),
+    deliveries.SettleDeliveries("s", "t", "billing", 3, 0, (), pause_failures=50, pause_attempts=100, pause_us=1 << 33),
     deliveries.SettleDeliveries("s", "t", "billing", 3, 0, ()),
+    delivery_views.GetGroupDeliveries("s", "t", "billing"),
+    delivery_views.GetDelivery("s", "t", "billing", 3, 1 << 40),
     leases.LeaseMessages(
         *("s", "t", "workers", 7, 1 << 63, 100, 30_000_000, {2: 5}, "host-1", RetryOrder.KEY, 5, "shop/dead", (2, 1), (9,))
     ),
     leases.LeaseMessages("s", "t", "workers", 7, 1, 1, 30_000_000, {}),
+    leases.LeaseMessages("s", "t", "workers", 7, 1, 1, 30_000_000, {}, pause_failures=1, pause_attempts=2, pause_us=3),
     leases.SettleLeases("s", "t", "workers", 3, (ACKED, GIVEN_UP), 1 << 40, "shop/dead"),
+    leases.SettleLeases("s", "t", "workers", 3, (ACKED,), pause_failures=1, pause_attempts=2, pause_us=3),
     topics.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, True, None, None, True),
     topics.CreateOpenTopic("shop", "orders", 0),
     topics.CreateOpenTopic("shop", "orders", 1, summary_headers="tenant,user_id"),
@@ -111,6 +127,12 @@ REPLIES: list[tuple[type[Command[Any]], Any]] = [
         ),
     ),
     (deliveries.GetDeliveries, deliveries.OpenDeliveries(None, 0, 77, 0, (), ())),
+    (deliveries.GetDeliveries, deliveries.OpenDeliveries(None, 0, 77, 0, (), (), 5_000_000)),
+    (deliveries.SettleDeliveries, deliveries.SettledDeliveries(7, 5_000_000)),
+    (delivery_views.GetGroupDeliveries, delivery_views.GroupCounts(77, 99, 70, 5, 10, 2, (COUNTS, COUNTS))),
+    (delivery_views.GetDelivery, STORY),
+    (leases.LeaseMessages, leases.LeasedMessages(0, 0, 1_500_000, {}, (), True)),
+    (leases.SettleLeases, leases.RefusedChanges((), 5_000_000)),
     (
         leases.LeaseMessages,
         leases.LeasedMessages(2, 1 << 40, None, {}, (leases.LeasedOffsets(5, 9, 0), leases.LeasedOffsets(9, 10, 3))),
@@ -182,6 +204,18 @@ def test_a_reply_is_itself_in_bytes_and_in_json(kind: type[Command[Any]], reply:
     assert kind.reply_from_json(json.loads(json.dumps(kind.reply_to_json(reply)))) == reply
 
 
+def test_what_older_clients_and_servers_leave_out_has_its_default() -> None:
+    """The fields at the end of commands and replies that came later."""
+    command = deliveries.SettleDeliveries("s", "t", "billing", 3, 9, (FAILED,))
+    assert decode_command(command.code, command.encode()[: -(1 + 4 + 4 + 4 + 8)]) == command
+    lease = leases.LeaseMessages("s", "t", "workers", 7, 1, 1, 30_000_000, {})
+    assert decode_command(lease.code, lease.encode()[: -(4 + 4 + 8)]) == lease
+    settled = deliveries.SettledDeliveries(7)
+    assert deliveries.SettleDeliveries.decode_reply(deliveries.SettleDeliveries.encode_reply(settled)[:-8]) == settled
+    leased = leases.LeasedMessages(0, 0, None, {}, ())
+    assert leases.LeaseMessages.decode_reply(leases.LeaseMessages.encode_reply(leased)[:-1]) == leased
+
+
 def test_a_groups_lag_counts_from_the_oldest_message_where_nothing_is_committed() -> None:
     assert LAG.lag == (9 - 5) + (9 - 2)
     assert LAG.spell()["lag"] == 11
@@ -198,6 +232,9 @@ def test_a_groups_lag_counts_from_the_oldest_message_where_nothing_is_committed(
         (deliveries.SettleDeliveries("s", "t", "g", 1, 0, (replace(FAILED, until_offset=5),)), 4),
         (deliveries.SettleDeliveries("s", "t", "g", 1, 0, (replace(POISONED, reason="bad luck"),)), 4),
         (deliveries.SettleDeliveries("s", "t", "g", 1, 0, (FAILED,) * 20_001), 4),
+        (deliveries.SettleDeliveries("s", "t", "g", 1, 0, (), pause_failures=0, pause_attempts=9, pause_us=1), 4),
+        (leases.SettleLeases("s", "t", "g", 1, (), pause_failures=9, pause_attempts=8, pause_us=1), 4),
+        (leases.LeaseMessages("s", "t", "g", 1, 1, 1, 30_000_000, {}, pause_failures=1, pause_attempts=1, pause_us=1 << 60), 4),
         (leases.SettleLeases("s", "t", "g", 1, (replace(ACKED, until_offset=5),)), 4),
         (leases.SettleLeases("s", "t", "g", 1, (replace(GIVEN_UP, until_offset=12),)), 4),
         (leases.SettleLeases("s", "t", "g", 1, (replace(GIVEN_UP, reason="bad luck"),)), 4),

@@ -15,16 +15,18 @@ from headstream.wire.extensions.deliveries import (
     OffsetRange,
     OpenDeliveries,
     OpenDelivery,
+    SettledDeliveries,
     SettleDeliveries,
+    pause_rule_of,
 )
-from headstream.wire.extensions.groups import GroupGeneration
+from headstream.wire.extensions.delivery_views import GetDelivery, GetGroupDeliveries
 from headstream.wire.extensions.leases import LeaseMessages, SettleLeases
 from headstream.wire.records import Command
 
 __all__ = ["ROWS", "find_dead_letter", "find_group_of"]
 
 
-_OfGroup: TypeAlias = GetDeliveries | SettleDeliveries | LeaseMessages | SettleLeases
+_OfGroup: TypeAlias = GetDeliveries | SettleDeliveries | GetGroupDeliveries | GetDelivery | LeaseMessages | SettleLeases
 
 
 def find_group_of(server: Dispatcher, session: Session, command: _OfGroup) -> tuple[FoundTopic, str]:
@@ -58,10 +60,11 @@ def get_deliveries(server: Dispatcher, session: Session, command: GetDeliveries)
         for each in found.failing
     ]
     pending = tuple(OffsetRange(*each) for each in found.pending)
-    return OpenDeliveries(found.base, found.frontier, found.now_us, found.poisoned_count, pending, tuple(failing))
+    counts = found.now_us, found.poisoned_count
+    return OpenDeliveries(found.base, found.frontier, *counts, pending, tuple(failing), found.paused_us)
 
 
-def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliveries) -> GroupGeneration:
+def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliveries) -> SettledDeliveries:
     """Record steps of messages of a group, and commit its offset."""
     target, name = find_group_of(server, session, command)
     check_partition(target, command.partition)
@@ -70,7 +73,7 @@ def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliv
         DeliveryChange(each.step, each.from_offset, each.until_offset, each.failures, each.delay_us, each.reason, each.error)
         for each in command.changes
     ]
-    generation = server.broker.deliveries.settle(
+    settled = server.broker.deliveries.settle(
         target.topic.name,
         name,
         command.partition,
@@ -81,9 +84,12 @@ def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliv
         partition_generation=command.partition_generation,
         dead_letter=find_dead_letter(server, session, command.dead_letter),
         is_resting=command.is_resting,
+        worker=command.worker,
+        succeeded=command.succeeded,
+        pause_rule=pause_rule_of(command),
         user_id=session.user_id,
     )
-    return GroupGeneration(generation)
+    return SettledDeliveries(*settled)
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {

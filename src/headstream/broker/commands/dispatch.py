@@ -15,6 +15,7 @@ from headstream.broker.commands.balance import Balance
 from headstream.broker.commands.counts import CountsCache
 from headstream.broker.commands.topic_lookup import TopicLookup
 from headstream.broker.connection_groups import ConnectionGroups
+from headstream.broker.delivery_audit import DeliveryAudit
 from headstream.broker.login_limits import LoginLimits
 from headstream.broker.members import Members
 from headstream.broker.offsets import limit_consumers
@@ -90,6 +91,7 @@ class Dispatcher:
     Attributes:
         poll_bytes: Approximate maximum bytes of one poll's reply. A transport lowers it while too many replies wait for clients
             that do not read them, so that every poll returns less.
+        audit: Appends a row for each transition of deliveries, or None.
 
     Raises:
         LogLockedError: another process is the writer.
@@ -100,6 +102,7 @@ class Dispatcher:
         self.broker = broker
         self.settings = settings
         self.poll_bytes = MAX_BATCH_BYTES
+        self.audit: DeliveryAudit | None = None
         self.sessions = Sessions(broker.monotonic)
         self.login_limits = LoginLimits(broker.monotonic)
         self.lookup = TopicLookup(broker.backing.log)

@@ -9,6 +9,7 @@ from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_partition
 from headstream.broker.sessions import Session
 from headstream.model.leases import LeaseChange, LeaseRequest
+from headstream.wire.extensions.deliveries import pause_rule_of
 from headstream.wire.extensions.leases import (
     LeasedMessages,
     LeasedOffsets,
@@ -39,10 +40,11 @@ def lease_messages(server: Dispatcher, session: Session, command: LeaseMessages)
         tuple(command.partitions),
         command.starts,
         tuple(command.deferred),
+        pause_rule_of(command),
     )
     grant = server.broker.leases.lease(target.topic.name, member, request, user_id=session.user_id)
     ranges = tuple(LeasedOffsets(*each) for each in grant.ranges)
-    return LeasedMessages(grant.partition, grant.generation, grant.wait_us, grant.ends, ranges)
+    return LeasedMessages(grant.partition, grant.generation, grant.wait_us, grant.ends, ranges, grant.is_paused)
 
 
 def settle_leases(server: Dispatcher, session: Session, command: SettleLeases) -> RefusedChanges:
@@ -53,16 +55,17 @@ def settle_leases(server: Dispatcher, session: Session, command: SettleLeases) -
         LeaseChange(each.step, each.token, each.from_offset, each.until_offset, each.delay_us, each.reason, each.error)
         for each in command.changes
     ]
-    refused = server.broker.leases.settle(
+    settled = server.broker.leases.settle(
         target.topic.name,
         name,
         command.partition,
         changes,
         dead_letter=find_dead_letter(server, session, command.dead_letter),
         partition_generation=command.partition_generation,
+        pause_rule=pause_rule_of(command),
         user_id=session.user_id,
     )
-    return RefusedChanges(tuple(RefusedChange(*each) for each in refused))
+    return RefusedChanges(tuple(RefusedChange(*each) for each in settled.refused), settled.paused_us)
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {

@@ -8,6 +8,7 @@ from typing import Any, Final
 from headstream.broker.broker import Broker
 from headstream.broker.commands import (
     deliveries,
+    delivery_views,
     epochs,
     groups,
     leases,
@@ -29,7 +30,7 @@ from headstream.wire.records import Command
 __all__ = ["ROWS", "codes_where", "make_dispatcher"]
 
 _MODULES: Final = (
-    *(deliveries, epochs, groups, leases, messages, offsets, partitions, producers),
+    *(deliveries, delivery_views, epochs, groups, leases, messages, offsets, partitions, producers),
     *(sessions, streams, system, tokens, topics, users),
 )
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {command: row for module in _MODULES for command, row in module.ROWS.items()}

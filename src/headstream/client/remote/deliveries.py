@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from headstream.client.remote.caller import Caller
 from headstream.client.remote.progress import as_rebalanced
 from headstream.errors import ClosedError
-from headstream.model.deliveries import Delivery, DeliveryChange, PartitionDeliveries, cut_error
+from headstream.model.deliveries import Delivery, DeliveryChange, PartitionDeliveries, Settled, cut_error
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
+from headstream.model.pauses import PauseRule
 from headstream.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, SettleDeliveries
 
 __all__ = ["RemoteDeliveries"]
@@ -32,7 +33,8 @@ class RemoteDeliveries:
             for each in found.failing
         )
         pending = tuple((each.from_offset, each.until_offset) for each in found.pending)
-        return PartitionDeliveries(found.base, found.frontier, pending, failing, found.now_us, found.poisoned_count)
+        counts = found.now_us, found.poisoned_count, found.paused_us
+        return PartitionDeliveries(found.base, found.frontier, pending, failing, *counts)
 
     def settle(
         self,
@@ -47,7 +49,10 @@ class RemoteDeliveries:
         partition_generation: int | None = None,
         dead_letter: TopicName | None = None,
         is_resting: bool = False,
-    ) -> int:
+        worker: str = "",
+        succeeded: int = 0,
+        pause_rule: PauseRule | None = None,
+    ) -> Settled:
         """Record steps of messages, and commit the group's offset; see Deliveries.settle()."""
         command = SettleDeliveries(
             topic.stream,
@@ -61,9 +66,13 @@ class RemoteDeliveries:
             partition_generation,
             "" if dead_letter is None else str(dead_letter),
             is_resting,
+            worker,
+            succeeded,
+            *(pause_rule or (0, 0, 0)),
         )
         try:
-            return self._caller.call(command).generation
+            found = self._caller.call(command)
+            return Settled(found.generation, found.paused_us)
         except ClosedError as error:
             if member is None:
                 raise

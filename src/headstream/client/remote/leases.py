@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from headstream.client.remote.caller import Caller
 from headstream.client.remote.progress import as_rebalanced
@@ -10,10 +11,13 @@ from headstream.errors import ClosedError
 from headstream.model.deliveries import cut_error
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
-from headstream.model.leases import Grant, LeaseChange, LeasedRange, LeaseRefusal, LeaseRequest
+from headstream.model.leases import Grant, LeaseChange, LeasedRange, LeaseRefusal, LeaseRequest, SettledLeases
+from headstream.model.pauses import PauseRule
 from headstream.wire.extensions.leases import ChangedLease, LeaseMessages, SettleLeases
 
 __all__ = ["RemoteLeases"]
+
+_NO_RULE: Final = 0, 0, 0
 
 
 class RemoteLeases:
@@ -39,13 +43,14 @@ class RemoteLeases:
             "" if request.dead_letter is None else str(request.dead_letter),
             request.partitions,
             request.deferred,
+            *(request.pause_rule or _NO_RULE),
         )
         try:
             found = self._caller.call(command)
         except ClosedError as error:
             raise as_rebalanced(error) from None
         ranges = tuple(LeasedRange(each.from_offset, each.until_offset, each.failures) for each in found.ranges)
-        return Grant(found.partition, ranges, found.partition_generation, found.ends, found.wait_us)
+        return Grant(found.partition, ranges, found.partition_generation, found.ends, found.wait_us, found.is_paused)
 
     def settle(
         self,
@@ -56,8 +61,9 @@ class RemoteLeases:
         *,
         dead_letter: TopicName | None = None,
         partition_generation: int | None = None,
-    ) -> list[LeaseRefusal]:
-        """Record steps of leased messages, and return those that were refused; see Leases.settle()."""
+        pause_rule: PauseRule | None = None,
+    ) -> SettledLeases:
+        """Record steps of leased messages; see Leases.settle()."""
         command = SettleLeases(
             topic.stream,
             topic.topic,
@@ -66,5 +72,8 @@ class RemoteLeases:
             tuple(ChangedLease(*each[:-1], cut_error(each.error)) for each in changes),
             partition_generation,
             "" if dead_letter is None else str(dead_letter),
+            *(pause_rule or _NO_RULE),
         )
-        return [LeaseRefusal(each.from_offset, each.until_offset, each.what) for each in self._caller.call(command).refused]
+        found = self._caller.call(command)
+        refused = [LeaseRefusal(each.from_offset, each.until_offset, each.what) for each in found.refused]
+        return SettledLeases(refused, found.paused_us)

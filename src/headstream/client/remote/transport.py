@@ -6,6 +6,7 @@ from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.caller import Caller
 from headstream.client.remote.connection import Connector
 from headstream.client.remote.deliveries import RemoteDeliveries
+from headstream.client.remote.delivery_views import RemoteDeliveryViews
 from headstream.client.remote.leases import RemoteLeases
 from headstream.client.remote.messages import RemoteMessages
 from headstream.client.remote.progress import RemoteGroups, RemoteOffsets
@@ -49,6 +50,7 @@ class RemoteTransport:
         self.offsets = RemoteOffsets(caller)
         self.groups = RemoteGroups(caller)
         self.deliveries = RemoteDeliveries(caller)
+        self.delivery_views = RemoteDeliveryViews(caller)
         self.leases = RemoteLeases(caller)
 
     @property

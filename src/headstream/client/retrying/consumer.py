@@ -14,7 +14,6 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from headstream.client.delivery_transport import DeliveryAccess, DeliveryCommand
 from headstream.client.interception.consumer import InterceptedConsumer, Transform
 from headstream.client.positions import position_of
 from headstream.client.receiving import poll_checked
+from headstream.client.retrying.attempts import PauseGate, RetryPolicy, poisoned, text_of, worker_name
 from headstream.client.retrying.fetching import RetryingFetching
 from headstream.client.retrying.track import Known
 from headstream.client.settling import DelayInput
@@ -37,34 +37,18 @@ from headstream.errors import (
     ServerUnreachableError,
 )
 from headstream.interceptors.chain import Chain
-from headstream.model.deliveries import DeadLetterReason, Delivery, DeliveryChange, DeliveryStep, Retry, RetryOrder, cut_error
+from headstream.model.deliveries import DeadLetterReason, Delivery, DeliveryChange, DeliveryStep, RetryOrder, cut_error
 from headstream.model.groups import Member
-from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, ReceivedMessage
 from headstream.model.offset_ranges import OffsetRanges
 from headstream.model.polling import PollingStrategy
 from headstream.model.quantities import parse_duration_us
 from headstream.model.topology import Topic
 
-__all__ = ["RetryPolicy", "RetryingConsumer", "text_of"]
+__all__ = ["RetryingConsumer"]
 
 _ABANDONED: Final = "the consumer ended, or was silent for too long, while it processed the message"
 _HANDED_OUT: Final = FETCH_COUNT
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """What a consumer does with failing messages.
-
-    Args:
-        group: The group.
-        retry: Attempts, delays and order.
-        dead_letter: Where messages go after their last attempt, or None.
-    """
-
-    group: str
-    retry: Retry
-    dead_letter: TopicName | None
 
 
 class RetryingConsumer(InterceptedConsumer):
@@ -83,14 +67,19 @@ class RetryingConsumer(InterceptedConsumer):
         self, transport: Transport, topic: Topic, chain: Chain | None, transform: Transform, policy: RetryPolicy, **options: Any
     ) -> None:
         self._policy = policy
+        self._gate = PauseGate()
+        self._worker = worker_name()
         self._tracking: RetryingFetching | None = None
         super().__init__(transport, topic, chain, transform, **options)
 
     def _make_fetching(self, positions: Mapping[int, int]) -> RetryingFetching:
-        self._tracking = RetryingFetching(
-            positions, self._policy.retry.order or RetryOrder.PARTITION, self._transform, self._load
-        )
+        order = self._policy.retry.order or RetryOrder.PARTITION
+        self._tracking = RetryingFetching(positions, order, self._transform, self._load, lambda: self._paused_s > 0)
         return self._tracking
+
+    @property
+    def _paused_s(self) -> float:
+        return self._gate.left_s(time.monotonic())
 
     @property
     def _messages(self) -> RetryingFetching:
@@ -108,6 +97,8 @@ class RetryingConsumer(InterceptedConsumer):
         """Return the unfinished messages of the group in a partition; begun attempts that did not end count as failures."""
         found = self._deliveries.unfinished(self._name, self._policy.group, partition)
         known = Known(found.frontier, OffsetRanges(found.pending))
+        if self._policy.retry.pause_rule is not None:
+            self._gate.hear(found.paused_us, 0, time.monotonic())
         steps: list[DeliveryChange] = []
         now_s = time.monotonic()
         for each in found.failing:
@@ -124,14 +115,14 @@ class RetryingConsumer(InterceptedConsumer):
 
     def _resume(self, each: Delivery) -> DeliveryChange:
         if each.reason:  # a copy into the dead letter was interrupted
-            return _poisoned(each.offset, each.failures, each.reason, each.last_error)
+            return poisoned(each.offset, each.failures, each.reason, each.last_error)
         return self._failed(each.offset, each.failures + 1, _ABANDONED, DeadLetterReason.MAX_ATTEMPTS, None)
 
     def _failed(self, offset: int, failures: int, error: str, reason: DeadLetterReason, delay_us: int | None) -> DeliveryChange:
         """Return the step of a failure."""
         retry = self._policy.retry
         if retry.is_last(failures):
-            return _poisoned(offset, failures, reason, error)
+            return poisoned(offset, failures, reason, error)
         if delay_us is None:
             delay_us = retry.delay_after(failures, random.random())
         return DeliveryChange(DeliveryStep.FAILED, offset, offset + 1, failures, delay_us, "", cut_error(error))
@@ -142,7 +133,9 @@ class RetryingConsumer(InterceptedConsumer):
         """Tell the log steps of messages, and return whether the group has changed."""
         share = self._share
         member: Member | None = None if share is None else share.member
-        now = self._deliveries.settle(
+        tracking = self._tracking  # None while the first partitions are loaded
+        succeeded = 0 if tracking is None else tracking.succeeded_count
+        settled = self._deliveries.settle(
             self._name,
             self._policy.group,
             partition,
@@ -153,8 +146,14 @@ class RetryingConsumer(InterceptedConsumer):
             partition_generation=generation,
             dead_letter=self._policy.dead_letter,
             is_resting=False,
+            worker=self._worker,
+            succeeded=succeeded,
+            pause_rule=self._policy.retry.pause_rule,
         )
-        return share is not None and now != share.generation
+        if tracking is not None:
+            tracking.succeeded_count -= succeeded
+        self._gate.hear(settled.paused_us, succeeded, time.monotonic())
+        return share is not None and settled.generation != share.generation
 
     def _tell(self, partition: int, *steps: DeliveryChange) -> None:
         """Tell the log everything about a partition, and further steps."""
@@ -169,7 +168,7 @@ class RetryingConsumer(InterceptedConsumer):
         try:
             for partition in self._messages.open_partitions():
                 offset = tracks[partition].plain_commit()
-                if offset is None:
+                if offset is None or self._gate.is_on_trial:
                     self._tell(partition)
                     done[partition] = tracks[partition].base
                 else:
@@ -261,7 +260,7 @@ class RetryingConsumer(InterceptedConsumer):
             raise InvalidInputError(f"a poll requests at least one message, not {count}", where=str(self._name))
         until_s = time.monotonic() + milliseconds("timeout_ms", timeout_ms) / 1000
         while self.fetch(max(0.0, until_s - time.monotonic()) * 1000):
-            messages = self._fetching.hand_out(min(count, _HANDED_OUT))
+            messages = self._fetching.hand_out(1 if self._gate.is_on_trial else min(count, _HANDED_OUT))
             if self._messages.broken is not None:
                 self._fail_broken()
             if messages:
@@ -269,6 +268,8 @@ class RetryingConsumer(InterceptedConsumer):
         return []
 
     def _fetch(self) -> bool:
+        if self._paused_s:
+            return False
         self._fetch_again()
         return not self._fetching.is_empty or super()._fetch()
 
@@ -282,6 +283,10 @@ class RetryingConsumer(InterceptedConsumer):
             self._messages.put_again(partition, offset, found[0] if is_there else None)
 
     def _wait(self, timeout_ms: float) -> None:
+        if paused_s := self._paused_s:
+            self._rest()
+            time.sleep(min(paused_s, timeout_ms / 1000))
+            return
         due_s = self._messages.next_due_s
         if due_s is not None:
             timeout_ms = min(timeout_ms, max(0.0, due_s - time.monotonic()) * 1000)
@@ -332,7 +337,7 @@ class RetryingConsumer(InterceptedConsumer):
                 "the consumer has no dead-letter topic", where=str(self._name), advice="Create it with dead_letter="
             )
         failures = self._messages.tracks[partition].open[offset].failures + 1
-        self._poison(_poisoned(offset, failures, DeadLetterReason.REJECTED, text_of(reason)), partition)
+        self._poison(poisoned(offset, failures, DeadLetterReason.REJECTED, text_of(reason)), partition)
 
     def _fail(self, partition: int, offset: int, error: str, reason: DeadLetterReason, delay_us: int | None) -> None:
         failures = self._messages.tracks[partition].open[offset].failures + 1
@@ -389,12 +394,3 @@ class RetryingConsumer(InterceptedConsumer):
         if error is not None:
             self.record_failure(error)
         self.close(commit=error is None)
-
-
-def _poisoned(offset: int, failures: int, reason: str, error: str) -> DeliveryChange:
-    return DeliveryChange(DeliveryStep.POISONED, offset, offset + 1, failures, 0, reason, cut_error(error))
-
-
-def text_of(error: str | BaseException) -> str:
-    """Return the text of an error that is stored."""
-    return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error

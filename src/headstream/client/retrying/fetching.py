@@ -41,15 +41,27 @@ class RetryingFetching(Fetching):
         order: What waits for a failing message.
         transform: Called with each message when it is delivered; None passes over it.
         load: Returns what the group has not finished in a partition.
+        is_paused: Returns whether no message may be delivered now.
+
+    Attributes:
+        broken: The message that could not be decoded, or None.
+        succeeded_count: How many attempts have succeeded, and the log was not told yet.
     """
 
     def __init__(
-        self, positions: Mapping[int, int], order: RetryOrder, transform: Transform, load: Callable[[int], Known]
+        self,
+        positions: Mapping[int, int],
+        order: RetryOrder,
+        transform: Transform,
+        load: Callable[[int], Known],
+        is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(positions)
         self._order = order
         self._transform = transform
         self._load = load
+        self._is_paused = is_paused
+        self.succeeded_count = 0
         self._again: deque[tuple[ReceivedMessage, int]] = deque()
         self._due: list[tuple[float, int, int]] = []
         self._current: tuple[int, int] | None = None
@@ -64,8 +76,8 @@ class RetryingFetching(Fetching):
 
     @property
     def is_empty(self) -> bool:
-        """Whether all fetched messages have been delivered."""
-        return not self._again and not self._buffer
+        """Whether all fetched messages have been delivered, or none may be now."""
+        return (not self._again and not self._buffer) or self._is_paused()
 
     @property
     def current(self) -> tuple[int, int] | None:
@@ -123,8 +135,11 @@ class RetryingFetching(Fetching):
 
     def finish_one(self, partition: int, offset: int, *, is_told: bool = False) -> None:
         """Record that a message is done; those that waited for it are due."""
-        self._drop_from_hand(partition, offset)
         track = self.tracks.get(partition)
+        opened = None if track is None else track.open.get(offset)
+        if opened is not None and opened.in_hand and not is_told:
+            self.succeeded_count += 1
+        self._drop_from_hand(partition, offset)
         if track is not None:
             self._touched.add(partition)
             for waiting in track.finish(offset, is_told=is_told):
@@ -162,6 +177,8 @@ class RetryingFetching(Fetching):
         return messages
 
     def _take(self) -> ReceivedMessage | None:
+        if self._is_paused():
+            return None
         while self._again:
             stored, partition = self._again.popleft()
             track = self.tracks.get(partition)

@@ -8,7 +8,8 @@ from headstream.client.arguments import ConsumerOptions, topic_name
 from headstream.client.delivery_transport import DeliveryAccess
 from headstream.client.interception.consumer import Transform
 from headstream.client.interception.interception import Interception, make_transform
-from headstream.client.retrying.consumer import RetryingConsumer, RetryPolicy
+from headstream.client.retrying.attempts import RetryPolicy
+from headstream.client.retrying.consumer import RetryingConsumer
 from headstream.client.transport import Transport
 from headstream.errors import InvalidOptionError, UnsupportedError
 from headstream.model.deliveries import Retry

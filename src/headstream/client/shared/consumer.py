@@ -20,7 +20,7 @@ from headstream.client.checks import Milliseconds, check_whole, milliseconds
 from headstream.client.filtering import FilterCounts
 from headstream.client.interception.consumer import InterceptedConsumer, Transform
 from headstream.client.positions import find_offset, position_of
-from headstream.client.retrying.consumer import RetryPolicy, text_of
+from headstream.client.retrying.attempts import RetryPolicy, text_of
 from headstream.client.settling import DelayInput
 from headstream.client.shared.leasing import Leasing
 from headstream.client.transport import Transport
@@ -166,7 +166,9 @@ class SharedConsumer(InterceptedConsumer):
         wait_s = self._leasing.wait_s
         if wait_s is not None:
             timeout_ms = min(timeout_ms, wait_s * 1000)
-        if timeout_ms > 0:
+        if self._leasing.is_paused:  # new messages change nothing
+            time.sleep(max(timeout_ms, 0) / 1000)
+        elif timeout_ms > 0:
             self._transport.messages.wait(self._name, self._leasing.ends, timeout_ms)
 
     def _hand_out(self) -> ReceivedMessage | None:

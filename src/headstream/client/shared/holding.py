@@ -173,12 +173,24 @@ class Holding:
         for (partition, generation), changes in grouped.items():
             yield partition, generation, changes
 
-    def take_all(self) -> Iterator[tuple[int, int, list[LeaseChange]]]:
-        """Yield the steps that release everything, and forget it."""
-        yield from self.changes(LeaseStep.RELEASED, list(self.held))
+    def take_undelivered(self) -> Iterator[tuple[int, int, list[LeaseChange]]]:
+        """Yield the steps that release what the user does not have, and forget it."""
+        places = [place for place, held in self.held.items() if not held.in_hand]
+        yield from self.changes(LeaseStep.RELEASED, places)
+        yield from self._release_unfetched()
+        self.buffer.clear()
+        for place in places:
+            del self.held[place]
+
+    def _release_unfetched(self) -> Iterator[tuple[int, int, list[LeaseChange]]]:
         for each in self.unfetched:
             change = LeaseChange(LeaseStep.RELEASED, each.held.token, each.from_offset, each.until_offset)
             yield each.partition, each.held.generation, [change]
         self.unfetched.clear()
+
+    def take_all(self) -> Iterator[tuple[int, int, list[LeaseChange]]]:
+        """Yield the steps that release everything, and forget it."""
+        yield from self.changes(LeaseStep.RELEASED, list(self.held))
+        yield from self._release_unfetched()
         self.buffer.clear()
         self.held.clear()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import socket
 import time
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -13,20 +11,19 @@ from headstream.client.ahead import FETCH_COUNT, ConsumerPollOptions
 from headstream.client.delivery_transport import LeaseAccess, LeaseCommands
 from headstream.client.membership import GroupMembership
 from headstream.client.receiving import poll_checked
-from headstream.client.retrying.consumer import RetryPolicy
+from headstream.client.retrying.attempts import RetryPolicy, worker_name
 from headstream.client.shared.holding import Holding, LeaseSize
 from headstream.client.transport import Transport
 from headstream.errors import CorruptSendError, LeaseLostError, OffsetOutOfRangeError, RebalancedError
 from headstream.model.deliveries import RetryOrder, cut_error
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.identifiers import TopicName
-from headstream.model.leases import Grant, LeaseChange, LeaseRequest, LeaseStep
+from headstream.model.leases import SKIPPED, Grant, LeaseChange, LeaseRequest, LeaseStep
 from headstream.model.message import ReceivedMessage
 from headstream.model.polling import PollingStrategy
 
 __all__ = ["Leasing"]
 
-_MAX_WORKER_BYTES: Final = 255
 _MOST_NAMED: Final = 3
 """Messages that an error describes."""
 
@@ -47,6 +44,7 @@ class Leasing:
         holding: What it has.
         ends: Partition -> its end when nothing could be leased.
         wait_s: How long to wait at most when nothing could be leased, or None.
+        is_paused: Whether the group was paused then.
         scanned_count: Messages that the filter has examined.
         failed_count: How many of them it could not be applied to.
     """
@@ -68,12 +66,13 @@ class Leasing:
         self._turn = sorted(partitions)
         self._starts = starts
         self._options = options
-        self._worker = f"{socket.gethostname()}-{os.getpid()}".encode()[:_MAX_WORKER_BYTES].decode(errors="ignore")
+        self._worker = worker_name()
         self._size = LeaseSize(lease_us / 1e6, FETCH_COUNT)
         self._damaged: dict[int, CorruptSendError] = {}
         self.holding = Holding()
         self.ends: dict[int, int] = {}
         self.wait_s: float | None = None
+        self.is_paused = self._has_to_release = False
         self.scanned_count = self.failed_count = 0
         self._membership = GroupMembership(transport, topic, policy.group, DEFAULT_SESSION_TIMEOUT_MS, is_shared=True)
 
@@ -96,8 +95,10 @@ class Leasing:
             tuple(partitions),
             self._starts,
             tuple(deferred),
+            retry.pause_rule,
         )
         grant = self._ask(request)
+        self.is_paused = grant.is_paused
         if not grant.partition:
             self.ends = dict(grant.ends)
             self.wait_s = None if grant.wait_us is None else grant.wait_us / 1e6
@@ -156,11 +157,12 @@ class Leasing:
         is_gone = polled.next_offset <= wanted.from_offset  # the partition was purged
         missing = self.holding.feed(messages, wanted.until_offset if is_gone else polled.next_offset)
         if missing:
-            changes = [LeaseChange(LeaseStep.DONE, wanted.held.token, *each) for each in missing]
+            changes = [LeaseChange(LeaseStep.DONE, wanted.held.token, *each, reason=SKIPPED) for each in missing]
             self._say(wanted.partition, wanted.held.generation, changes)
 
     def fetch_deferred(self, partition: int, offset: int) -> bool:
         """Lease and fetch a deferred message, to be the next one in the buffer, and return whether it is."""
+        self._release_if_paused()
         holding = self.holding
         unfetched, buffer = holding.set_apart()
         try:
@@ -174,17 +176,20 @@ class Leasing:
     def _say(self, partition: int, generation: int, changes: list[LeaseChange]) -> LeaseLostError | None:
         where = f"{self._name}, partition {partition}"
         try:
-            refused = self._leases.settle(
+            settled = self._leases.settle(
                 self._name,
                 self._policy.group,
                 partition,
                 changes,
                 dead_letter=self._policy.dead_letter,
                 partition_generation=generation,
+                pause_rule=self._policy.retry.pause_rule,
             )
         except OffsetOutOfRangeError:
             self.holding.drop(partition, generation)
             return LeaseLostError("the partition was purged, with the leased messages", where=where)
+        refused = settled.refused
+        self._has_to_release = self._has_to_release or settled.paused_us > 0
         if not refused:
             return None
         told = "; ".join(f"message {each.from_offset}: {each.what}" for each in refused[:_MOST_NAMED])
@@ -241,12 +246,21 @@ class Leasing:
         for partition, generation, changes in list(self.holding.take_all()):
             self._say(partition, generation, changes)
 
+    def _release_if_paused(self) -> None:
+        """Give back what is not delivered yet, if the log has said that the group is paused."""
+        if self._has_to_release:
+            self._has_to_release = False
+            for partition, generation, changes in list(self.holding.take_undelivered()):
+                self._say(partition, generation, changes)
+            self._has_to_release = False
+
     def leave(self) -> None:
         """Leave the group; a second call does nothing."""
         self._membership.leave()
 
     def next_message(self) -> ReceivedMessage | None:
         """Return the next buffered message with at least half of its lease left; others are given back."""
+        self._release_if_paused()
         late: list[tuple[int, int]] = []
         message: ReceivedMessage | None = None
         while message is None and self.holding.buffer:

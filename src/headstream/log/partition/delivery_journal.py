@@ -15,12 +15,15 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>
              7 | from u64 | until u64                             deferred
              8 | from u64 | until u64                             their first lease has ended
              9 | token u64 | from u64 | until u64                 their lease has ended
+             10 | as 3 | count u8 | attempt ...                   as 3, with the last failed attempts
+             11 | as 10                                           given up: where its copy is
+    attempt  number u32 | ended_us u64 | begun_us u64 | worker text8 | error text8
     ranges   count u32 | (from u64 | until u64) ...
 
-Version 1 had the entries 1 to 3. A change appends one record, by one small write. What follows the last whole record is an
-interrupted write, and is overwritten. A file that has grown is replaced by one with a single record. Without unfinished messages
-there is no file. The group's lock makes one process its writer; a process that finds the file longer or shorter than it left it
-reads it again.
+Version 1 had the entries 1 to 3, version 2 those to 9; entry 3 is read, and not written any more. A change appends one record,
+by one small write. What follows the last whole record is an interrupted write, and is overwritten. A file that has grown is
+replaced by one with a single record. Without unfinished messages there is no file. The group's lock makes one process its
+writer; a process that finds the file longer or shorter than it left it reads it again.
 """
 
 from __future__ import annotations
@@ -36,15 +39,15 @@ from headstream.codec.buffer import Reader, Writer
 from headstream.errors import DecodeError
 from headstream.log.partition.delivery_state import DeliveryState, Lease
 from headstream.log.system.files import Files
-from headstream.model.deliveries import Delivery
+from headstream.model.deliveries import Attempt, Delivery
 from headstream.model.offset_ranges import OffsetRanges
 from headstream.model.polling import OffsetOwner
 
-__all__ = ["DeliveryJournal", "Touched", "journal_name", "read_owner", "remove_journals"]
+__all__ = ["DeliveryJournal", "Touched", "journal_name", "owner_digest", "read_owner", "remove_journals"]
 
 _MAGIC: Final = b"HSDELIVR"
-_VERSION: Final = 2
-_FIRST_VERSION: Final = 1
+_VERSION: Final = 3
+_OLD_VERSIONS: Final = (1, 2)
 _HEAD: Final = struct.Struct("<8sIB3xQ")
 _HEAD_BYTES: Final = 512
 _SUFFIX: Final = ".deliveries"
@@ -57,6 +60,8 @@ _EXTENDED: Final = 6
 _DEFERRED: Final = 7
 _EXPIRED: Final = 8
 _ENDED: Final = 9
+_TRIED: Final = 10
+_GIVEN_UP: Final = 11
 _REWRITE_BYTES: Final = 256 << 10
 """A file is replaced when it is this much longer than its first record, and twice as long: 10,000 commits of 24 bytes."""
 
@@ -75,6 +80,7 @@ class Touched:
         expired: Ranges whose first lease has ended.
         deferred: Ranges that are deferred now.
         extended: Token and message: what has an end of its own now.
+        given_up: Messages that are in the dead letter now.
     """
 
     waits: tuple[tuple[int, int], ...] = ()
@@ -86,6 +92,7 @@ class Touched:
     expired: tuple[tuple[int, int], ...] = ()
     deferred: tuple[tuple[int, int], ...] = ()
     extended: tuple[tuple[int, int], ...] = ()
+    given_up: tuple[Delivery, ...] = ()
 
 
 class DeliveryJournal:
@@ -103,8 +110,8 @@ class DeliveryJournal:
         self._path = f"{directory}/{journal_name(owner, partition)}"
         self._files = files
         self._head = _encode_head(owner, generation)
-        self._first_head = _encode_head(owner, generation, _FIRST_VERSION)
-        self._is_of_first = False
+        self._old_heads = tuple(_encode_head(owner, generation, version) for version in _OLD_VERSIONS)
+        self._is_old = False
         self._end = self._first_end = -1
         self.state = DeliveryState()
 
@@ -145,8 +152,8 @@ class DeliveryJournal:
     def _read(self, content: bytes) -> None:
         self.state = DeliveryState()
         self._end = self._first_end = 0
-        self._is_of_first = content[: len(self._head)] == self._first_head
-        if not self._is_of_first and content[: len(self._head)] != self._head:
+        self._is_old = content[: len(self._head)] in self._old_heads
+        if not self._is_old and content[: len(self._head)] != self._head:
             return  # of a partition before a purge, or an unfinished first write
         at = _HEAD_BYTES
         while at + 8 <= len(content):
@@ -186,11 +193,11 @@ class DeliveryJournal:
         if self._end <= 0 and state.is_empty:
             return
         is_long = self._end - self._first_end > max(_REWRITE_BYTES, self._first_end - _HEAD_BYTES)
-        if self._end <= 0 or self._is_of_first or is_long:
+        if self._end <= 0 or self._is_old or is_long:
             content = self._head + _record(_encode(state, _everything(state)), _HEAD_BYTES)
             self._files.replace(self._path, content)  # durably: it can hold where a copy goes
             self._end = self._first_end = len(content)
-            self._is_of_first = False
+            self._is_old = False
             return
         record = _record(_encode(state, touched), self._end)
         file = self._files.open_write(self._path)
@@ -207,8 +214,12 @@ class DeliveryJournal:
 
 def journal_name(owner: OffsetOwner, partition: int) -> str:
     """Return the name of a group's file for a partition."""
-    digest = hashlib.sha256(bytes([owner.kind]) + owner.name.encode()).hexdigest()
-    return f"{digest[:32]}-{partition}{_SUFFIX}"
+    return f"{owner_digest(owner)}-{partition}{_SUFFIX}"
+
+
+def owner_digest(owner: OffsetOwner) -> str:
+    """Return the first part of the names of a group's files."""
+    return hashlib.sha256(bytes([owner.kind]) + owner.name.encode()).hexdigest()[:32]
 
 
 def read_owner(path: str, files: Files, partition: int) -> str | None:
@@ -257,6 +268,7 @@ def _everything(state: DeliveryState) -> Touched:
         expired=tuple(state.expired),
         deferred=tuple(state.deferred),
         extended=extended,
+        given_up=tuple(state.given_up),
     )
 
 
@@ -273,7 +285,7 @@ def _encode(state: DeliveryState, touched: Touched) -> bytes:
     writer = Writer()
     for number in (state.base, state.stored_us, state.frontier, state.poisoned_count):
         writer.push_u64(number)
-    writer.push_u32(len(leases) + len(failing) + sum(len(list(each)) for _, each in entries))
+    writer.push_u32(len(leases) + len(failing) + len(touched.given_up) + sum(len(list(each)) for _, each in entries))
     for lease in leases:
         _push_lease(writer, lease)
     for kind, rows in entries:
@@ -282,7 +294,9 @@ def _encode(state: DeliveryState, touched: Touched) -> bytes:
             for number in row:
                 writer.push_u64(number)
     for each in failing:
-        _push(writer, each)
+        _push(writer, _TRIED, each)
+    for each in touched.given_up:
+        _push(writer, _GIVEN_UP, each)
     return writer.to_bytes()
 
 
@@ -310,8 +324,8 @@ def _pull_ranges(reader: Reader) -> OffsetRanges:
     return OffsetRanges((reader.pull_u64("an offset"), reader.pull_u64("an offset")) for _ in range(count))
 
 
-def _push(writer: Writer, each: Delivery) -> None:
-    writer.push_u8(_FAILING)
+def _push(writer: Writer, kind: int, each: Delivery) -> None:
+    writer.push_u8(kind)
     writer.push_u64(each.offset)
     writer.push_u32(each.failures)
     writer.push_u8(each.is_begun)
@@ -323,24 +337,40 @@ def _push(writer: Writer, each: Delivery) -> None:
     writer.push_text32(topic)
     writer.push_u32(partition)
     writer.push_u64(end)
+    writer.push_u8(len(each.attempts))
+    for attempt in each.attempts:
+        writer.push_u32(attempt.number)
+        writer.push_u64(attempt.ended_us)
+        writer.push_u64(attempt.begun_us)
+        writer.push_text8(attempt.worker)
+        writer.push_text8(attempt.error)
 
 
-def _pull(reader: Reader) -> Delivery:
+def _pull(reader: Reader, kind: int) -> Delivery:
     offset, failures = reader.pull_u64("an offset"), reader.pull_u32("failures")
     is_begun = reader.pull_u8("whether it has begun") == 1
     failed_us, first_failed_us, delay_us = (reader.pull_u64("a time") for _ in range(3))
     first_error, last_error, reason = (reader.pull_text8("a text") for _ in range(3))
     topic, partition, end = reader.pull_text32("a topic"), reader.pull_u32("a partition"), reader.pull_u64("an end")
     copied_to = (topic, partition, end) if topic else None
-    return Delivery(offset, failures, is_begun, failed_us, first_failed_us, delay_us, first_error, last_error, reason, copied_to)
+    attempts = () if kind == _FAILING else tuple(_pull_attempt(reader) for _ in range(reader.pull_u8("the count of attempts")))
+    times = failed_us, first_failed_us, delay_us
+    return Delivery(offset, failures, is_begun, *times, first_error, last_error, reason, copied_to, attempts)
+
+
+def _pull_attempt(reader: Reader) -> Attempt:
+    number, ended_us, begun_us = reader.pull_u32("a number"), reader.pull_u64("a time"), reader.pull_u64("a time")
+    return Attempt(number, ended_us, begun_us, reader.pull_text8("a worker"), reader.pull_text8("an error"))
 
 
 def _apply(state: DeliveryState, reader: Reader) -> None:
     state.base, state.stored_us, state.frontier, state.poisoned_count = (reader.pull_u64("a number") for _ in range(4))
     for _ in range(reader.pull_u32("the count of entries")):
         kind = reader.pull_u8("the kind of an entry")
-        if kind == _FAILING:
-            state.fail(_pull(reader))
+        if kind in (_FAILING, _TRIED):
+            state.fail(_pull(reader, kind))
+        elif kind == _GIVEN_UP:
+            state.give_up(_pull(reader, kind))
         elif kind == _LEASED:
             state.lend(_pull_lease(reader))
         elif kind in _WITH_TOKEN:

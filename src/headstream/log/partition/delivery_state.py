@@ -6,13 +6,18 @@ A message before the frontier is done, or in one of `pending`, `expired`, `defer
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from headstream.errors import LimitError
 from headstream.model.deliveries import (
+    MAX_ATTEMPT_BYTES,
     MAX_FAILING,
+    MAX_KEPT_ATTEMPTS,
     MAX_PENDING_RANGES,
+    Attempt,
     Delivery,
     DeliveryChange,
     DeliveryStep,
@@ -20,8 +25,12 @@ from headstream.model.deliveries import (
     cut_error,
 )
 from headstream.model.offset_ranges import OffsetRanges
+from headstream.model.transitions import Transition, TransitionKind
 
-__all__ = ["DeliveryState", "Lease", "record_failure"]
+__all__ = ["MAX_GIVEN_UP", "DeliveryState", "Lease", "record_failure", "retried"]
+
+MAX_GIVEN_UP: Final = 100
+"""Messages that were given up whose stories are kept: the newest ones. All are in the dead letter."""
 
 
 @dataclass(slots=True)
@@ -63,6 +72,7 @@ class DeliveryState:
         pending: The waiting messages.
         failing: The messages that failed or were begun, by offset.
         poisoned_count: How many messages went into the dead letter.
+        given_up: The newest of them, oldest first.
         expired: Messages that were leased once, and whose lease ended: they have had one attempt, and can be leased.
         deferred: Messages that are leased only when they are asked for by offset.
         leased: The messages of all leases.
@@ -73,6 +83,7 @@ class DeliveryState:
         self.base = self.stored_us = self.frontier = self.poisoned_count = 0
         self.pending = OffsetRanges()
         self.failing: dict[int, Delivery] = {}
+        self.given_up: deque[Delivery] = deque(maxlen=MAX_GIVEN_UP)
         self.expired = OffsetRanges()
         self.deferred = OffsetRanges()
         self.leased = OffsetRanges()
@@ -85,7 +96,7 @@ class DeliveryState:
     @property
     def is_empty(self) -> bool:
         """Whether the committed offset says everything."""
-        return not self.failing and not any(map(len, self._waiting)) and not self.leases
+        return not (self.failing or self.leases or self.given_up) and not any(map(len, self._waiting))
 
     @property
     def ranges_count(self) -> int:
@@ -122,12 +133,23 @@ class DeliveryState:
                 candidates.append(ranges.first)
         return min(candidates)
 
-    def apply(self, changes: Iterable[DeliveryChange], now_us: int) -> list[Delivery]:
+    def open_within(self, from_offset: int, until_offset: int) -> list[tuple[int, int]]:
+        """Return the ranges of a range that are not done."""
+        found = OffsetRanges((offset, offset + 1) for offset in self.failing_within(from_offset, until_offset))
+        for ranges in (*self._waiting, self.leased):
+            for each in ranges.within(from_offset, until_offset):
+                found.add(*each)
+        if self.frontier < until_offset:
+            found.add(max(self.frontier, from_offset), until_offset)
+        return list(found)
+
+    def apply(self, changes: Iterable[DeliveryChange], now_us: int, worker: str = "") -> list[Delivery]:
         """Apply steps, except that a poisoned message only gets its reason; return these messages.
 
         Args:
             changes: The steps.
             now_us: The time, microseconds since 1970 UTC.
+            worker: The name of the consumer.
 
         Raises:
             LimitError: too many messages are unfinished.
@@ -150,7 +172,7 @@ class DeliveryState:
             elif change.step is DeliveryStep.BEGUN:
                 changed = replace(known, is_begun=True)
             elif change.failures > known.failures or not known.failures:
-                changed = record_failure(known, change.failures, change.error, change.delay_us, now_us)
+                changed = record_failure(known, change.failures, change.error, change.delay_us, now_us, worker)
             else:
                 changed = known  # a repeated request
             if change.step is DeliveryStep.POISONED:
@@ -169,6 +191,11 @@ class DeliveryState:
         self.pending.remove(offset, offset + 1)
         self.expired.remove(offset, offset + 1)
         self.failing[offset] = changed
+
+    def give_up(self, each: Delivery) -> None:
+        """Keep the story of a message that is in the dead letter; a repeated one changes nothing."""
+        if all(known.offset != each.offset for known in self.given_up):
+            self.given_up.append(each)
 
     def wait(self, from_offset: int, until_offset: int) -> None:
         """Record that messages wait; those that fail stay as they are."""
@@ -247,7 +274,9 @@ class DeliveryState:
         return PartitionDeliveries(base, self.frontier, tuple(pending), failing, now_us, self.poisoned_count)
 
 
-def record_failure(known: Delivery, failures: int, error: str, delay_us: int, now_us: int) -> Delivery:
+def record_failure(
+    known: Delivery, failures: int, error: str, delay_us: int, now_us: int, worker: str = "", begun_us: int = 0
+) -> Delivery:
     """Return a message after a failure.
 
     Args:
@@ -256,8 +285,11 @@ def record_failure(known: Delivery, failures: int, error: str, delay_us: int, no
         error: The error's text.
         delay_us: How long it waits, microseconds.
         now_us: The time, microseconds since 1970 UTC.
+        worker: Who made the attempt.
+        begun_us: When it had leased the message; 0 if that is not known.
     """
     error = cut_error(error)
+    cut = (cut_error(text, MAX_ATTEMPT_BYTES) for text in (worker, error))
     return replace(
         known,
         failures=failures,
@@ -267,4 +299,11 @@ def record_failure(known: Delivery, failures: int, error: str, delay_us: int, no
         delay_us=delay_us,
         first_error=known.first_error if known.failures else error,
         last_error=error,
+        attempts=(*known.attempts, Attempt(failures, now_us, begun_us, *cut))[-MAX_KEPT_ATTEMPTS:],
     )
+
+
+def retried(each: Delivery, worker: str) -> Transition:
+    """Return the transition of a message that has failed, and is tried again."""
+    place = each.offset, each.offset + 1
+    return Transition(TransitionKind.RETRIED, *place, worker, each.failures, each.delay_us, "", each.last_error)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from headstream.log.partition.delivery_journal import Touched
 from headstream.model.deliveries import Delivery
 from headstream.model.leases import LeaseRefusal
+from headstream.model.transitions import Transition
 
 __all__ = ["LeaseOutcome"]
 
@@ -25,8 +26,9 @@ class LeaseOutcome:
         extended: Token and message: what has an end of its own now.
         poisoned: Messages to copy into the dead letter.
         refused: What was refused.
-        done_count: How many messages a worker has finished now.
-        failed_count: How many attempts have failed now.
+        succeeded_count: How many attempts have succeeded now.
+        failed_count: How many have failed now.
+        transitions: What has happened, for counters and audit rows.
     """
 
     waits: list[tuple[int, int]] = field(default_factory=list)
@@ -38,8 +40,9 @@ class LeaseOutcome:
     extended: list[tuple[int, int]] = field(default_factory=list)
     poisoned: list[Delivery] = field(default_factory=list)
     refused: list[LeaseRefusal] = field(default_factory=list)
-    done_count: int = 0
+    succeeded_count: int = 0
     failed_count: int = 0
+    transitions: list[Transition] = field(default_factory=list)
 
     def touched(self) -> Touched:
         """Return it for the journal."""

@@ -10,17 +10,19 @@ A message whose lease ended is leased alone the next time: if it killed its work
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from headstream.log.partition.delivery_state import DeliveryState, Lease, record_failure
+from headstream.log.partition.delivery_state import DeliveryState, Lease, record_failure, retried
 from headstream.log.partition.lease_keys import LeaseKeys
 from headstream.log.partition.lease_outcome import LeaseOutcome
 from headstream.model.deliveries import MAX_FAILING, MAX_PENDING_RANGES, DeadLetterReason, Delivery
-from headstream.model.leases import MAX_LEASE_US, LeaseChange, LeasedRange, LeaseRefusal, LeaseStep
+from headstream.model.leases import MAX_LEASE_US, SKIPPED, LeaseChange, LeasedRange, LeaseRefusal, LeaseStep
 from headstream.model.offset_ranges import OffsetRanges, ranges_of
+from headstream.model.transitions import Transition, TransitionKind
 
 __all__ = ["LeaseTable"]
 
@@ -57,6 +59,7 @@ class LeaseTable:
         self._end_of: dict[tuple[int, int], int] = {}
         self._due: list[tuple[int, int]] = []
         self._due_of: dict[int, int] = {}
+        self._expired: deque[tuple[int, int, str, int]] = deque(maxlen=_MAX_ENDED)
         self._prune_at = 2 * _MAX_ENDED
         self.interrupted = {each.offset for each in state.failing.values() if each.reason}
         for lease in state.leases.values():
@@ -103,12 +106,15 @@ class LeaseTable:
             for begin, until in [] if lease is None else _ending(lease, offset):
                 for each in state.failing_within(begin, until):
                     story = state.failing[each]
-                    state.failing[each] = record_failure(story, story.failures + 1, _ended(lease), 0, now_us)
+                    failed = record_failure(story, story.failures + 1, _ended(lease), 0, now_us, *_who(lease))
+                    state.failing[each] = failed
                     self._set_due(each, steady_us)
                     outcome.failing.append(each)
                 state.expire(token, begin, until)
                 outcome.ended.append((token, begin, until))
                 outcome.failed_count += until - begin
+                outcome.transitions.append(Transition(TransitionKind.EXPIRED, begin, until, _who(lease)[0]))
+                self._expired.append((begin, until, *_who(lease)))
         return outcome
 
     # -- grants ---------------------------------------------------------------------------------------------------
@@ -145,7 +151,7 @@ class LeaseTable:
             self._take_new(count, lease.offsets, end)
         if len(lease.offsets):
             self._lend(lease, steady_us)
-            outcome.leased.append(lease.token)
+            self._note_lease(outcome, lease)
         return outcome, tuple(self._describe_ranges(lease.offsets))
 
     def grant_deferred(
@@ -160,8 +166,19 @@ class LeaseTable:
                 outcome.refused.append(LeaseRefusal(offset, offset + 1, self.describe(offset)))
         if len(lease.offsets) and not outcome.refused:
             self._lend(lease, steady_us)
-            outcome.leased.append(lease.token)
+            self._note_lease(outcome, lease)
         return outcome, tuple(self._describe_ranges(lease.offsets))
+
+    @staticmethod
+    def _note_lease(outcome: LeaseOutcome, lease: Lease) -> None:
+        outcome.leased.append(lease.token)
+        for begin, until in lease.offsets:
+            outcome.transitions.append(Transition(TransitionKind.LEASED, begin, until, lease.worker, delay_us=lease.lease_us))
+
+    def _last_of(self, offset: int) -> tuple[str, int]:
+        """Return the worker whose lease of a message ended, and when it began, as far as this process knows."""
+        known = ((worker, us) for begin, until, worker, us in reversed(self._expired) if begin <= offset < until)
+        return next(known, ("", 0))
 
     def _lend(self, lease: Lease, steady_us: int) -> None:
         self.state.lend(lease)
@@ -188,7 +205,8 @@ class LeaseTable:
                     outcome.failing.append(offset)
             elif state.expired.first is not None and len(state.failing) < MAX_FAILING:
                 offset = state.expired.first
-                each = record_failure(Delivery(offset), 1, "its lease ended before it was settled", 0, now_us)
+                who = self._last_of(offset)
+                each = record_failure(Delivery(offset), 1, "its lease ended before it was settled", 0, now_us, *who)
                 outcome.failing.append(offset)
             else:
                 return None
@@ -275,6 +293,7 @@ class LeaseTable:
                 lease.extended[offset] = now_us + change.delay_us
                 self._set_end(lease.token, offset, steady_us + change.delay_us)
                 outcome.extended.append((lease.token, offset))
+            outcome.transitions.append(Transition(TransitionKind.EXTENDED, begin, until, lease.worker, delay_us=change.delay_us))
             return
         stories = {offset: state.failing[offset] for offset in state.failing_within(begin, until)}
         for offset in [offset for offset in lease.extended if begin <= offset < until]:
@@ -284,18 +303,24 @@ class LeaseTable:
         if not len(lease.offsets):
             self._end_of.pop((lease.token, _WHOLE), None)
         if change.step is LeaseStep.DONE:
-            outcome.done_count += until - begin
+            if change.reason != SKIPPED:
+                outcome.succeeded_count += until - begin
+            reason = change.reason if change.reason == SKIPPED else ""
+            outcome.transitions.append(Transition(TransitionKind.ACKED, begin, until, lease.worker, reason=reason))
         elif change.step in (LeaseStep.RELEASED, LeaseStep.DEFERRED):
             self._put_back(outcome, change.step, stories, begin, until, steady_us)
+            kind = TransitionKind.RELEASED if change.step is LeaseStep.RELEASED else TransitionKind.DEFERRED
+            outcome.transitions.append(Transition(kind, begin, until, lease.worker))
         else:
             outcome.failed_count += 1
             known = stories.get(begin, Delivery(begin))
-            changed = record_failure(known, known.failures + 1, change.error, change.delay_us, now_us)
+            changed = record_failure(known, known.failures + 1, change.error, change.delay_us, now_us, *_who(lease))
             if change.step is LeaseStep.POISONED:
                 changed = replace(changed, reason=change.reason)
                 self._poison(outcome, changed)
             else:
                 self._set_due(begin, steady_us + change.delay_us)
+                outcome.transitions.append(retried(changed, lease.worker))
             state.fail(changed)
             outcome.failing.append(begin)
             return
@@ -351,6 +376,10 @@ def _ending(lease: Lease, offset: int) -> list[tuple[int, int]]:
     for extended in lease.extended:
         left.remove(extended, extended + 1)
     return list(left)
+
+
+def _who(lease: Lease | None) -> tuple[str, int]:
+    return ("", 0) if lease is None else (lease.worker, lease.begun_us)
 
 
 def _ended(lease: Lease | None) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headstream.broker.settings import ServerSettings
 from headstream.errors import InvalidInputError, InvalidOptionError
-from headstream.model.identifiers import check_name
+from headstream.model.identifiers import TopicName, check_name
 from headstream.model.local_paths import find_path_problem
 from headstream.model.topology import Fsync
 from headstream.server.config.env_file import read_env_file
@@ -64,6 +64,7 @@ class ServerConfig:
         memory_budget_bytes: Limit of buffered requests and responses of all clients, bytes; None is a quarter of the memory.
         segment_bytes: Size at which a segment rolls.
         group_access: Access of the directory's group to the files of a new log: none, read or write.
+        delivery_audit: The topic that gets a row for each transition of deliveries; None writes none.
         runtime: The directory, within `data`, for files that describe the running server.
         pipelines: Checkpoints of the Replicate pipelines that the console shows: directories, or URIs of object stores.
         allow_default_password: Whether to serve other machines while the root user has the default password.
@@ -97,6 +98,7 @@ class ServerConfig:
     memory_budget_bytes: int | None = None
     segment_bytes: int | None = None
     group_access: str = "none"
+    delivery_audit: TopicName | None = None
     runtime: str = "runtime"
     pipelines: tuple[str, ...] = ()
     allow_default_password: bool = False
@@ -228,6 +230,7 @@ class _Loader:
             memory_budget_bytes=value["headstream.memory_budget"],
             segment_bytes=value["system.segment.size"],
             group_access=value["headstream.group_access"],
+            delivery_audit=self._topic("headstream.delivery_audit"),
             runtime=self._runtime(),
             pipelines=value["headstream.pipelines"],
             allow_default_password=value["headstream.allow_default_password"],
@@ -249,6 +252,12 @@ class _Loader:
         if problem is not None:
             raise InvalidOptionError(problem[0], where="system.path", advice=problem[1])
         return path
+
+    def _topic(self, key: str) -> TopicName | None:
+        try:
+            return TopicName.parse(self._values[key]) if self._values[key] else None
+        except InvalidInputError as error:
+            raise InvalidOptionError(error.what, where=key, advice=error.advice) from None
 
     def _address(self, transport: str) -> Address | None:
         if not self._values[f"{transport}.enabled"]:

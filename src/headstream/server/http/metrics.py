@@ -36,6 +36,7 @@ def expose(
     groups: Iterable[GroupBehind],
     filters: tuple[int, int] = (0, 0),
     budget: MemoryBudget | None = None,
+    deliveries: Iterable[Metric] = (),
 ) -> bytes:
     """Return the metrics as text.
 
@@ -46,9 +47,10 @@ def expose(
         groups: Lag of each consumer group.
         filters: The number of messages that filters have examined, and of those that they could not be applied to.
         budget: The memory budget of requests and responses.
+        deliveries: The metrics of deliveries.
     """
     registry = CollectorRegistry(auto_describe=False)
-    metrics = [*_original(traffic, stats, users), *_own(traffic, stats, groups), *_of_filters(*filters)]
+    metrics = [*_original(traffic, stats, users), *_own(traffic, stats, groups), *_of_filters(*filters), *deliveries]
     registry.register(_Once([*metrics, *([] if budget is None else _of_budget(budget))]))
     text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
     return text

@@ -126,13 +126,22 @@ class Pages:
         return Reply(200, self._metrics.get(self._expose), _METRICS)
 
     def _expose(self) -> bytes:
+        from headstream.server.http.delivery_metrics import describe_deliveries
         from headstream.server.http.metrics import expose
 
         stats = measure(self._dispatcher)
         groups = self._groups_behind() if self._tells_groups else ()
         users = len(self._dispatcher.users.list())
         filters = self._dispatcher.broker.messages.filter_counts
-        return expose(self._traffic, stats, users, groups, filters, self._budget)
+        broker, audit = self._dispatcher.broker, self._dispatcher.audit
+        deliveries = describe_deliveries(
+            broker.transitions.counts,
+            broker.delivery_views.ages(),
+            broker.backing.clock_us(),
+            lost_rows=0 if audit is None else audit.lost_count,
+            tells_groups=self._tells_groups,
+        )
+        return expose(self._traffic, stats, users, groups, filters, self._budget, deliveries)
 
     def _groups_behind(self) -> Iterator[tuple[str, str, str, int]]:
         broker = self._dispatcher.broker

@@ -7,19 +7,28 @@ there; then the group's offset passes it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from headstream.model.deliveries import DeadLetterReason, DeliveryStep
+from headstream.model.pauses import PauseRule
 from headstream.wire.codes import Code
 from headstream.wire.commands.checks import check_bytes
-from headstream.wire.extensions.groups import GroupGeneration
-from headstream.wire.extensions.shapes import MaybeU64
+from headstream.wire.extensions.shapes import MaybeU64, TrailingText8, TrailingU32, TrailingU64
 from headstream.wire.records import Command, Record, Records, one
 from headstream.wire.refusals import refusal
 from headstream.wire.shapes import U32, U64, Default, Flag, GroupId, PartitionId, StreamId, Text8, Text32, TextCode, TopicId
 from headstream.wire.statuses import Status
 
-__all__ = ["ChangedDelivery", "GetDeliveries", "OffsetRange", "OpenDeliveries", "OpenDelivery", "SettleDeliveries"]
+__all__ = [
+    "ChangedDelivery",
+    "GetDeliveries",
+    "OffsetRange",
+    "OpenDeliveries",
+    "OpenDelivery",
+    "SettleDeliveries",
+    "SettledDeliveries",
+    "pause_rule_of",
+]
 
 _MAX_CHANGES = 20_000
 
@@ -57,6 +66,7 @@ class OpenDeliveries(Record):
     poisoned_count: U64
     pending: Annotated[tuple[OffsetRange, ...], Records(OffsetRange, is_counted=True)]
     failing: Annotated[tuple[OpenDelivery, ...], Records(OpenDelivery, is_counted=True)]
+    paused_us: TrailingU64 = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +95,15 @@ class ChangedDelivery(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class SettleDeliveries(Command[GroupGeneration]):
+class SettledDeliveries(Record):
+    """The generation of a group, and for how long it is paused, as model.deliveries.Settled."""
+
+    generation: U64
+    paused_us: TrailingU64 = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SettleDeliveries(Command[SettledDeliveries]):
     """Record steps of messages of a group, and commit the offset of the first one that is not done.
 
     Args:
@@ -100,10 +118,15 @@ class SettleDeliveries(Command[GroupGeneration]):
         partition_generation: The generation of the partition that was polled, or None.
         dead_letter: `stream/topic` for poisoned messages, or empty.
         is_resting: As in ReportMember.
+        worker: The name of the consumer, for people.
+        succeeded: How many attempts have succeeded since its last report, for pauses.
+        pause_failures: So many failures among
+        pause_attempts: so many last attempts pause the group
+        pause_us: for this long; 0 never pauses it.
     """
 
     code = Code.SETTLE_DELIVERIES
-    reply = one(GroupGeneration)
+    reply = one(SettledDeliveries)
     stream: StreamId
     topic: TopicId
     group: GroupId
@@ -115,9 +138,15 @@ class SettleDeliveries(Command[GroupGeneration]):
     partition_generation: MaybeU64 = None
     dead_letter: Annotated[Text32, Default("")] = ""
     is_resting: Annotated[Flag, Default(False)] = False
+    worker: TrailingText8 = ""
+    succeeded: TrailingU32 = 0
+    pause_failures: TrailingU32 = 0
+    pause_attempts: TrailingU32 = 0
+    pause_us: TrailingU64 = 0
 
     def validate(self) -> None:
-        """Check the count of changes, and each one's reason and range."""
+        """Check the count of changes, and each one's reason and range, and when the group is paused."""
+        pause_rule_of(self)
         if len(self.changes) > _MAX_CHANGES:
             raise refusal(Status.INVALID_FORMAT, f"{len(self.changes)} steps; one request has at most {_MAX_CHANGES}")
         check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the name of the dead-letter topic")
@@ -126,3 +155,21 @@ class SettleDeliveries(Command[GroupGeneration]):
                 raise refusal(Status.INVALID_FORMAT, f"the range {change.from_offset} to {change.until_offset} is empty")
             if change.step is DeliveryStep.POISONED and change.reason not in list(DeadLetterReason):
                 raise refusal(Status.INVALID_FORMAT, f"{change.reason!r} is not a reason: use {', '.join(DeadLetterReason)}")
+
+
+class _Pausing(Protocol):
+    """The fields of a command that say when a group is paused."""
+
+    @property
+    def pause_failures(self) -> int: ...
+    @property
+    def pause_attempts(self) -> int: ...
+    @property
+    def pause_us(self) -> int: ...
+
+
+def pause_rule_of(command: _Pausing) -> PauseRule | None:
+    """Return when a group is paused, or None; InvalidOptionError if that is out of range."""
+    if not command.pause_us:
+        return None
+    return PauseRule(command.pause_failures, command.pause_attempts, command.pause_us).check()

@@ -12,7 +12,17 @@ from headstream.model.deliveries import DeadLetterReason, RetryOrder
 from headstream.model.leases import MAX_LEASE_US, LeaseStep
 from headstream.wire.codes import Code
 from headstream.wire.commands.checks import check_bytes
-from headstream.wire.extensions.shapes import ByNumber, ByNumberOrEmpty, Choice, MaybeU64, Numbers
+from headstream.wire.extensions.deliveries import pause_rule_of
+from headstream.wire.extensions.shapes import (
+    ByNumber,
+    ByNumberOrEmpty,
+    Choice,
+    MaybeU64,
+    Numbers,
+    TrailingFlag,
+    TrailingU32,
+    TrailingU64,
+)
 from headstream.wire.records import Command, Record, Records, one
 from headstream.wire.refusals import refusal
 from headstream.wire.shapes import U32, U64, Default, GroupId, PartitionId, StreamId, Text8, Text32, TextCode, TopicId
@@ -49,6 +59,7 @@ class LeasedMessages(Record):
     wait_us: MaybeU64
     ends: ByNumber
     ranges: Annotated[tuple[LeasedOffsets, ...], Records(LeasedOffsets, is_counted=True)]
+    is_paused: Annotated[bool, TrailingFlag(), Default(False)] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,9 @@ class LeaseMessages(Command[LeasedMessages]):
         dead_letter: `stream/topic` for messages that are given up, or empty.
         partitions: Which to try, in this order; empty tries all.
         deferred: Offsets of deferred messages of the only partition that are asked for.
+        pause_failures: So many failures among
+        pause_attempts: so many last attempts pause the group
+        pause_us: for this long; 0 never pauses it.
     """
 
     code = Code.LEASE_MESSAGES
@@ -88,9 +102,13 @@ class LeaseMessages(Command[LeasedMessages]):
     dead_letter: Annotated[Text32, Default("")] = ""
     partitions: Annotated[Numbers, Default(())] = ()
     deferred: Annotated[Numbers, Default(())] = ()
+    pause_failures: TrailingU32 = 0
+    pause_attempts: TrailingU32 = 0
+    pause_us: TrailingU64 = 0
 
     def validate(self) -> None:
-        """Check the length of the dead-letter topic's name."""
+        """Check the length of the dead-letter topic's name, and when the group is paused."""
+        pause_rule_of(self)
         check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the name of the dead-letter topic")
 
 
@@ -118,9 +136,10 @@ class RefusedChange(Record):
 
 @dataclass(frozen=True, slots=True)
 class RefusedChanges(Record):
-    """The steps that were refused, because their lease had ended."""
+    """The steps that were refused, because their lease had ended, and for how long the group is paused."""
 
     refused: Annotated[tuple[RefusedChange, ...], Records(RefusedChange, is_counted=True)]
+    paused_us: TrailingU64 = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +154,9 @@ class SettleLeases(Command[RefusedChanges]):
         changes: The steps.
         partition_generation: The generation of the partition of the leases, or None.
         dead_letter: `stream/topic` for poisoned messages, or empty.
+        pause_failures: As in LeaseMessages.
+        pause_attempts: As in LeaseMessages.
+        pause_us: As in LeaseMessages.
     """
 
     code = Code.SETTLE_LEASES
@@ -146,9 +168,13 @@ class SettleLeases(Command[RefusedChanges]):
     changes: Annotated[tuple[ChangedLease, ...], Records(ChangedLease, is_counted=True)]
     partition_generation: MaybeU64 = None
     dead_letter: Annotated[Text32, Default("")] = ""
+    pause_failures: TrailingU32 = 0
+    pause_attempts: TrailingU32 = 0
+    pause_us: TrailingU64 = 0
 
     def validate(self) -> None:
-        """Check the count of changes, and each one's reason, range and delay."""
+        """Check the count of changes, each one's reason, range and delay, and when the group is paused."""
+        pause_rule_of(self)
         if len(self.changes) > _MAX_CHANGES:
             raise refusal(Status.INVALID_FORMAT, f"{len(self.changes)} steps; one request has at most {_MAX_CHANGES}")
         check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the name of the dead-letter topic")

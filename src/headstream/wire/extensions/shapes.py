@@ -22,7 +22,7 @@ from headstream.model.message import parse_state, state_name
 from headstream.model.polling import ConsumerKind
 from headstream.model.topology import DEFAULT_DELETION_GRACE_US
 from headstream.wire.commands.offsets import CONSUMER, ConsumerRef
-from headstream.wire.shapes import IDENTIFIER, U64, Default, FlagShape, Json, Shape, Unsigned, invalid_value
+from headstream.wire.shapes import IDENTIFIER, U64, Default, FlagShape, Json, Shape, TextShape, Unsigned, invalid_value
 
 __all__ = [
     "ANY_CONSUMER",
@@ -39,6 +39,9 @@ __all__ = [
     "Numbers",
     "Sent",
     "States",
+    "TrailingText8",
+    "TrailingU32",
+    "TrailingU64",
     "WideFlag",
 ]
 
@@ -58,6 +61,13 @@ class TrailingFlag(FlagShape):
 
     def pull(self, reader: Reader, what: str) -> bool:
         return super().pull(reader, what) if reader.remaining else False
+
+
+class TrailingText(TextShape):
+    """A text at the end of a command that older clients do not send: empty if it is missing."""
+
+    def pull(self, reader: Reader, what: str) -> str:
+        return super().pull(reader, what) if reader.remaining else ""
 
 
 class NumbersShape(Shape):
@@ -346,4 +356,7 @@ WideFlag: TypeAlias = Annotated[bool, WideFlagShape()]
 AnyConsumer: TypeAlias = Annotated[ConsumerRef, ANY_CONSUMER]
 Sent: TypeAlias = Annotated[BytesLike, SentShape()]
 MemberId: TypeAlias = Annotated[U64, Json("member_id")]
+TrailingU32: TypeAlias = Annotated[int, TrailingNumber(4), Default(0)]
+TrailingU64: TypeAlias = Annotated[int, TrailingNumber(8), Default(0)]
+TrailingText8: TypeAlias = Annotated[str, TrailingText(1), Default("")]
 ByNumberOrEmpty: TypeAlias = Annotated[Mapping[int, int], ByNumberShape(), Default({})]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import struct
+from dataclasses import replace
 
 import pytest
 
+from headstream.codec.batch.stored.scan import crc32c
 from headstream.errors import LimitError
 from headstream.log.partition import delivery_journal, delivery_state
 from headstream.log.partition.delivery_journal import DeliveryJournal, Touched, journal_name, remove_journals
@@ -164,3 +167,60 @@ def test_any_steps_are_the_same_when_they_are_read_again(files: MemoryFiles, see
         frontier = journal.state.frontier
         committed = max(committed, min(journal.state.first_open(), frontier))
         assert shown(load(journal_of(files), committed)) == shown(load(journal, committed))
+
+
+def test_the_last_attempts_of_a_message_are_kept_with_worker_and_error(files: MemoryFiles) -> None:
+    journal = journal_of(files)
+    state = journal.load((0, 1), is_writer=True)
+    for number in range(1, 8):
+        state.apply([change(FAILED, 3, failures=number)], 1000 * number, f"worker-{number}")
+        journal.store(Touched(failing=(3,)), 0, 1000)
+    (each,) = load(journal_of(files), 0).failing.values()
+    assert each == state.failing[3]
+    assert [(attempt.number, attempt.ended_us, attempt.worker, attempt.error) for attempt in each.attempts] == [
+        (number, 1000 * number, f"worker-{number}", f"error {number}") for number in range(3, 8)
+    ]
+    assert each.first_error == "error 1"
+
+
+def test_texts_of_attempts_are_cut(files: MemoryFiles) -> None:
+    journal = journal_of(files)
+    state = journal.load((0, 1), is_writer=True)
+    state.apply([DeliveryChange(FAILED, 0, 1, 1, 0, "", "é" * 300)], 1000, "ö" * 300)
+    journal.store(Touched(failing=(0,)), 0, 1000)
+    ((attempt,),) = (each.attempts for each in load(journal_of(files), 0).failing.values())
+    assert (attempt.error, attempt.worker) == ("é" * 50, "ö" * 50)
+
+
+def test_the_newest_messages_that_were_given_up_are_kept_with_their_letters(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_journal, "_REWRITE_BYTES", 3000)
+    journal = journal_of(files)
+    state = journal.load((0, 1), is_writer=True)
+    for offset in range(250):
+        state.apply([change(FAILED, offset, failures=1)], 1000, "w")
+        journal.store(Touched(failing=(offset,)), offset, 1000)
+        each = replace(state.failing[offset], reason="max_attempts", copied_to=("shop/dead", 1, offset + 7))
+        state.finish(offset, offset + 1)
+        state.give_up(each)
+        journal.store(Touched(done=((offset, offset + 1),), given_up=(each,)), offset + 1, 1000)
+    kept = load(journal_of(files), 250, 900).given_up
+    assert [(each.offset, each.copied_to) for each in kept] == [(n, ("shop/dead", 1, n + 7)) for n in range(150, 250)]
+    assert list(kept) == list(state.given_up)
+    assert files.open_write(PATH).size_bytes() < 60_000
+
+
+def test_a_journal_of_version_2_is_read_and_goes_on_as_one_of_version_3(files: MemoryFiles) -> None:
+    body = struct.pack("<QQQQI", 10, 1000, 20, 0, 2) + struct.pack("<BQQ", 1, 12, 15)
+    body += struct.pack("<BQIBQQQ", 3, 10, 2, 0, 900, 800, 500) + b"\x01a" + b"\x01b" + b"\0" + struct.pack("<IIQ", 0, 0, 0)
+    head = struct.pack("<8sIB3xQ", b"HSDELIVR", 2, len("billing"), 5) + b"billing"
+    content = head.ljust(512, b"\0") + struct.pack("<II", len(body), crc32c(body, 512)) + body
+    files.replace(PATH, content)
+    journal = journal_of(files)
+    assert shown(load(journal, 10)) == (20, [(12, 15)], {10: 2})
+    settle(journal, 10, 20, change(FAILED, 10, failures=3))
+    again = load(journal_of(files), 10)
+    assert shown(again) == (20, [(12, 15)], {10: 3})
+    assert [attempt.number for attempt in again.failing[10].attempts] == [3]
+    assert again.failing[10].first_error == "a"

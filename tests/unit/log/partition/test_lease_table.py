@@ -134,7 +134,7 @@ def test_a_file_of_the_first_version_is_read_and_replaced(files: MemoryFiles) ->
     store(old, LeaseOutcome())
     version = bytearray(4)
     files.open_write(PATH).read_into(memoryview(version), 8)
-    assert struct.unpack("<I", version) == (2,)
+    assert struct.unpack("<I", version) == (3,)
     assert journal_of(files).load((0, 0)).failing[0].last_error == "no"
 
 

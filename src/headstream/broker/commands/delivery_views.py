@@ -1,0 +1,55 @@
+"""What people see of the unfinished messages of groups; the rights are those of polls."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headstream.broker.commands.deliveries import find_group_of
+from headstream.broker.commands.dispatch import CommandRow, Dispatcher
+from headstream.broker.commands.offsets import check_partition
+from headstream.broker.sessions import Session
+from headstream.wire.extensions.delivery_views import (
+    FailedAttempt,
+    GetDelivery,
+    GetGroupDeliveries,
+    GroupCounts,
+    PartitionCounts,
+    ToldMessage,
+)
+from headstream.wire.records import Command
+
+__all__ = ["ROWS"]
+
+
+def get_group_deliveries(server: Dispatcher, session: Session, command: GetGroupDeliveries) -> GroupCounts:
+    """Return what a group has not finished, counted."""
+    target, name = find_group_of(server, session, command)
+    found = server.broker.delivery_views.group(target.topic.name, name)
+    partitions = tuple(
+        PartitionCounts(
+            *(each.partition, each.pending, each.leased, each.delayed, each.deferred, each.poisoned, each.open_letters),
+            *(each.oldest_leased_us, each.oldest_poisoned_us),
+        )
+        for each in found.partitions
+    )
+    return GroupCounts(found.now_us, *found.pause, partitions)
+
+
+def get_delivery(server: Dispatcher, session: Session, command: GetDelivery) -> ToldMessage:
+    """Return what a group has done with a message."""
+    target, name = find_group_of(server, session, command)
+    check_partition(target, command.partition)
+    found = server.broker.delivery_views.message(target.topic.name, name, command.partition, command.offset)
+    return ToldMessage(
+        *(found.partition, found.offset, found.status, found.failures),
+        tuple(FailedAttempt(*each) for each in found.attempts),
+        *(found.worker, found.leased_us, found.lease_until_us, found.next_attempt_us),
+        *(found.first_failed_us, found.first_error, found.reason),
+        *(found.letter or ("", 0, 0)),
+    )
+
+
+ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
+    GetGroupDeliveries: CommandRow(get_group_deliveries, is_slow=True, threads="surveys"),
+    GetDelivery: CommandRow(get_delivery, is_slow=True),
+}

@@ -1,0 +1,62 @@
+"""Pauses: when too large a part of a group's last attempts fails, the group gets no messages for a while, and then one on trial.
+
+running    messages are delivered          paused    none is, until a time
+on trial   one message is delivered: if its attempt succeeds the group runs again, if it fails the group is paused again
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from headstream.errors import InvalidOptionError
+
+__all__ = ["MAX_PAUSE_ATTEMPTS", "MAX_PAUSE_US", "GroupPause", "PauseRule"]
+
+MAX_PAUSE_ATTEMPTS: Final = 10_000
+"""Attempts that a group remembers: one bit each, in a file."""
+
+MAX_PAUSE_US: Final = 24 * 3_600_000_000
+"""The longest pause: nobody is told that a group of a longer one is still wanted."""
+
+
+class PauseRule(NamedTuple):
+    """When a group is paused, and for how long.
+
+    Args:
+        failures: So many failures
+        attempts: among so many last attempts pause it.
+        pause_us: For how long, microseconds.
+    """
+
+    failures: int
+    attempts: int
+    pause_us: int
+
+    def check(self) -> PauseRule:
+        """Return the rule; InvalidOptionError if it is out of range."""
+        if not 1 <= self.failures <= self.attempts <= MAX_PAUSE_ATTEMPTS:
+            raise InvalidOptionError(
+                f"{self.failures} failures of {self.attempts} attempts pause the group",
+                advice=f"Use 1 to {MAX_PAUSE_ATTEMPTS} attempts, and a share of them above 0 and at most 1",
+            )
+        if not 1 <= self.pause_us <= MAX_PAUSE_US:
+            raise InvalidOptionError(f"the group is paused for {self.pause_us} us", advice="Use a pause of 1 us to 24 h")
+        return self
+
+
+class GroupPause(NamedTuple):
+    """Whether a group is paused.
+
+    Args:
+        until_us: Until when, microseconds since 1970 UTC; 0 while it runs. A time that has passed: it is on trial.
+        begun_us: Since when.
+        failed_count: Failures among the last attempts.
+        attempts_count: How many last attempts it remembers; 0 without a rule.
+        pauses_count: How often it was paused.
+    """
+
+    until_us: int = 0
+    begun_us: int = 0
+    failed_count: int = 0
+    attempts_count: int = 0
+    pauses_count: int = 0

@@ -1,0 +1,53 @@
+"""Transitions: what happens to the messages of a consumer group, as metrics count it and audit rows tell it."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+__all__ = ["Transition", "TransitionKind"]
+
+
+class TransitionKind(enum.StrEnum):
+    """What has happened; the last two are about a group as a whole."""
+
+    LEASED = "leased"
+    EXTENDED = "extended"
+    EXPIRED = "expired"
+    RELEASED = "released"
+    DEFERRED = "deferred"
+    ACKED = "acked"
+    RETRIED = "retried"
+    REJECTED = "rejected"
+    POISONED = "poisoned"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+
+
+class Transition(NamedTuple):
+    """What has happened to messages of a partition, or to a group.
+
+    Args:
+        kind: What.
+        from_offset: The first message.
+        until_offset: One past the last one.
+        worker: Who had them, as far as it is known.
+        failures: How often the message has failed, this time included.
+        delay_us: How long it waits, the lease lasts, or the group is paused; microseconds.
+        reason: Why it is given up.
+        error: The error's text.
+    """
+
+    kind: TransitionKind
+    from_offset: int = 0
+    until_offset: int = 0
+    worker: str = ""
+    failures: int = 0
+    delay_us: int = 0
+    reason: str = ""
+    error: str = ""
+
+    @property
+    def size(self) -> int:
+        """How many messages, or groups, it is about."""
+        return max(self.until_offset - self.from_offset, 1)

@@ -1,0 +1,71 @@
+"""Metrics of deliveries: what happens to the messages of groups, which groups are paused, and how long the oldest ones wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from headstream.broker.delivery_views import GroupAges
+from headstream.model.transitions import TransitionKind
+
+__all__ = ["describe_deliveries"]
+
+_MOST_GROUPS: Final = 1000
+"""Groups with a series of their own in each metric: those with the oldest messages."""
+
+_OF_GROUPS: Final = frozenset((TransitionKind.PAUSED, TransitionKind.RESUMED))
+_LABELS: Final = ["stream", "topic", "group"]
+
+
+def describe_deliveries(
+    counts: Mapping[TransitionKind, int], ages: Iterable[GroupAges], now_us: int, *, lost_rows: int, tells_groups: bool
+) -> Iterator[Metric]:
+    """Yield the metrics of deliveries.
+
+    Args:
+        counts: Messages, and groups, by transition.
+        ages: The groups whose journals are in memory.
+        now_us: The time, microseconds since 1970 UTC.
+        lost_rows: Rows of the audit that were lost.
+        tells_groups: Whether metrics name groups.
+    """
+    found = list(ages)
+    transitions = CounterMetricFamily(
+        "headstream_delivery_transitions", "Messages of consumer groups by what happened to them.", labels=["transition"]
+    )
+    for kind, count in counts.items():
+        if kind not in _OF_GROUPS:
+            transitions.add_metric([kind.value], count)
+    yield transitions
+    yield CounterMetricFamily(
+        "headstream_group_pauses",
+        "How often a group was paused, because too many of its attempts failed.",
+        value=counts[TransitionKind.PAUSED],
+    )
+    yield GaugeMetricFamily("headstream_paused_groups", "Groups that are paused.", value=sum(each.is_paused for each in found))
+    yield CounterMetricFamily("headstream_delivery_audit_lost", "Audit rows that were lost.", value=lost_rows)
+    leased = [(_seconds(each.oldest_leased_us, now_us), each) for each in found]
+    poisoned = [(_seconds(each.oldest_poisoned_us, now_us), each) for each in found]
+    for name, text, of_groups in (
+        ("oldest_leased", "Age of the oldest lease.", leased),
+        ("oldest_poisoned", "Age of the oldest message given up whose dead letter is neither redriven nor discarded.", poisoned),
+    ):
+        oldest = max((seconds for seconds, _ in of_groups), default=0.0)
+        yield GaugeMetricFamily(f"headstream_{name}_seconds", text, value=oldest)
+        if tells_groups:
+            named = GaugeMetricFamily(f"headstream_group_{name}_seconds", f"{text[:-1]} of a group.", labels=_LABELS)
+            largest = sorted((each for each in of_groups if each[0]), key=lambda each: (-each[0], each[1].topic, each[1].group))
+            for seconds, each in largest[:_MOST_GROUPS]:
+                named.add_metric([each.topic.stream, each.topic.topic, each.group], seconds)
+            yield named
+    if tells_groups:
+        paused = GaugeMetricFamily("headstream_group_paused", "1 for each group that is paused.", labels=_LABELS)
+        for each in [each for each in found if each.is_paused][:_MOST_GROUPS]:
+            paused.add_metric([each.topic.stream, each.topic.topic, each.group], 1)
+        yield paused
+
+
+def _seconds(since_us: int | None, now_us: int) -> float:
+    return 0.0 if since_us is None else max(now_us - since_us, 0) / 1_000_000
