@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,9 @@ from headstream.log.compaction import Compaction
 from headstream.log.log import Log
 from headstream.log.marked_removal import MarkedRemoval
 from headstream.log.partition.closed_segments import list_closed
+from headstream.log.partition.segment_summaries import summarize_segment
 from headstream.log.retention import Retention
+from headstream.log.summaries import Summaries
 from headstream.log.system.files import MemoryFiles, OsFiles
 from headstream.model.message import MessageState, StateChange
 from headstream.model.topology import Fsync, Limits, TopicOptions
@@ -318,6 +321,26 @@ def test_a_rewritten_log_is_sound_and_its_backup_is_whole(tmp_path: Path, clock:
         assert offsets(copy) == [0, 2, 6]
         assert copy.append(topic_of(copy), 1, batch(payload(8)), 10**9, SEED) == 8
         copy.close()
+
+
+def test_a_summary_of_the_messages_before_a_removal_is_not_written(
+    log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, 7)
+    mark(log, 1, reason="erase")
+    update_topic(log, topic_of(log), options=TopicOptions(summary_headers="user_id"))
+
+    def summarize_and_remove(*arguments: Any) -> bytes:
+        content = summarize_segment(*arguments)
+        MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase")
+        return content
+
+    monkeypatch.setattr("headstream.log.summaries.summarize_segment", summarize_and_remove)
+    Summaries(log, clock).apply()
+    assert f"{0:020d}.summary" not in (log.files.list_names(log.partition_directory(topic_of(log), 1)) or [])
+    monkeypatch.undo()
+    Summaries(log, clock).apply()
+    assert f"{0:020d}.summary" in (log.files.list_names(log.partition_directory(topic_of(log), 1)) or [])
 
 
 def start_history(root: Path, seed: int) -> tuple[KillableLog, FaultyFiles]:

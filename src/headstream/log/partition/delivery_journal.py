@@ -223,13 +223,7 @@ def owner_digest(owner: OffsetOwner) -> str:
 
 
 def read_owner(path: str, files: Files, partition: int) -> str | None:
-    """Return the group whose journal for a partition a file is; None if it is another file.
-
-    Args:
-        path: The file.
-        files: Its file system.
-        partition: The partition's number.
-    """
+    """Return the group whose journal for a partition a file is; None if it is another file."""
     file = files.open_read(path) if path.endswith(f"-{partition}{_SUFFIX}") else None
     if file is None:
         return None
