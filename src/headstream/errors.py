@@ -24,6 +24,7 @@
     │   └── OutcomeUnknownError                  it broke before the response: the request may have been executed
     ├── ServerError                              any other status of a server
     ├── UnsupportedError                         an operation that this kind of log does not have
+    ├── LegalHoldError                           a topic is under legal hold, so nothing is removed from it
     ├── GroupInUseError                          a consumer group has active readers, so it cannot be changed
     ├── InterceptorError                         an interceptor of a client raised an error
     ├── SerializerError                          a value that its serializer cannot encode or decode
@@ -82,6 +83,7 @@ __all__ = [
     "JarsError",
     "JavaError",
     "LeaseLostError",
+    "LegalHoldError",
     "LimitError",
     "LogError",
     "LogLockedError",
@@ -190,15 +192,12 @@ class DecodeError(HeadstreamError, ValueError):
         advice: str | None = None,
     ) -> None:
         super().__init__(what, where=where, advice=advice)
-        self.at = at
-        self.need = need
-        self.have = have
+        self.at, self.need, self.have = at, need, have
 
     def __str__(self) -> str:
         need = "" if self.need is None else f": {self.need} bytes needed"
         have = "" if self.need is None or self.have is None else f", {self.have} there"
-        text = f"{self.what} at byte {self.at}{need}{have}"
-        text += "" if self.where is None else f" ({self.where})"
+        text = f"{self.what} at byte {self.at}{need}{have}" + ("" if self.where is None else f" ({self.where})")
         return text if self.advice is None else f"{text}. {self.advice}"
 
 
@@ -266,6 +265,10 @@ class GroupInUseError(HeadstreamError):
     """A consumer group has active readers, so other clients cannot change its offsets."""
 
 
+class LegalHoldError(HeadstreamError):
+    """A topic is under legal hold, so none of its messages can be removed."""
+
+
 class InterceptorError(HeadstreamError):
     """An interceptor raised an error, which is the cause; no message is lost by it."""
 
@@ -331,9 +334,7 @@ class CorruptSendError(CorruptLogError):
         partition: int = 0,
     ) -> None:
         super().__init__(what, where=where, advice=advice)
-        self.partition = partition
-        self.from_offset = from_offset
-        self.until_offset = until_offset
+        self.partition, self.from_offset, self.until_offset = partition, from_offset, until_offset
 
 
 class ChecksumError(CorruptSendError):

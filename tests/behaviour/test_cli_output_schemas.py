@@ -30,6 +30,7 @@ STORY: list[tuple[str, str]] = [
     ("group message", "mail/orders g 1 0"), ("group lag", "shop/orders billing"), ("group seek", "shop/orders billing first"),
     ("dlq list", "mail/dead"), ("dlq reasons", "mail/dead"), ("dlq show", "mail/dead 1 0"),
     ("dlq redrive", "mail/dead --where hs.origin.offset=0"), ("dlq discard", "mail/dead --where hs.origin.offset=1 --yes"),
+    ("erase", "mail/dead --where hs.origin.offset=1 --yes"),
     ("top", "--count 1 --interval 100ms"),
     ("group delete", "shop/orders billing --yes"),
     ("user create", "ann --allow all"), ("user list", ""), ("user show", "ann"), ("user update", "ann --inactive"),

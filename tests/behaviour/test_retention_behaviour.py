@@ -83,6 +83,7 @@ def test_what_cannot_be_kept_is_refused(log: hs.Client) -> None:
         {"compaction_delay_us": -1},
         {"deduplication_count": 0},
         {"deduplication_count": 10_000_001},
+        {"deletion_grace_us": -1},
     ]
     for option in dropped:
         with pytest.raises(InvalidOptionError, match="or None"):

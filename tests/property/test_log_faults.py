@@ -5,22 +5,26 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from headstream.log import compaction_pass
+from headstream.log import compaction_pass, marked_removal
+from headstream.log.catalog.catalog import Catalog
+from headstream.log.catalog.state_records import find_states
 from headstream.log.commits import StagedCommits
 from headstream.log.partition import recovery
 from headstream.log.partition.closed_segments import Closed, list_closed
 from headstream.log.partition.partition import PartitionWriter
 from headstream.log.states import MessageStates
 from headstream.log.system.files import Files
+from headstream.model.message import MessageState
 from headstream.segments.layout import INDEX_ENTRY_BYTES
 from headstream.segments.segment import Segment
 from headstream.testing.damage_histories import DamageHistory
 from headstream.testing.fault_campaign import main, run_history
 from headstream.testing.fault_histories import FaultHistory
 from headstream.testing.log_histories import LogHistory
+from headstream.testing.removal_histories import RemovalHistory
 
 
-def run_histories(first: int, count: int, kind: type[FaultHistory | DamageHistory] = FaultHistory) -> None:
+def run_histories(first: int, count: int, kind: type[FaultHistory | DamageHistory | RemovalHistory] = FaultHistory) -> None:
     for seed in range(first, first + count):
         run_history(seed, kind=kind)
 
@@ -53,6 +57,33 @@ def test_damage_loses_nothing_in_silence_whatever_compaction_and_repair_do(seed:
 @pytest.mark.soak
 def test_damage_loses_nothing_in_silence_in_2000_histories() -> None:
     run_histories(1000, 2000, DamageHistory)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_removals_take_what_is_marked_and_nothing_else(seed: int) -> None:
+    run_history(seed, kind=RemovalHistory)
+
+
+@pytest.mark.soak
+def test_removals_take_what_is_marked_and_nothing_else_in_1000_histories() -> None:
+    run_histories(1000, 1000, RemovalHistory)
+
+
+def test_a_removal_that_ignores_restored_states_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_all(catalog: Catalog, topic: int, partition: int, before_us: int, begin: int, end: int) -> list[int]:
+        found = find_states(catalog, topic, partition, begin, end)
+        return [each.offset for each in found if each.state == MessageState.MARKED_FOR_DELETION]
+
+    monkeypatch.setattr(marked_removal, "marked_before", find_all)
+    with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*is lost.*Again: .* --removal"):
+        run_histories(0, 50, RemovalHistory)
+
+
+def test_a_removal_that_leaves_the_old_files_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("log", "states", "removal_pass"):
+        monkeypatch.setattr(f"headstream.log.{module}.finish_pass", lambda directory, files: None)
+    with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*--removal"):
+        run_histories(0, 50, RemovalHistory)
 
 
 def test_a_pass_that_believes_each_index_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import yaml  # type: ignore[import-untyped]
 
 from headstream.log.catalog.schema import VERSION as CATALOG_VERSION
 from headstream.replicate.parked.ledger_schema import STEPS
-from headstream.segments.layout import FORMAT_VERSION, INDEX_VERSION
+from headstream.segments.layout import COMPACTED_VERSION, FORMAT_VERSION, INDEX_VERSION
 
 ROOT = Path(__file__).parents[2]
 WORKFLOW = ROOT / ".github/workflows/ci.yml"
@@ -85,7 +85,10 @@ def test_compatibility_page_has_the_current_versions() -> None:
     rows = {cells[1].strip(): cells[2].strip() for line in page.splitlines() if len(cells := line.split("|")) > 4}
     assert rows["a log's directory"] == str(FORMAT_VERSION)
     assert rows["`catalog.sqlite` of a log"] == str(CATALOG_VERSION)
-    assert rows["a segment's `.index`"] == f"1; {INDEX_VERSION} once compacted (2 is read)"
+    assert (
+        rows["a segment's `.index`"]
+        == f"1; {COMPACTED_VERSION} once compacted (2 is read); {INDEX_VERSION} once marked messages were removed"
+    )
     assert rows["`ledger.sqlite` of a pipeline's checkpoint"] == str(len(STEPS))
 
 

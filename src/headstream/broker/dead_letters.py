@@ -15,7 +15,7 @@ from headstream.model.constructors import int32, int64
 from headstream.model.deliveries import Delivery
 from headstream.model.headers import Headers
 from headstream.model.identifiers import TopicName
-from headstream.model.message import Message, ReceivedMessage
+from headstream.model.message import Message, MessageState, ReceivedMessage
 from headstream.model.polling import OffsetOwner, PollingStrategy, partition_of
 from headstream.model.reserved import (
     ATTEMPTS_HEADER,
@@ -51,11 +51,12 @@ class DeadLetterCopies:
         self._messages = messages
 
     def find(self, topic: TopicName, partition: int, offset: int) -> ReceivedMessage | None:
-        """Return a message in any state, None if it has expired."""
+        """Return a message, None if it has expired or is marked for deletion."""
         polled = self._messages.poll(topic, partition, PollingStrategy.offset(offset), 1, states=None)
         for chunk in polled.chunks:
             for message in decode_polled(chunk, topic=str(topic), partition=partition):
-                return message if message.offset == offset else None
+                is_there = message.offset == offset and message.state != MessageState.MARKED_FOR_DELETION
+                return message if is_there else None
         return None
 
     def is_letter(self, message: Message) -> bool:

@@ -20,11 +20,13 @@ from headstream.errors import (
     PartitionNotFoundError,
 )
 from headstream.filters.filter import Filter, check_states
+from headstream.log.marked_removal import MarkedRemoval
 from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, StateChange
 from headstream.model.polling import OffsetOwner, Polled, PollingKind, PollingStrategy, SegmentCounts, check_poll
+from headstream.model.removals import Removal
 from headstream.model.topology import MAX_BATCH_BYTES
 
 __all__ = ["Messages"]
@@ -190,6 +192,26 @@ class Messages(Appends):
         record = self._backing.partition(topic, partition)
         log.partition(record, partition).sync()  # a state survives a power cut, so its message has to
         log.states.set(record, partition, offsets, StateChange(-1, state, reason, by, self._backing.clock_us()))
+        if state == MessageState.MARKED_FOR_DELETION:
+            log.background.start_removal(self._backing.clock_us)
+
+    def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
+        """Remove the messages that were marked for deletion with a reason from the disk, one group of segments at a time.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            reason: The reason of the marks.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            LegalHoldError: the topic is under legal hold; nothing is removed.
+            CorruptLogError: a segment is damaged; its messages stay.
+            LogLockedError: another process is the writer.
+        """
+        log = self._backing.writable_log()
+        record = self._backing.partition(topic, partition)
+        return MarkedRemoval(log, self._backing.clock_us).remove_now(record, partition, reason, most_groups=1)
 
     def states(self, topic: TopicName, partition: int, from_offset: int = 0, count: int = -1) -> list[StateChange]:
         """Return the messages of a partition that are not available, by offset, with reason, author and time.

@@ -172,7 +172,8 @@ def redrive(topic: str, chosen: FilterInput, dry_run: bool, rate: float | None, 
 @url_option
 @output_option
 def discard(topic: str, chosen: FilterInput, dry_run: bool, yes: bool, url: str, output: str) -> None:
-    """Mark letters of TOPIC for deletion: consumers and `dlq` skip them, retention removes them.
+    """Mark letters of TOPIC for deletion: consumers and `dlq` skip them; they are removed within the
+    topic's grace.
 
     \b
     Example:

@@ -19,7 +19,9 @@ __all__ = [
     "parse_age_us",
     "parse_compaction_us",
     "parse_deduplication",
+    "parse_grace_us",
     "parse_header_names",
+    "parse_hold",
     "parse_topic_size",
 ]
 
@@ -50,6 +52,26 @@ def _read_age_us(text: str, none: str) -> int:
         return parse_duration_us(text)
     except InvalidInputError:
         raise InvalidInputError(f"{text!r} is not an age", advice=f"Write 90s, 30m, 12h, 7d or {none}") from None
+
+
+def parse_grace_us(text: str) -> int | None:
+    """Return the microseconds of `0s`, `30m`, `12h` or `7d`, or None for `forever`.
+
+    Raises:
+        InvalidInputError: it is none of these.
+    """
+    return None if text.strip().lower() == "forever" else _read_age_us(text, "forever")
+
+
+def parse_hold(text: str) -> bool:
+    """Return whether a text is `on`.
+
+    Raises:
+        InvalidInputError: it is neither `on` nor `off`.
+    """
+    if text.strip().lower() not in ("on", "off"):
+        raise InvalidInputError(f"{text!r} is neither on nor off", advice="Write on or off")
+    return text.strip().lower() == "on"
 
 
 def parse_topic_size(text: str) -> int | None:
@@ -128,12 +150,28 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "Note what these headers have in each file of messages that is full, so that --where skips files without what it looks "
         "for: tenant,user_id; at most 8; none notes nothing.",
     ),
+    (
+        "--deletion-grace",
+        "deletion_grace_us",
+        Checked("age", parse_grace_us),
+        "7d",
+        "Messages marked for deletion can be restored so long, and are removed from the disk within it: 7d, 0s; forever keeps "
+        "them.",
+    ),
+    (
+        "--legal-hold",
+        "legal_hold",
+        Checked("on|off", parse_hold),
+        "off",
+        "Whether nothing is removed: not by retention, compaction, marks, erase, purge or delete.",
+    ),
 )
 
 
 def format_options(topic: Topic) -> dict[str, str]:
     """Return a topic's options in the form of the command line, without unset ones."""
-    units = {"retention_us": _AGE_UNITS_US, "compaction_delay_us": _AGE_UNITS_US, "retention_bytes": SIZE_UNITS}
+    units = dict.fromkeys(("retention_us", "compaction_delay_us", "deletion_grace_us"), _AGE_UNITS_US)
+    units["retention_bytes"] = SIZE_UNITS
     values = {option: (name, getattr(topic, name)) for option, name, *_ in _OPTIONS}
     return {
         option.removeprefix("--").replace("-", "_"): _format_value(value, units.get(name, {}))
@@ -143,9 +181,11 @@ def format_options(topic: Topic) -> dict[str, str]:
 
 
 def _format_value(value: int | str, units: dict[str, int]) -> str:
-    """Return a number in the largest unit of which it is a multiple, or a text."""
+    """Return a number in the largest unit of which it is a multiple, a text, or a flag."""
     if isinstance(value, str):
         return value
+    if isinstance(value, bool):
+        return "on" if value else "off"
     for unit, size in reversed(units.items()):
         if value % size == 0:
             return f"{value // size}{unit}"

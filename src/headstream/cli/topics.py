@@ -212,6 +212,8 @@ def _describe(found: Topic) -> dict[str, Any]:
         "compaction_delay_us": found.compaction_delay_us,
         "deduplication_count": found.deduplication_count,
         "summary_headers": found.summary_headers,
+        "deletion_grace_us": found.deletion_grace_us,
+        "legal_hold": found.legal_hold,
         "created_us": found.created_us,
         "messages": found.messages_count,
         "size_bytes": found.size_bytes,

@@ -45,6 +45,8 @@ class TopicOptionsInput(TypedDict, total=False):
     compaction_delay_us: int | timedelta | None
     deduplication_count: int | None
     summary_headers: str | Iterable[str] | None
+    deletion_grace_us: int | timedelta | None
+    legal_hold: bool
 
 
 class ConsumerOptions(TypedDict, total=False):

@@ -35,6 +35,7 @@ from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
 from headstream.model.message import ReceivedMessage, StateChange
 from headstream.model.polling import OffsetOwner
+from headstream.model.removals import Removal
 from headstream.model.topology import ClusterStats, Stream, Topic
 
 if TYPE_CHECKING:
@@ -261,6 +262,10 @@ class AsyncClient:
         """Set the state of messages, and record why; see Client.set_state()."""
         change = functools.partial(self._client.set_state, reason=reason, by=by)
         await self._worker.run(change, topic, partition, offsets, state)
+
+    async def remove_marked(self, topic: str | TopicName, partition: int, *, reason: str) -> Removal:
+        """Remove messages that were marked for deletion from the disk; see Client.remove_marked()."""
+        return await self._worker.run(functools.partial(self._client.remove_marked, reason=reason), topic, partition)
 
     async def states(self, topic: str | TopicName, partition: int = 1) -> list[StateChange]:
         """Return every message of a partition that is not available; see Client.states()."""

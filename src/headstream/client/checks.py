@@ -162,6 +162,8 @@ def check_topic_options(options: TopicOptionsInput) -> dict[str, Any]:
             continue
         if name.endswith("_us") and isinstance(value, timedelta):
             value = value // timedelta(microseconds=1)
+        if name == "legal_hold" and isinstance(value, bool):
+            value = int(value)
         found[name] = None if value is None else check_whole(name, value)
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -14,7 +13,7 @@ from headstream.client.arguments import (
     start_of,
     state_codes,
 )
-from headstream.client.checks import check_consumer_options, check_many, check_names, check_text, check_whole
+from headstream.client.checks import check_consumer_options, check_names, check_text, check_whole
 from headstream.client.consumer import Consumer
 from headstream.client.consumers import make_consumer, timeout_of
 from headstream.client.filtering import FilterPlan, make_filter, plan_filter
@@ -22,12 +21,13 @@ from headstream.client.numbered import find_topic_name
 from headstream.client.producing import Producing
 from headstream.client.progress import Progress
 from headstream.client.receiving import poll_existing
+from headstream.client.states import States
 from headstream.client.topics_consumer import TopicsConsumer, is_pattern
 from headstream.client.topology import Topology
 from headstream.client.transport import ClusterCounts, KeyPartitioning, RemoteAccess, Transport
 from headstream.errors import ClosedError, InvalidOptionError, InvalidUrlError, UnsupportedError
 from headstream.model.identifiers import TopicName
-from headstream.model.message import ReceivedMessage, StateChange, parse_state
+from headstream.model.message import ReceivedMessage
 from headstream.model.polling import OffsetOwner, PollingKind
 from headstream.model.topology import ClusterStats
 
@@ -44,7 +44,7 @@ __all__ = ["Client"]
 _T = TypeVar("_T")
 
 
-class Client(Topology, Progress, Producing):
+class Client(Topology, Progress, Producing, States):
     """A log of streams and topics; thread-safe. Created by hs.connect(); use it in a `with` statement, or close() it.
 
     Args:
@@ -297,53 +297,6 @@ class Client(Topology, Progress, Producing):
         transport = self._open_transport()
         name = None if topic is None else find_topic_name(transport, topic)
         return plan_filter(transport, where, on_filter_error, state_codes(states), name)
-
-    def set_state(
-        self,
-        topic: str | TopicName,
-        partition: int,
-        offsets: int | Iterable[int],
-        state: str | int,
-        *,
-        reason: str = "",
-        by: str = "",
-    ) -> None:
-        """Set the state of messages and record the reason; the change is durable when this returns.
-
-        Args:
-            topic: `stream/topic`.
-            partition: From 1.
-            offsets: Offsets of the messages, at least one.
-            state: `available`, `unavailable`, `poisoned`, `marked_for_deletion`, or a code from 1 to 255.
-            reason: The reason, at most 1,000 bytes.
-            by: The author, at most 255 bytes; a server always records the logged-in user instead.
-
-        Raises:
-            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
-            OffsetOutOfRangeError: one of the messages does not exist; nothing is changed.
-            LogLockedError: another process is the writer of an embedded log.
-        """
-        check_whole("partition", partition)
-        given = (offsets,) if isinstance(offsets, int) else check_many("offsets", offsets)
-        wanted = [check_whole("an offset", offset) for offset in given]
-        code = parse_state(state) if isinstance(state, str) else check_whole("state", state)
-        check_text("reason", reason), check_text("by", by)
-        transport = self._open_transport()
-        transport.messages.set_state(find_topic_name(transport, topic), partition, wanted, code, reason=reason, by=by)
-
-    def states(self, topic: str | TopicName, partition: int = 1) -> list[StateChange]:
-        """Return every message of a partition that is not available, by offset, with reason, author and time.
-
-        Args:
-            topic: `stream/topic`.
-            partition: From 1.
-
-        Raises:
-            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
-        """
-        check_whole("partition", partition)
-        transport = self._open_transport()
-        return transport.messages.states(find_topic_name(transport, topic), partition)
 
     def close(self) -> None:
         """Flush and close its producers, and close its consumers without a commit; a second call does nothing.

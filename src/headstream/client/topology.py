@@ -90,7 +90,8 @@ class Topology:
                 acknowledgement; `interval`: within a second; `never`: whenever the operating system writes them.
             if_not_exists: Return an existing topic of that name unchanged.
             options: See update_topic(): retention_us, retention_bytes, compaction_delay_us,
-                deduplication_count, summary_headers. Omitted options are None: off.
+                deduplication_count, summary_headers, deletion_grace_us, legal_hold. Omitted options are off, but the grace is
+                a week.
 
         Raises:
             AlreadyExistsError: the name is taken.
@@ -151,6 +152,9 @@ class Topology:
                     1 to 10,000,000.
                 summary_headers: Names of at most 8 headers, a list or separated by commas. What they have is noted for each
                     file that is no longer written, so that filters skip files without a value they look for.
+                deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None
+                    keeps them.
+                legal_hold: Whether nothing is removed, in whatever way.
 
         Raises:
             TopicNotFoundError: the topic does not exist.

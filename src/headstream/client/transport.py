@@ -16,6 +16,7 @@ from headstream.model.identifiers import TopicName
 from headstream.model.message import StateChange
 from headstream.model.polling import OffsetOwner, Polled, PollingStrategy, SegmentCounts
 from headstream.model.producers import Appended, BatchNumber, ProducerId
+from headstream.model.removals import Removal
 from headstream.model.topology import ClusterStats, Fsync, Limits, Stream, Topic, TopicOptions
 
 __all__ = [
@@ -146,6 +147,9 @@ class MessageCommands(Protocol):
         self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = ..., by: str = ...
     ) -> None:
         """Set the state of messages and record the reason."""
+
+    def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
+        """Remove messages that were marked for deletion with a reason, one group of segments."""
 
     def states(self, topic: TopicName, partition: int) -> list[StateChange]:
         """Return every message of a partition that is not available, by offset."""

@@ -15,9 +15,16 @@ purged topic's is never reused, a partition's is emptied before reuse.
 
 from __future__ import annotations
 
-from headstream.log.catalog.catalog import StreamRecord, TopicLabels, TopicRecord
+from headstream.log.catalog.catalog import Catalog, StreamRecord, TopicLabels, TopicRecord, find_topic
 from headstream.log.log import Log
-from headstream.model.topology import Fsync, Limits, TopicOptions, check_added_partitions, check_deleted_partitions
+from headstream.model.topology import (
+    Fsync,
+    Limits,
+    TopicOptions,
+    check_added_partitions,
+    check_deleted_partitions,
+    check_legal_hold,
+)
 from headstream.segments.layout import OFFSETS_NAME, topic_directory
 
 __all__ = [
@@ -118,9 +125,14 @@ def delete_stream(log: Log, name: str) -> None:
     Args:
         log: The log; this process is its writer.
         name: The stream's name.
+
+    Raises:
+        LegalHoldError: one of its topics is under legal hold; nothing is deleted.
     """
     with log.changing() as catalog:
         stream = catalog.snapshot()[name]
+        for topic in stream.topics.values():
+            check_legal_hold(topic.name, topic.options.legal_hold)
         with catalog.transaction():
             catalog.delete_stream(stream.number)
         for topic in stream.topics.values():
@@ -133,8 +145,12 @@ def delete_topic(log: Log, topic: TopicRecord) -> None:
     Args:
         log: The log; this process is its writer.
         topic: The topic.
+
+    Raises:
+        LegalHoldError: it is under legal hold.
     """
     with log.changing() as catalog:
+        _check_removable(catalog, topic)
         with catalog.transaction([topic.number]):
             catalog.delete_topic(topic.number)
         log.drop(topic)
@@ -147,8 +163,12 @@ def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
         log: The log; this process is its writer.
         topic: The topic.
         now_us: The time, microseconds since 1970 UTC.
+
+    Raises:
+        LegalHoldError: it is under legal hold.
     """
     with log.changing() as catalog:
+        _check_removable(catalog, topic)
         with catalog.transaction():
             number = catalog.renumber_topic(topic.number, now_us)
             directory = topic_directory(log.root, topic.stream_number, number)
@@ -196,15 +216,23 @@ def delete_partitions(log: Log, topic: TopicRecord, count: int, *, least: int = 
 
     Raises:
         InvalidOptionError: fewer would remain.
+        LegalHoldError: the topic is under legal hold.
     """
     check_deleted_partitions(topic.name, topic.partitions, count, least=least)
     first = topic.partitions - count + 1
     with log.changing() as catalog:
+        _check_removable(catalog, topic)
         with catalog.transaction():
             catalog.delete_partitions(topic.number, first)
         for number in range(topic.partitions, first - 1, -1):
             log.close_partition(topic, number)
             log.files.remove_directory(log.partition_directory(topic, number))
+
+
+def _check_removable(catalog: Catalog, topic: TopicRecord) -> None:
+    """Raise LegalHoldError if a topic is under legal hold now: the caller's record can be older."""
+    now = find_topic(catalog.snapshot(), topic.number) or topic
+    check_legal_hold(now.name, now.options.legal_hold)
 
 
 def update_topic(

@@ -1,4 +1,4 @@
-"""Background work of a log's writer: retention, compaction and summaries, one thread each once a topic needs it."""
+"""Background work of a log's writer: retention, compaction, summaries, removal of marked messages; one thread each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headstream.log.catalog.catalog import topics_of
+from headstream.log.catalog.state_records import oldest_marks
 from headstream.log.compaction import Compaction
+from headstream.log.marked_removal import MarkedRemoval
 from headstream.log.retention import Retention
 from headstream.log.summaries import Summaries
 
@@ -27,10 +29,10 @@ class Background:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._lock = threading.Lock()
-        self._running: dict[str, Retention | Compaction | Summaries] = {}
+        self._running: dict[str, Retention | Compaction | Summaries | MarkedRemoval] = {}
 
     def start(self, clock_us: Callable[[], int]) -> None:
-        """Start retention, compaction and summaries if a topic needs them and they are not running.
+        """Start what a topic or a mark needs and is not running.
 
         Args:
             clock_us: Returns the time, microseconds since 1970 UTC.
@@ -43,8 +45,22 @@ class Background:
                 self._start("compaction", Compaction, clock_us)
             if any(each.summarized for each in options):
                 self._start("summaries", Summaries, clock_us)
+        catalog = self._log.catalog()
+        if catalog is not None and oldest_marks(catalog):
+            self.start_removal(clock_us)
 
-    def _start(self, name: str, kind: type[Retention | Compaction | Summaries], clock_us: Callable[[], int]) -> None:
+    def start_removal(self, clock_us: Callable[[], int]) -> None:
+        """Start the removal of marked messages if it is not running: one has been marked.
+
+        Args:
+            clock_us: Returns the time, microseconds since 1970 UTC.
+        """
+        with self._lock:
+            self._start("removal", MarkedRemoval, clock_us)
+
+    def _start(
+        self, name: str, kind: type[Retention | Compaction | Summaries | MarkedRemoval], clock_us: Callable[[], int]
+    ) -> None:
         if name not in self._running:
             self._running[name] = kind(self._log, clock_us)
             self._running[name].start()

@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headstream.errors import HeadstreamError, StorageError
 from headstream.log.catalog.catalog import TopicRecord, topics_of
-from headstream.log.compaction_pass import CompactionPass, Outcome, PassContext
+from headstream.log.catalog.state_records import marked_before
+from headstream.log.compaction_pass import CompactionPass, Outcome
 from headstream.log.partition.closed_segments import Closed, list_closed
 from headstream.log.partition.segment_removal import open_index
+from headstream.log.removal_pass import encode_offsets
+from headstream.log.segment_rewrite import PassContext
 from headstream.log.system.rounds import Rounds
 from headstream.segments.layout import base_offsets
 
@@ -90,7 +93,7 @@ class Compaction:
         dropped = 0
         with suppress(HeadstreamError):
             for topic in topics_of(self._log.snapshot()):
-                if topic.options.compaction_delay_us is not None:
+                if topic.options.compaction_delay_us is not None and not topic.options.legal_hold:
                     for number in range(1, topic.partitions + 1):
                         dropped += self._apply(topic, number)
         return dropped
@@ -147,6 +150,18 @@ class Compaction:
             CorruptLogError: a segment is damaged; it and all newer ones are unchanged.
             StorageError: the system refused; the rest is unchanged.
         """
+        with self._log.passing:
+            return self.compact_holding(topic, number)
+
+    def compact_holding(self, topic: TopicRecord, number: int, due: Sequence[int] | None = None) -> Outcome:
+        """Do what compact() does, while log.passing is held.
+
+        Args:
+            topic: The topic, with its delay.
+            number: The partition's number, from 1.
+            due: The offsets of messages to be removed if they are marked for deletion, ascending; by default those whose grace
+                is over.
+        """
         log = self._log
         directory = log.partition_directory(topic, number)
 
@@ -158,15 +173,23 @@ class Compaction:
             if not is_wanted():
                 return Outcome(is_whole=False)
             log.roll(topic, number)
+            due = self._find_due(topic, number) if due is None else due
         outcome = CompactionPass(
             directory,
             log.files,
             segment_bytes=log.segment_bytes,
             null_before_us=self._clock_us() - (topic.options.compaction_delay_us or 0),
             seed=os.urandom(16),
+            dropped=encode_offsets(due),
             around=PassContext(log.administration, is_wanted, lambda: log.states.writes_count),
         ).run()
         log.note_removed(topic, number)
-        if outcome.dropped_count:
+        if outcome.dropped_count or due:
             log.states.forget_missing(topic, number)
         return outcome
+
+    def _find_due(self, topic: TopicRecord, number: int) -> Sequence[int]:
+        grace_us, catalog = topic.options.deletion_grace_us, self._log.catalog()
+        if grace_us is None or catalog is None:
+            return ()
+        return marked_before(catalog, topic.number, number, self._clock_us() - grace_us + 1)

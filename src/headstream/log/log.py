@@ -61,6 +61,7 @@ class Log:
         self._lock = threading.RLock()
         self._max_open = min(_MAX_OPEN, max(16, max_open_files() // 16))
         self.administration = threading.RLock()
+        self.passing = threading.Lock()  # during a pass that rewrites segments: each removes what another has begun
         self.background = Background(self)
         self._states: MessageStates | None = None
         self.commits = StagedCommits(self)

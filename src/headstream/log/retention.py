@@ -3,6 +3,10 @@
 Whole closed segments are dropped, oldest first, never the newest. A segment is as old as its newest message. The
 size is that of all partitions of a topic: the oldest closed segment among them is dropped first.
 
+A segment with a message that a group has given up stays, with all newer ones of its partition, until the message's copy in
+the dead letter is confirmed: the group's delivery journal has the outcome. A warning says so every hour (logger
+`headstream.log`), since the partition grows meanwhile.
+
 Removal of a segment, and its end after a crash, are in segment_removal.py.
 
 This takes no lock that an append needs.
@@ -10,6 +14,7 @@ This takes no lock that an append needs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -17,7 +22,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headstream.errors import HeadstreamError
 from headstream.log.catalog.catalog import TopicRecord, topics_of
 from headstream.log.partition.segment_removal import drop_segment, finish_drops, open_index
+from headstream.log.partition.unconfirmed_copies import find_unconfirmed
 from headstream.log.system.rounds import Rounds
+from headstream.model.topology import check_legal_hold
 from headstream.segments.layout import DROPPED_SUFFIX, IndexEntry, base_offsets
 
 if TYPE_CHECKING:
@@ -27,6 +34,8 @@ __all__ = ["RETENTION_INTERVAL_S", "Retention"]
 
 RETENTION_INTERVAL_S: Final = 10.0
 """Interval of the checks for expired segments."""
+_WARNING_US: Final = 3600 * 1_000_000
+_LOGGER: Final = logging.getLogger("headstream.log")
 
 
 class _Closed(NamedTuple):
@@ -51,6 +60,7 @@ class Retention:
     def __init__(self, log: Log, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
         self._log = log
         self._clock_us = clock_us
+        self._warn_at_us: dict[str, int] = {}
         self._looked: dict[str, tuple[int | None, list[_Closed]]] = {}
         self._rounds = Rounds(self.apply, RETENTION_INTERVAL_S if interval_s is None else interval_s, "headstream-retention")
 
@@ -70,7 +80,8 @@ class Retention:
         dropped = 0
         with suppress(HeadstreamError):
             for topic in topics_of(self._log.snapshot()):
-                if topic.options.retention_us is not None or topic.options.retention_bytes is not None:
+                is_limited = topic.options.retention_us is not None or topic.options.retention_bytes is not None
+                if is_limited and not topic.options.legal_hold:
                     with suppress(HeadstreamError):
                         dropped += self._apply(topic)
         return dropped
@@ -82,7 +93,11 @@ class Retention:
             topic: The topic.
             number: The partition's number.
             count: The most segments.
+
+        Raises:
+            LegalHoldError: the topic is under legal hold.
         """
+        check_legal_hold(topic.name, topic.options.legal_hold)
         directory = self._log.partition_directory(topic, number)
         with self._log.administration:
             bases = base_offsets(self._log.files.list_names(directory) or [])
@@ -92,16 +107,37 @@ class Retention:
     def _apply(self, topic: TopicRecord) -> int:
         closed, size_bytes = self._list_closed(topic)
         oldest_us = -1 if topic.options.retention_us is None else self._clock_us() - topic.options.retention_us
-        dropped = 0
+        dropped, kept = 0, set[int]()
         for segment in sorted(closed):
             is_too_much = topic.options.retention_bytes is not None and size_bytes > topic.options.retention_bytes
             if self._rounds.is_closing or not (is_too_much or segment.timestamp_us < oldest_us):
                 break
+            if segment.partition in kept or self._has_unconfirmed(topic, segment):
+                kept.add(segment.partition)
+                size_bytes -= segment.size_bytes  # no other partition's messages go for those that have to stay
+                continue
             if not self._drop(topic, segment):
                 break
             size_bytes -= segment.size_bytes
             dropped += 1
         return dropped
+
+    def _has_unconfirmed(self, topic: TopicRecord, segment: _Closed) -> bool:
+        """Return whether a segment has a message whose copy in the dead letter is not confirmed; warn about it every hour."""
+        log, number = self._log, segment.partition
+        given_up = find_unconfirmed(log.offsets(topic), log.files, number, topic.generation(number))
+        offset = min((each for each in given_up if segment.base_offset <= each < segment.end_offset), default=None)
+        if offset is None:
+            return False
+        directory, now_us = log.partition_directory(topic, number), self._clock_us()
+        if now_us >= self._warn_at_us.get(directory, 0):
+            self._warn_at_us[directory] = now_us + _WARNING_US
+            _LOGGER.warning(
+                "retention keeps %s partition %d from offset %d on: the group %s has given up message %d, and its copy in the "
+                "dead letter is not confirmed. Run a consumer of the group with dead_letter, or seek the group past the message",
+                *(topic.name, number, segment.base_offset, given_up[offset], offset),
+            )
+        return True
 
     def _list_closed(self, topic: TopicRecord) -> tuple[list[_Closed], int]:
         """Return the closed segments of all partitions, and the bytes of all segments."""

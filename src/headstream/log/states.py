@@ -29,6 +29,7 @@ from headstream.log.catalog.state_records import (
     find_exception,
     find_state_among,
     find_states,
+    forget_marked,
     forget_states,
     pending_states,
     put_states,
@@ -212,6 +213,12 @@ class MessageStates:
         if first is not None and first < until_offset:
             with self._catalog.transaction(_NO_TOPICS):
                 forget_states(self._catalog, topic.number, number, until_offset)
+
+    def forget_marked(self, topic: TopicRecord, number: int, offsets: Sequence[int]) -> None:
+        """Delete the states of messages that were removed because they were marked for deletion."""
+        if offsets:
+            with self._lock, self._catalog.transaction(_NO_TOPICS):
+                forget_marked(self._catalog, topic.number, number, offsets)
 
     def forget_missing(self, topic: TopicRecord, number: int) -> None:
         """Delete the states of messages that compaction has dropped."""

@@ -146,6 +146,8 @@ class Summaries:
             if index is None:
                 raise PassCancelledError  # dropped meanwhile
             index.close()
+            if index.generation != segment.generation:
+                raise PassCancelledError  # replaced meanwhile: an erased message's values are not written again
             # Not durably: what a power cut leaves of it is recognized, and made again.
             self._log.files.replace(segment_path(directory, segment.base_offset, SUMMARY_SUFFIX), content, durably=False)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headstream.client.transport import ClusterCounts
 from headstream.errors import InvalidOptionError, NotFoundError, TopicNotFoundError
 from headstream.model.identifiers import TopicName
-from headstream.model.topology import Limits, Topic
+from headstream.model.topology import DEFAULT_DELETION_GRACE_US, Limits, Topic
 
 if TYPE_CHECKING:
     from headstream.client.client import Client
@@ -130,4 +130,5 @@ def create_like(target: Client, topic: Topic, name: str) -> Topic:
         compaction_delay_us=topic.compaction_delay_us,
         deduplication_count=topic.deduplication_count,
         summary_headers=None if isinstance(target.transport, ClusterCounts) else topic.summary_headers,
+        deletion_grace_us=DEFAULT_DELETION_GRACE_US if topic.deletion_grace_us is None else topic.deletion_grace_us,
     )

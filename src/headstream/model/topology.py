@@ -6,9 +6,10 @@ import enum
 from dataclasses import dataclass, field
 from typing import Final
 
-from headstream.errors import InvalidOptionError
+from headstream.errors import InvalidOptionError, LegalHoldError
 
 __all__ = [
+    "DEFAULT_DELETION_GRACE_US",
     "MAX_BATCH_BYTES",
     "MAX_PARTITIONS",
     "ClusterStats",
@@ -21,6 +22,7 @@ __all__ = [
     "check_added_partitions",
     "check_dead_letter_options",
     "check_deleted_partitions",
+    "check_legal_hold",
     "check_partition_count",
     "split_header_names",
 ]
@@ -59,11 +61,15 @@ class Fsync(enum.StrEnum):
     NEVER = "never"
 
 
+DEFAULT_DELETION_GRACE_US: Final = 7 * 86_400 * 1_000_000
+"""How long a message marked for deletion can be restored unless a topic says otherwise: a week."""
+
 _OPTION_RANGES: Final = {
     "retention_us": (1, (1 << 63) - 1, "for unlimited retention"),
     "retention_bytes": (1, (1 << 63) - 1, "for unlimited retention"),
     "compaction_delay_us": (0, (1 << 63) - 1, "to disable compaction"),
     "deduplication_count": (1, 10_000_000, "to disable deduplication"),
+    "deletion_grace_us": (0, (1 << 63) - 1, "to keep marked messages on the disk"),
 }
 
 
@@ -97,7 +103,7 @@ def split_header_names(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """A topic's retention, compaction, deduplication and summaries, which can change while the topic is in use.
+    """What a topic removes and when, and which repeats it drops; it can change while the topic is in use.
 
     Args:
         retention_us: Messages older than so many microseconds can be dropped, 1 or more; None retains them.
@@ -108,6 +114,9 @@ class TopicOptions:
             10,000,000. None disables deduplication.
         summary_headers: The headers, separated by commas, whose values are summarized for each closed segment, so that a filter
             need not read the segments that have none it looks for; at most 8. None disables summaries.
+        deletion_grace_us: Messages marked for deletion are removed from the disk within so many microseconds, 0 or more, and
+            can be restored until then; None keeps them.
+        legal_hold: Whether nothing is removed: not by retention, compaction, marks, an erasure, a purge or a deletion.
 
     Raises:
         InvalidOptionError: a number is out of range, or `summary_headers` is no list of headers.
@@ -118,8 +127,13 @@ class TopicOptions:
     compaction_delay_us: int | None = None
     deduplication_count: int | None = None
     summary_headers: str | None = None
+    deletion_grace_us: int | None = DEFAULT_DELETION_GRACE_US
+    legal_hold: bool = False
 
     def __post_init__(self) -> None:
+        if self.legal_hold not in (None, 0, 1):
+            raise InvalidOptionError(f"legal_hold is {self.legal_hold}", advice="Use True or False")
+        object.__setattr__(self, "legal_hold", bool(self.legal_hold))  # options travel as numbers
         if self.summary_headers is not None:
             if not isinstance(self.summary_headers, str):
                 raise InvalidOptionError("summary_headers is no text", advice="Write names of headers, as in tenant,user_id")
@@ -155,6 +169,23 @@ def check_dead_letter_options(name: str, options: TopicOptions) -> None:
         what = "compacts" if options.compaction_delay_us is not None else "deduplicates"
         raise InvalidOptionError(
             f"the dead-letter topic {name!r} {what}, which would drop letters", advice="Use another topic, or disable that option"
+        )
+
+
+def check_legal_hold(name: object, legal_hold: bool) -> None:
+    """Check that messages of a topic may be removed.
+
+    Args:
+        name: `stream/topic`.
+        legal_hold: Whether it is under legal hold.
+
+    Raises:
+        LegalHoldError: it is.
+    """
+    if legal_hold:
+        raise LegalHoldError(
+            f"the topic {str(name)!r} is under legal hold: nothing is removed from it",
+            advice=f"Lift the hold first, if you may: headstream topic update {name} --legal-hold off",
         )
 
 
@@ -202,6 +233,8 @@ class Topic:
             so many microseconds; None disables it.
         deduplication_count: A message is dropped if its id equals one of so many newest of its partition; None drops none.
         summary_headers: The headers that are summarized for filters, separated by commas; None if there are none.
+        deletion_grace_us: Messages marked for deletion are removed within so many microseconds; None keeps them.
+        legal_hold: Whether nothing is removed.
         identity: Distinguishes it from earlier topics of its name, before a purge or deletion.
     """
 
@@ -217,6 +250,8 @@ class Topic:
     compaction_delay_us: int | None = None
     deduplication_count: int | None = None
     summary_headers: str | None = None
+    deletion_grace_us: int | None = None
+    legal_hold: bool = False
     identity: str = ""
 
     @property

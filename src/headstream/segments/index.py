@@ -47,11 +47,12 @@ class IndexReader:
     """
 
     __slots__ = (
-        "_block", "_buffer", "_decoded", "_file", "base_offset", "count", "generation", "is_compacted", "last", "needs_seal",
-        "path", "seal",
+        "_block", "_buffer", "_decoded", "_file", "base_offset", "count", "generation", "is_by_key", "is_compacted", "last",
+        "needs_seal", "path", "seal",
     )  # fmt: skip
     count: int
     generation: int
+    is_by_key: bool
     is_compacted: bool
     last: IndexEntry | None
 
@@ -65,6 +66,7 @@ class IndexReader:
         self.count = 0
         self.last = None
         self.generation = 0
+        self.is_by_key = False
         self.is_compacted = False
         self.needs_seal = False
         self.seal: Seal | None = None
@@ -89,6 +91,7 @@ class IndexReader:
                 advice="Use the Headstream version that wrote it, or a newer one",
             )
         self.generation, self.is_compacted = header.generation, header.is_compacted
+        self.is_by_key = header.is_by_key
         self.needs_seal = header.version > UNSEALED_VERSION
 
     def refresh(self) -> None:

@@ -7,8 +7,8 @@
       streams/<stream>/<topic>/<partition>/     topic directories are numbered; numbers are never reused
         00000000000000000000.log                stored messages back to back and nothing else; named by the first offset
         00000000000000000000.index              a header, then one entry a send
-        00000000000000000000-1.log              the first compaction of a .log; the index names the valid generation
-        00000000000000000000.summary            what the headers of a closed segment have (segments/summaries.py)
+        00000000000000000000-1.log              the first rewrite of a .log; the index names the valid generation
+        00000000000000000000.summary            what the headers of a closed segment have
         producers                               the latest batch of each numbering producer (log/partition/producer_states.py)
       streams/<stream>/<topic>/offsets/         consumer offsets (log/partition/offsets.py)
       staged/ inbox/                            batches to be committed together (log/staging.py)
@@ -20,9 +20,10 @@ Index, little-endian, 32 bytes each so that no entry crosses a page:
     seal     end_position u32  | zero u32       | relative_until u32  | zero u32  | zero u64         | zero u32   | check u32
 
 Version 3 is a compacted segment's index: its entries are runs of messages with consecutive offsets; between two entries, and
-after the last one, offsets can be missing. generation names the .log, 0 the plain one. After the last entry comes the seal:
+after the last one, offsets can be missing. Version 4 is the same of a segment from which marked messages were removed, but
+whose keys no compaction has seen. generation names the .log, 0 the plain one. After the last entry comes the seal:
 the .log's size, and the offset at which the next segment begins. It distinguishes a truncated segment, or a missing one behind
-it, from messages that compaction removed. Version 2 is the same without a seal; older Headstreams wrote it, and so does a
+it, from messages that were removed. Version 2 is the same without a seal; older Headstreams wrote it, and so does a
 rebuild where compaction had removed the segment's last messages. In version 1 no offset is missing and generation is 0; the
 seal is written once the segment is closed and the next one exists.
 relative_offset counts from base_offset. All messages of an entry have its timestamp; timestamps never decrease within a
@@ -41,6 +42,7 @@ from headstream.codec.batch.stored.scan import crc32c
 
 __all__ = [
     "CATALOG_NAME",
+    "COMPACTED_VERSION",
     "DROPPED_SUFFIX",
     "FORMAT_VERSION",
     "GROUPS_NAME",
@@ -82,8 +84,10 @@ __all__ = [
 
 FORMAT_VERSION: Final = 1
 """The version of the whole directory that this Headstream writes."""
-INDEX_VERSION: Final = 3
-"""The newest version that this Headstream reads; only compaction writes it, other indexes have version 1."""
+INDEX_VERSION: Final = 4
+"""The newest version that this Headstream reads: a segment's from which marked messages were removed."""
+COMPACTED_VERSION: Final = 3
+"""A compacted segment's index; segments that were never rewritten have version 1."""
 UNSEALED_VERSION: Final = 2
 """A compacted segment's index without a seal."""
 MAX_BASE_OFFSET: Final = (1 << 63) - (1 << 32)
@@ -135,6 +139,11 @@ class IndexHeader(NamedTuple):
         """Whether offsets can be missing."""
         return self.version > 1
 
+    @property
+    def is_by_key(self) -> bool:
+        """Whether a compaction has seen the keys of its messages."""
+        return self.version in (UNSEALED_VERSION, COMPACTED_VERSION)
+
 
 class IndexEntry(NamedTuple):
     """The position of one send in its segment."""
@@ -169,15 +178,17 @@ class Seal(NamedTuple):
     until_offset: int
 
 
-def encode_header(base_offset: int, generation: int | None = None, *, is_sealed: bool = True) -> bytes:
+def encode_header(base_offset: int, generation: int | None = None, *, is_sealed: bool = True, is_by_key: bool = True) -> bytes:
     """Return the header of a new index file.
 
     Args:
         base_offset: The segment's first offset.
-        generation: For a compacted segment, the generation of its .log; None if it is not compacted.
-        is_sealed: Whether a compacted segment's index ends with a seal.
+        generation: For a rewritten segment, the generation of its .log; None if it was never rewritten.
+        is_sealed: Whether a rewritten segment's index ends with a seal.
+        is_by_key: Whether it was rewritten by a compaction.
     """
-    version = 1 if generation is None else INDEX_VERSION if is_sealed else UNSEALED_VERSION
+    rewritten = UNSEALED_VERSION if not is_sealed else COMPACTED_VERSION if is_by_key else INDEX_VERSION
+    version = 1 if generation is None else rewritten
     body = _HEADER.pack(_MAGIC, version, INDEX_ENTRY_BYTES, base_offset, generation or 0, 0)[:-4]
     return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
 

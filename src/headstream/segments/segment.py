@@ -301,14 +301,14 @@ class Segment:
             offset: Committed in this segment.
 
         Raises:
-            OffsetOutOfRangeError: compaction has removed it.
+            OffsetOutOfRangeError: it was removed.
         """
         while True:
             index = self._opened()
             number = self._next_number(index, offset)
             if number == index.count or index.entry(number).first_offset > offset:
                 raise OffsetOutOfRangeError(
-                    f"there is no message at offset {offset}: compaction has removed it",
+                    f"the message at offset {offset} is gone: it was removed by its mark for deletion, or by a compaction",
                     where=self._directory,
                     advice="Use existing offsets",
                 )

@@ -240,6 +240,10 @@ class FaultyFiles:
         """Return whether a path still names this file."""
         return self._names.get(path) is content
 
+    def find(self, data: bytes) -> list[str]:
+        """Return the paths of the files in which some bytes occur."""
+        return [path for path, content in self._names.items() if data in content.seen]
+
     def _change_names(self, change: dict[str, _Content | None]) -> None:
         _rename(self._names, change)
         self._pending_names.append(change)

@@ -81,6 +81,7 @@ class Code(enum.IntEnum):
     LIST_STATES = 10_004
     MEASURE_RANGE = 10_005
     FILTER_MESSAGES = 10_006
+    REMOVE_MARKED = 10_017
     GET_DELIVERIES = 10_007
     SETTLE_DELIVERIES = 10_008
     LEASE_MESSAGES = 10_009
@@ -209,6 +210,7 @@ _ENTRIES: Final = (
     CodeEntry(Code.APPEND_MESSAGES, "message.append", True, Route("POST", _P + "/messages/append")),
     CodeEntry(Code.SET_STATE, "message.set_state", True, Route("PUT", _P + "/states", 204)),
     CodeEntry(Code.LIST_STATES, "message.list_states", True, Route("GET", _P + "/states")),
+    CodeEntry(Code.REMOVE_MARKED, "message.remove_marked", True, Route("POST", _P + "/removals")),
     CodeEntry(Code.MEASURE_RANGE, "message.measure", True, Route("GET", _P + "/range")),
     CodeEntry(Code.FILTER_MESSAGES, "message.filter", True, Route("GET", _P + "/messages")),
     CodeEntry(Code.COUNT_SEGMENTS, "message.count_segments", True, Route("GET", _T + "/segments")),

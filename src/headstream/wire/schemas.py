@@ -112,6 +112,7 @@ _LEAVES: Final[dict[type[Shape], Callable[[Any], Schema]]] = {
     own_shapes.StatesShape: lambda _: _or_null(_list_of(_STATE)),
     own_shapes.MaybeNumberShape: lambda _: _or_null(_U64),
     own_shapes.MaybeTextShape: lambda _: _or_null(_TEXT),
+    own_shapes.LimitedTimeShape: lambda _: _or_null({"oneOf": [_U64, _one_of(["forever"])]}),
     own_shapes.NumbersShape: lambda _: _list_of(_U64),
     own_shapes.ByNumberShape: lambda _: _by_number(_U64),
     own_shapes.ChangesShape: lambda _: {"type": "object", "additionalProperties": {"anyOf": [_U64, _TEXT, {"type": "null"}]}},

@@ -220,6 +220,8 @@ class Status(enum.IntEnum):
     """The server has no memory for the request at present."""
     CONSUMERS_LIMIT = 20024
     """A user has stored offsets for as many consumers and groups as one user may."""
+    LEGAL_HOLD = 20025
+    """A topic is under legal hold: nothing is removed from it."""
 
 
 _NOT_FOUND: Final = frozenset({20, 100, 1009, 2010, 3007, 3021, 4000, 5000, 5003, 5006})

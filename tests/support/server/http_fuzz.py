@@ -60,8 +60,8 @@ class _Schemas:
         members = {name: self.of(one) for name, one in schema.get("properties", {}).items()}
         needed = {name: members.pop(name) for name in schema.get("required", ()) if name in members}
         fixed = st.fixed_dictionaries(needed, optional=members)
-        if "additionalProperties" not in schema:
-            return fixed
+        if not schema.get("additionalProperties"):
+            return fixed  # none are described, or none are allowed
         names = st.integers(0, 5).map(str) if "propertyNames" in schema else _TEXTS
         return st.dictionaries(names, self.of(schema["additionalProperties"]), max_size=3)
 

@@ -60,6 +60,7 @@ CASES: dict[str, tuple[str, Any]] = {
     "message.fetch": ("{t}/messages/fetch", {"partition_id": 1, "kind": "first", "count": 5, "states": ["available"]}),
     "message.wait": ("{t}/messages/wait", {"positions": {"1": 0}, "timeout_ms": 60_000}),
     "message.append": ("{t}/partitions/2/messages/append", {"messages": [MESSAGE, MESSAGE]}),
+    "message.remove_marked": ("{t}/partitions/1/removals", {"reason": "headstream erase"}),
     "message.set_state": ("{t}/partitions/1/states", {"offsets": [0], "state": "poisoned", "reason": "cannot be read"}),
     "message.list_states": ("{t}/partitions/1/states", None),
     "message.filter": ("{t}/partitions/1/messages?where=a%20%3E%3D%203%20OR%20_offset%20%3D%200&count=5", None),

@@ -222,12 +222,13 @@ def test_retention_of_a_catalog_of_version_2_is_off(tmp_path: Path) -> None:
         "ALTER TABLE topics DROP COLUMN compaction_delay_us; ALTER TABLE topics DROP COLUMN deduplication_count;"
         "ALTER TABLE topics DROP COLUMN summary_headers;"
         "ALTER TABLE topics DROP COLUMN compression; ALTER TABLE topics DROP COLUMN replication; DROP TABLE groups;"
+        "ALTER TABLE topics DROP COLUMN deletion_grace_us; ALTER TABLE topics DROP COLUMN legal_hold;"
         "DROP TABLE tokens; DROP TABLE users; DROP TABLE writers; DROP TABLE state_changes;"
         "PRAGMA user_version = 2"
     )
     connection.close()
     reader = Log(str(tmp_path), OsFiles(), is_memory=False, segment_bytes=4096)
-    assert topic_of(reader).options == TopicOptions()
+    assert topic_of(reader).options == TopicOptions(deletion_grace_us=None)
     assert reader.states.changes(topic_of(reader), 1) == []
     log = open_log(tmp_path, OsFiles())
     retain(log, 5, 6)

@@ -15,11 +15,12 @@ from headstream.filters.filter import parse_filter
 from headstream.log.administration import create_topic, delete_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.checks.partition_verification import verify_partition
-from headstream.log.compaction_pass import CompactionPass, PassContext
+from headstream.log.compaction_pass import CompactionPass
 from headstream.log.log import Log
 from headstream.log.partition.closed_segments import list_closed
 from headstream.log.partition.segment_removal import drop_segment
 from headstream.log.retention import Retention
+from headstream.log.segment_rewrite import PassContext
 from headstream.log.summaries import Summaries
 from headstream.log.system.files import Files, MemoryFiles, OsFiles
 from headstream.model import constructors as kinds

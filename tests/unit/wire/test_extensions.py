@@ -33,6 +33,8 @@ TOPIC = topics.OpenTopic(
     *("shop", "orders", 1, 1_700_000_000_000_000, Limits.WIDE, Fsync.ALWAYS, None, 1 << 40, 0, 1000, "1/4"),
     partitions=(topics.OpenPartition(1, 5, 9, 1000, 2, 1_700_000_000_000_000),),
     summary_headers="tenant,user_id",
+    deletion_grace_us=5,
+    legal_hold=True,
 )
 LAG = groups.GroupLag(
     "billing",
@@ -64,6 +66,7 @@ EXAMPLES: list[Command[Any]] = [
     messages.WaitMessages("s", "t", {}, 0),
     messages.AppendMessages("s", "t", 3, SENT),
     messages.SetState("s", "t", 1, (1, 5, 1 << 50), 20, "cannot be read"),
+    messages.RemoveMarked("s", "t", 1, "headstream erase"),
     messages.ListStates("s", 4, 1),
     messages.MeasureRange("s", "t", 1, 5, 1 << 40, 1000),
     filters.FilterMessages("s", "t", 1, "a >= 3 AND b = '&=%'", PollingKind.NEXT, 0, 5, 1 << 20, (1, 20), DELIVER, BILLING, True),
@@ -83,7 +86,7 @@ EXAMPLES: list[Command[Any]] = [
     leases.LeaseMessages("s", "t", "workers", 7, 1, 1, 30_000_000, {}, pause_failures=1, pause_attempts=2, pause_us=3),
     leases.SettleLeases("s", "t", "workers", 3, (ACKED, GIVEN_UP), 1 << 40, "shop/dead"),
     leases.SettleLeases("s", "t", "workers", 3, (ACKED,), pause_failures=1, pause_attempts=2, pause_us=3),
-    topics.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, True),
+    topics.CreateOpenTopic("shop", "orders", 4, Limits.WIDE, Fsync.NEVER, 1, 2, 0, 4, True, None, None, True),
     topics.CreateOpenTopic("shop", "orders", 0),
     topics.CreateOpenTopic("shop", "orders", 1, summary_headers="tenant,user_id"),
     topics.GetOpenTopic("shop", "orders"),
@@ -114,6 +117,7 @@ EXAMPLES: list[Command[Any]] = [
 
 REPLIES: list[tuple[type[Command[Any]], Any]] = [
     (messages.FetchMessages, messages.FetchedMessages(1, 10, 4, 6, 1, STORED)),
+    (messages.RemoveMarked, messages.RemovedMessages(3, 1 << 40, 2, 1)),
     (filters.FilterMessages, filters.FilteredMessages(1, 10, 4, 6, 100, 2, 1, STORED)),
     (filters.CountSegments, filters.CountedSegments(40, 38, 1 << 40, 1 << 39)),
     (

@@ -39,6 +39,8 @@ from headstream.wire.extensions.messages import (
     ListStates,
     MeasuredRange,
     MeasureRange,
+    RemovedMessages,
+    RemoveMarked,
     SetState,
     StateChange,
     WaitMessages,
@@ -269,6 +271,15 @@ def set_state(server: Dispatcher, session: Session, command: SetState) -> None:
     server.broker.messages.set_state(target.topic.name, partition, command.offsets, command.state, reason=command.reason, by=by)
 
 
+def remove_marked(server: Dispatcher, session: Session, command: RemoveMarked) -> RemovedMessages:
+    """Remove marked messages of a partition from the disk: one group of segments."""
+    target = server.lookup.topic(command.stream, command.topic)
+    server.rights(session).manage_topic(target.stream.id, target.topic.id)
+    partition = check_partition(target, command.partition)
+    removed = server.broker.messages.remove_marked(target.topic.name, partition, command.reason)
+    return RemovedMessages(removed.removed_count, removed.removed_bytes, removed.rewritten_count, removed.left_count)
+
+
 def list_states(server: Dispatcher, session: Session, command: ListStates) -> tuple[StateChange, ...]:
     """Return a page of the messages of a partition in states other than `available`."""
     target = _readable(server, session, command.stream, command.topic)
@@ -303,6 +314,7 @@ ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
     WaitMessages: CommandRow(wait_messages, is_quick=True, waits=True),
     AppendMessages: CommandRow(append_messages, is_append=True),
     SetState: CommandRow(set_state, is_slow=True),
+    RemoveMarked: CommandRow(remove_marked, is_slow=True),
     ListStates: CommandRow(list_states, is_slow=True),
     FilterMessages: CommandRow(filter_messages, is_read=True, is_slow=True),
     MeasureRange: CommandRow(measure_range, is_slow=True),

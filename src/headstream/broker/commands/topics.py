@@ -235,6 +235,8 @@ def _describe(topic: StoredTopic) -> OpenTopic:
             for part in topic.partitions
         ),
         topic.summary_headers,
+        topic.deletion_grace_us,
+        topic.legal_hold,
     )
 
 

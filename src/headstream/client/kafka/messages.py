@@ -21,6 +21,7 @@ from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, ReceivedMessage, StateChange
 from headstream.model.polling import OffsetOwner, PolledMessages, PollingKind, PollingStrategy, check_poll
 from headstream.model.producers import Appended, BatchNumber
+from headstream.model.removals import Removal
 from headstream.model.topology import MAX_BATCH_BYTES
 
 __all__ = ["KafkaMessages"]
@@ -185,6 +186,13 @@ class KafkaMessages:
         raise unsupported(
             "Kafka cannot change a stored message or its state",
             "Send the message to another topic, as a dead letter, and commit past it",
+        )
+
+    def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
+        """Raise UnsupportedError: Kafka cannot remove a record."""
+        raise unsupported(
+            "Kafka cannot remove single messages",
+            "Delete a key by a null payload in a topic that compacts, or wait for its retention",
         )
 
     def states(self, topic: TopicName, partition: int) -> list[StateChange]:

@@ -310,7 +310,7 @@ def vars_of(options: TopicOptions) -> dict[str, Any]:
         name: getattr(options, name)
         for name in ("retention_us", "retention_bytes", "compaction_delay_us", "deduplication_count", "summary_headers")
     }
-    return {name: value for name, value in named.items() if value is not None}
+    return {name: value for name, value in named.items() if value is not None} | ({"legal_hold": 1} if options.legal_hold else {})
 
 
 def _config_of(options: Mapping[str, Any], partitions: int) -> dict[str, str | None]:
@@ -326,6 +326,9 @@ def _config_of(options: Mapping[str, Any], partitions: int) -> dict[str, str | N
         )
     if options.get("summary_headers") is not None:
         raise unsupported("Kafka does not summarize headers", "Leave summary_headers out: this client filters what it reads")
+    for name in ("deletion_grace_us", "legal_hold"):
+        if options.get(name):
+            raise unsupported(f"Kafka has no {name}: it cannot mark messages", f"Leave {name} out")
     config: dict[str, str | None] = {}
     if "retention_us" in options:
         config["retention.ms"] = _ceiling(options["retention_us"], _MS)

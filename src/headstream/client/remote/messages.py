@@ -17,6 +17,7 @@ from headstream.model.identifiers import TopicName
 from headstream.model.message import MAX_STATE_OFFSETS, MessageState, StateChange
 from headstream.model.polling import OffsetOwner, Polled, PollingStrategy, SegmentCounts, check_poll
 from headstream.model.producers import Appended, BatchNumber, ProducerId
+from headstream.model.removals import Removal
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.wire.commands.offsets import ConsumerRef
 from headstream.wire.extensions.filters import CountSegments, FailurePolicy, FilteredMessages, FilterMessages
@@ -25,6 +26,7 @@ from headstream.wire.extensions.messages import (
     FetchedMessages,
     FetchMessages,
     ListStates,
+    RemoveMarked,
     SetState,
     WaitMessages,
 )
@@ -198,6 +200,11 @@ class RemoteMessages:
                 return None
             raise
         return SegmentCounts(found.segments_count, found.skipped_count, found.size_bytes, found.skipped_bytes)
+
+    def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
+        """Remove the messages that were marked for deletion with a reason; see Messages.remove_marked()."""
+        found = self._caller.call(RemoveMarked(topic.stream, topic.topic, partition, reason))
+        return Removal(found.removed_count, found.removed_bytes, found.rewritten_count, found.left_count)
 
     def states(self, topic: TopicName, partition: int) -> list[StateChange]:
         """Return every message of a partition in another state than `available`, by offset."""

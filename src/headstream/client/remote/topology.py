@@ -188,5 +188,7 @@ def _topic(found: OpenTopic) -> Topic:
         found.compaction_delay_us,
         found.deduplication_count,
         found.summary_headers,
+        found.deletion_grace_us,
+        found.legal_hold,
         found.identity,
     )

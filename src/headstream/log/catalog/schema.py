@@ -9,6 +9,7 @@
          users, tokens, revoked                                     before: none
     7    writers, users.generation, states.change, state_changes    before: none, 0, NULL, none
     8    topics.summary_headers                                     before: none
+    9    topics.deletion_grace_us, topics.legal_hold, marked_states before: see _GRACE_BEFORE, 0, none
 
 A writer migrates an older database when it opens it; until then readers take the value under `before` for missing
 columns. A reader queries the version each time, since a writer can migrate in between.
@@ -20,7 +21,7 @@ from typing import Final
 
 __all__ = ["SCHEMA", "STEPS", "VERSION", "topic_columns"]
 
-VERSION: Final = 8
+VERSION: Final = 9
 _STATES: Final = """
 CREATE TABLE IF NOT EXISTS states (
     topic INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL, state INTEGER NOT NULL,
@@ -62,6 +63,12 @@ CREATE TRIGGER IF NOT EXISTS unused_state_change AFTER DELETE ON states
     BEGIN DELETE FROM state_changes WHERE number = OLD.change; END;
 """
 """Reason and author of a change are stored once while a message refers to them; older rows store them inline."""
+_MARKED_STATES: Final = """
+CREATE INDEX IF NOT EXISTS marked_states ON states (topic, partition, changed_us, offset) WHERE state = 30;
+"""
+"""Messages marked for deletion (model.message.MessageState), by the time of the mark."""
+_GRACE_BEFORE: Final = "CASE WHEN compaction_delay_us IS NULL THEN NULL ELSE 0 END"
+"""Before version 9 only a compaction removed marked messages, at once: topics keep what they were created with."""
 SCHEMA: Final = f"""
 PRAGMA journal_mode = WAL;
 BEGIN IMMEDIATE;
@@ -73,6 +80,7 @@ CREATE TABLE IF NOT EXISTS topics (
     id INTEGER NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL, limits TEXT NOT NULL,
     fsync TEXT NOT NULL DEFAULT 'interval', retention_us INTEGER, retention_bytes INTEGER,
     compaction_delay_us INTEGER, deduplication_count INTEGER, summary_headers TEXT,
+    deletion_grace_us INTEGER, legal_hold INTEGER NOT NULL DEFAULT 0,
     compression INTEGER NOT NULL DEFAULT 1, replication INTEGER NOT NULL DEFAULT 1,
     UNIQUE (stream, id), UNIQUE (stream, name));
 CREATE TABLE IF NOT EXISTS partitions (
@@ -80,6 +88,7 @@ CREATE TABLE IF NOT EXISTS partitions (
     created_us INTEGER NOT NULL, PRIMARY KEY (topic, number)) WITHOUT ROWID;
 {_STATES}
 {_STATE_CHANGES}
+{_MARKED_STATES}
 {_COMMITS}
 {_GROUPS}
 {_ACCOUNTS.format(generation=f", {_GENERATION}")}
@@ -102,6 +111,9 @@ STEPS: Final = {
     6: f"BEGIN IMMEDIATE; {_WRITERS} ALTER TABLE users ADD COLUMN {_GENERATION}; {_STATE_CHANGES} "
     "PRAGMA user_version = 7; COMMIT;",
     7: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN summary_headers TEXT; PRAGMA user_version = 8; COMMIT;",
+    8: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN deletion_grace_us INTEGER; "
+    "ALTER TABLE topics ADD COLUMN legal_hold INTEGER NOT NULL DEFAULT 0; "
+    f"UPDATE topics SET deletion_grace_us = {_GRACE_BEFORE}; {_MARKED_STATES} PRAGMA user_version = 9; COMMIT;",
 }
 """From each older version to the next."""
 
@@ -109,7 +121,10 @@ STEPS: Final = {
 def topic_columns(version: int) -> str:
     """Return the columns of topics after `limits`, as a query for a database of this version."""
     fsync = "fsync" if version > 1 else "'interval'"
-    retention = "retention_us, retention_bytes" if version > 2 else "NULL, NULL"
-    compaction = "compaction_delay_us, deduplication_count" if version > 3 else "NULL, NULL"
-    summaries = "summary_headers" if version > 7 else "NULL"
-    return f"{fsync}, {'compression, replication' if version > 5 else '1, 1'}, {retention}, {compaction}, {summaries}"
+    options = [
+        "retention_us, retention_bytes" if version > 2 else "NULL, NULL",
+        "compaction_delay_us, deduplication_count" if version > 3 else "NULL, NULL",
+        "summary_headers" if version > 7 else "NULL",
+        "deletion_grace_us, legal_hold" if version > 8 else f"{_GRACE_BEFORE if version > 3 else 'NULL'}, 0",
+    ]
+    return f"{fsync}, {'compression, replication' if version > 5 else '1, 1'}, {', '.join(options)}"

@@ -19,7 +19,11 @@ __all__ = [
     "find_exception",
     "find_state_among",
     "find_states",
+    "forget_marked",
     "forget_states",
+    "marked_before",
+    "marked_with_reason",
+    "oldest_marks",
     "pending_states",
     "put_states",
     "remove_states",
@@ -82,6 +86,44 @@ def pending_states(catalog: Catalog) -> list[tuple[int, int, int, int]]:
     """Return every pending change of state: topic, partition, offset, state."""
     query = "SELECT topic, partition, offset, state FROM states WHERE is_pending ORDER BY topic, partition, offset"
     return catalog.select(query, since=3)
+
+
+def oldest_marks(catalog: Catalog) -> list[tuple[int, int, int]]:
+    """Return topic, partition and the time of the oldest mark for deletion in it, microseconds, of all that have one."""
+    query = "SELECT topic, partition, min(changed_us) FROM states WHERE state = 30 GROUP BY topic, partition"
+    return catalog.select(query, since=9)
+
+
+def marked_before(
+    catalog: Catalog, topic: int, partition: int, before_us: int, from_offset: int = 0, until_offset: int = _LAST
+) -> list[int]:
+    """Return the offsets in a range of the messages that were marked for deletion before a time, microseconds, by offset."""
+    where = "WHERE topic = ? AND partition = ? AND state = 30 AND changed_us < ? AND NOT is_pending "
+    where += "AND offset >= ? AND offset < ? ORDER BY offset"
+    values = topic, partition, min(before_us, _LAST), from_offset, until_offset
+    found = catalog.select(f"SELECT offset FROM states {where}", *values, since=9)
+    return [offset for (offset,) in found]
+
+
+def marked_with_reason(
+    catalog: Catalog, topic: int, partition: int, reason: str, from_offset: int = 0, until_offset: int = _LAST
+) -> list[int]:
+    """Return the offsets in a range of the messages that were marked for deletion with a reason, by offset."""
+    found = catalog.select(
+        "SELECT offset FROM states WHERE topic = ? AND partition = ? AND state = 30 AND NOT is_pending "
+        "AND change IN (SELECT number FROM state_changes WHERE reason = ?) "
+        "AND offset >= ? AND offset < ? ORDER BY offset",
+        *(topic, partition, reason, from_offset, until_offset),
+        since=9,
+    )
+    return [offset for (offset,) in found]
+
+
+def forget_marked(catalog: Catalog, topic: int, partition: int, offsets: Iterable[int]) -> None:
+    """Delete the states of messages that were removed because of their marks."""
+    keys = [(topic, partition, offset) for offset in offsets]
+    match = "topic = ? AND partition = ? AND offset = ? AND state = 30 AND NOT is_pending"
+    catalog.change_each(f"DELETE FROM states WHERE {match}", keys)
 
 
 def put_states(catalog: Catalog, topic: int, partition: int, changes: Iterable[StateChange]) -> None:

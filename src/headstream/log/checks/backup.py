@@ -327,9 +327,14 @@ class Backup:
                 return sum(sizes.values())
             for base in wanted:
                 if base >= newest:  # copy it again: it was not yet closed
-                    sizes[base] = self._copy_segment(directory, target, base, end_offset)
+                    sizes[base], until_offset = self._copy_segment(directory, target, base, end_offset)
+                    end_offset = max(end_offset, until_offset)
 
-    def _copy_segment(self, directory: str, target: str, base: int, end_offset: int) -> int:
+    def _copy_segment(self, directory: str, target: str, base: int, end_offset: int) -> tuple[int, int]:
+        """Copy a segment, and return its bytes of messages and the offset that the copy has to reach.
+
+        A segment that was rewritten is copied whole: the next one, which its seal names, has to be in the copy.
+        """
         index_path = segment_path(target, base, INDEX_SUFFIX)
         if self._copy_file(segment_path(directory, base, INDEX_SUFFIX), index_path) is None:
             raise _ChangedError
@@ -341,7 +346,8 @@ class Backup:
             raise _ChangedError
         try:
             if index.last is None or index.is_compacted or index.last.end_offset <= end_offset:
-                return 0 if index.last is None else index.last.end_position
+                size_bytes = 0 if index.last is None else index.last.end_position
+                return size_bytes, index.seal.until_offset if index.is_compacted and index.seal is not None else 0
             count = index.find_offset_from(end_offset)  # without the seal: later segments are not copied
             size_bytes = index.entry(count - 1).end_position if count else 0
         finally:
@@ -352,7 +358,7 @@ class Backup:
             copy.sync()
         finally:
             copy.close()
-        return size_bytes
+        return size_bytes, 0
 
     def _repair(self) -> None:
         """Open the copy as a writer: it finishes pending commits, and cuts off what was not acknowledged."""

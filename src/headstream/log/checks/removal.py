@@ -10,9 +10,11 @@ from collections.abc import Collection
 from typing import Final
 
 from headstream.errors import NotALogError
+from headstream.log.catalog.catalog import Catalog, topics_of
 from headstream.log.directory.lock import WriterLock
 from headstream.log.directory.marker import read_marker
 from headstream.log.system.files import Files
+from headstream.model.topology import check_legal_hold
 from headstream.segments.layout import (
     CATALOG_NAME,
     GROUPS_NAME,
@@ -49,6 +51,7 @@ def remove_log(root: str, files: Files, beside: Collection[str] = ()) -> list[st
         LogVersionError: a newer Headstream wrote it.
         CorruptLogError: its marker cannot be read, so its content is unknown.
         LogLockedError: another process writes to it.
+        LegalHoldError: a topic is under legal hold; nothing is removed.
         StorageError: the system refused.
     """
     if not files.list_names(root):
@@ -58,6 +61,8 @@ def remove_log(root: str, files: Files, beside: Collection[str] = ()) -> list[st
     lock.acquire()
     try:
         names = _check(root, files, beside)
+        if MARKER_NAME in names and CATALOG_NAME in names:
+            _check_holds(root)
         for name in _FILES:
             files.remove(f"{root}/{name}")
         files.sync_directory(root)
@@ -67,6 +72,15 @@ def remove_log(root: str, files: Files, beside: Collection[str] = ()) -> list[st
     finally:
         lock.release()
     return sorted(name for name in names if name != LOCK_NAME)
+
+
+def _check_holds(root: str) -> None:
+    catalog = Catalog(f"{root}/{CATALOG_NAME}", is_writer=False)
+    try:
+        for topic in topics_of(catalog.snapshot()):
+            check_legal_hold(topic.name, topic.options.legal_hold)
+    finally:
+        catalog.close()
 
 
 def _check(root: str, files: Files, beside: Collection[str]) -> list[str]:

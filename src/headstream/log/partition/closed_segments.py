@@ -32,7 +32,7 @@ class Closed(NamedTuple):
         base_offset: Its first offset.
         until_offset: Where the next segment begins.
         generation: Which .log holds its messages.
-        is_compacted: Whether a pass has compacted it.
+        is_compacted: Whether a compaction has seen its keys.
         size_bytes: Of its messages.
         messages_count: Its messages, at most.
         first_us: The time of its first message, microseconds since 1970 UTC; 0 without messages.
@@ -84,7 +84,7 @@ def _inspect(directory: str, index: IndexReader, next_base: int, files: Files) -
         fault = f"its .log has {data_bytes} bytes, its index {size_bytes}"
     if not fault and index.is_compacted and _overlaps(index, next_base):
         fault = f"it overlaps the next segment, which begins at {next_base}"
-    return Closed(base, next_base, index.generation, index.is_compacted, size_bytes, count, first_us, fault)
+    return Closed(base, next_base, index.generation, index.is_by_key, size_bytes, count, first_us, fault)
 
 
 def _overlaps(index: IndexReader, next_base: int) -> bool:

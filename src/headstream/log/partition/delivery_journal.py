@@ -43,7 +43,7 @@ from headstream.model.deliveries import Attempt, Delivery
 from headstream.model.offset_ranges import OffsetRanges
 from headstream.model.polling import OffsetOwner
 
-__all__ = ["DeliveryJournal", "Touched", "journal_name", "owner_digest", "remove_journals"]
+__all__ = ["DeliveryJournal", "Touched", "journal_name", "owner_digest", "read_owner", "remove_journals"]
 
 _MAGIC: Final = b"HSDELIVR"
 _VERSION: Final = 3
@@ -220,6 +220,21 @@ def journal_name(owner: OffsetOwner, partition: int) -> str:
 def owner_digest(owner: OffsetOwner) -> str:
     """Return the first part of the names of a group's files."""
     return hashlib.sha256(bytes([owner.kind]) + owner.name.encode()).hexdigest()[:32]
+
+
+def read_owner(path: str, files: Files, partition: int) -> str | None:
+    """Return the group whose journal for a partition a file is; None if it is another file."""
+    file = files.open_read(path) if path.endswith(f"-{partition}{_SUFFIX}") else None
+    if file is None:
+        return None
+    try:
+        head = bytearray(_HEAD_BYTES)
+        if file.read_into(memoryview(head), 0) < _HEAD_BYTES or head[: len(_MAGIC)] != _MAGIC:
+            return None
+    finally:
+        file.close()
+    _, _, size, _ = _HEAD.unpack_from(head)
+    return bytes(head[_HEAD.size : _HEAD.size + size]).decode(errors="replace")
 
 
 def remove_journals(directory: str, files: Files, owner: OffsetOwner, partitions: Iterable[int]) -> None:

@@ -47,6 +47,8 @@ __all__ = [
     "ListStates",
     "MeasureRange",
     "MeasuredRange",
+    "RemoveMarked",
+    "RemovedMessages",
     "SetState",
     "StateChange",
     "WaitMessages",
@@ -279,6 +281,35 @@ class ListStates(Command[tuple[StateChange, ...]]):
     partition: PartitionId
     from_offset: Annotated[int, TrailingNumber(8), Default(0)] = 0
     count: Annotated[int, TrailingNumber(4), Default(0)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedMessages(Record):
+    """What a removal has removed, and the groups of segments that are left: send the command again for them."""
+
+    removed_count: U64
+    removed_bytes: U64
+    rewritten_count: U32
+    left_count: U32
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveMarked(Command[RemovedMessages]):
+    """Remove the messages of a partition that were marked for deletion with a reason from the disk now.
+
+    One command rewrites at most one segment, with those of its neighbours that fit into it.
+    """
+
+    code = Code.REMOVE_MARKED
+    reply = one(RemovedMessages)
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+    reason: Text32
+
+    def validate(self) -> None:
+        """Check the length of the reason."""
+        check_bytes(self.reason, 1, MAX_REASON_BYTES, Status.INVALID_FORMAT, "the reason of the marks")
 
 
 @dataclass(frozen=True, slots=True)

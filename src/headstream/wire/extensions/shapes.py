@@ -20,6 +20,7 @@ from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import DecodeError, InvalidInputError
 from headstream.model.message import parse_state, state_name
 from headstream.model.polling import ConsumerKind
+from headstream.model.topology import DEFAULT_DELETION_GRACE_US
 from headstream.wire.commands.offsets import CONSUMER, ConsumerRef
 from headstream.wire.shapes import IDENTIFIER, U64, Default, FlagShape, Json, Shape, TextShape, Unsigned, invalid_value
 
@@ -31,6 +32,7 @@ __all__ = [
     "ByNumberOrEmpty",
     "Changes",
     "Choice",
+    "LimitedTime",
     "MaybeText",
     "MaybeU64",
     "MemberId",
@@ -178,6 +180,33 @@ class MaybeTextShape(Shape):
         return json_value
 
 
+class TrailingLimit(MaybeNumberShape):
+    """A number or None at the end of a reply that older servers do not send: None if it is missing."""
+
+    def pull(self, reader: Reader, what: str) -> int | None:
+        return super().pull(reader, what) if reader.remaining else None
+
+
+class LimitedTimeShape(MaybeNumberShape):
+    """A number, or None: `forever` in JSON, where null and a missing member are the default, as for older clients.
+
+    Args:
+        default: The value if it is missing.
+    """
+
+    def __init__(self, default: int) -> None:
+        self._default = default
+
+    def pull(self, reader: Reader, what: str) -> int | None:
+        return super().pull(reader, what) if reader.remaining else self._default
+
+    def to_json_value(self, value: int | None) -> int | str:
+        return "forever" if value is None else value
+
+    def from_json_value(self, json_value: Any, where: str) -> int | None:
+        return None if json_value == "forever" else _U64.from_json_value(json_value, where)
+
+
 class StatesShape(Shape):
     """count u8 | state u8 ...; an empty list selects the available messages."""
 
@@ -321,6 +350,7 @@ ByNumber: TypeAlias = Annotated[Mapping[int, int], ByNumberShape()]
 Changes: TypeAlias = Annotated[Mapping[str, int | str | None], ChangesShape()]
 MaybeText: TypeAlias = Annotated[str | None, MaybeTextShape()]
 MaybeU64: TypeAlias = Annotated[int | None, MaybeNumberShape()]
+LimitedTime: TypeAlias = Annotated[int | None, LimitedTimeShape(DEFAULT_DELETION_GRACE_US)]
 States: TypeAlias = Annotated[tuple[int, ...], StatesShape()]
 WideFlag: TypeAlias = Annotated[bool, WideFlagShape()]
 AnyConsumer: TypeAlias = Annotated[ConsumerRef, ANY_CONSUMER]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from headstream.model.topology import Fsync, Limits
+from headstream.model.topology import DEFAULT_DELETION_GRACE_US, Fsync, Limits
 from headstream.wire.codes import Code
 from headstream.wire.commands.checks import check_bytes, check_count
-from headstream.wire.extensions.shapes import Changes, Choice, MaybeText, MaybeU64
+from headstream.wire.extensions.shapes import Changes, Choice, LimitedTime, MaybeText, MaybeU64, TrailingFlag, TrailingLimit
 from headstream.wire.records import Command, Record, Records, many, maybe, one
 from headstream.wire.shapes import (
     IDENTIFIER,
@@ -68,6 +68,8 @@ class OpenTopic(Record):
     identity: Text8
     partitions: Annotated[tuple[OpenPartition, ...], Records(OpenPartition, is_counted=True)]
     summary_headers: MaybeText = None
+    deletion_grace_us: Annotated[int | None, TrailingLimit()] = None
+    legal_hold: Annotated[bool, TrailingFlag(), Default(False)] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class CreateOpenTopic(Command[OpenTopic]):
     deduplication_count: MaybeU64 = None
     if_not_exists: Annotated[Flag, Default(False)] = False
     summary_headers: MaybeText = None
+    deletion_grace_us: Annotated[LimitedTime, Default(DEFAULT_DELETION_GRACE_US)] = DEFAULT_DELETION_GRACE_US
+    legal_hold: Annotated[bool, TrailingFlag(), Default(False)] = False
 
     def validate(self) -> None:
         """Check the names and the count of partitions."""

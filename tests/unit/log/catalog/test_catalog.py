@@ -228,7 +228,7 @@ def test_version_3_is_brought_up_with_options_that_are_off(tmp_path: Path) -> No
         for step in (1, 2):
             connection.executescript(STEPS[step])
     reader = Catalog(path, is_writer=False)
-    assert reader.snapshot()["shop"].topics["orders"].options == TopicOptions()
+    assert reader.snapshot()["shop"].topics["orders"].options == TopicOptions(deletion_grace_us=None)
     writer = Catalog(path, is_writer=True)
     options = TopicOptions(retention_us=1, compaction_delay_us=0, deduplication_count=3)
     with writer.transaction():
@@ -237,6 +237,29 @@ def test_version_3_is_brought_up_with_options_that_are_off(tmp_path: Path) -> No
     for catalog in (writer, reader):
         topics = catalog.snapshot()["shop"].topics
         assert (topics["orders"].options, topics["payments"].options) == (options, TopicOptions(retention_bytes=5))
+        catalog.close()
+
+
+def test_version_8_is_brought_up_with_the_removal_that_its_topics_had(tmp_path: Path) -> None:
+    path = str(tmp_path / "catalog.sqlite")
+    writer = Catalog(path, is_writer=True)
+    with writer.transaction():
+        stream = writer.insert_stream("shop", 1)
+        writer.insert_topic(stream, "plain", 1, Limits.IGGY, 2)
+        writer.insert_topic(stream, "compacted", 1, Limits.IGGY, 2, options=TopicOptions(compaction_delay_us=9))
+    writer.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "DROP INDEX marked_states; ALTER TABLE topics DROP COLUMN deletion_grace_us;"
+            "ALTER TABLE topics DROP COLUMN legal_hold; PRAGMA user_version = 8"
+        )
+    for is_writer in (False, True, False):
+        catalog = Catalog(path, is_writer=is_writer)
+        options = {name: topic.options for name, topic in catalog.snapshot()["shop"].topics.items()}
+        assert options == {
+            "plain": TopicOptions(deletion_grace_us=None),
+            "compacted": TopicOptions(compaction_delay_us=9, deletion_grace_us=0),
+        }
         catalog.close()
 
 

@@ -5,8 +5,10 @@
     key      the reserved first header `hs.key` (raw); a null payload: `hs.null` behind it (headers.py)
     table    count u64 | reserved u64 | slots of (hash u128 | offset + 1 u64), all 0 where a slot is free
 
+    dropped  offset u64, ascending: marked messages whose grace is over
+
 note_keys() scans messages and notes the newest offset of each key; compact_messages() then copies the messages without a newer
-one of the same key.
+one of the same key, and without the dropped ones.
 
 A key is identified by its 128-bit SipHash-2-4 under a secret random seed, so the table's size does not depend on the
 keys' lengths. The probability that two of a full table's 3 million keys have the same hash is 2^-85, for chosen keys
@@ -155,6 +157,23 @@ def _close_run(
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
+def _is_listed(d: cython.p_const_uchar, count: cython.longlong, offset: cython.ulonglong) -> cython.bint:
+    """Return whether an offset is among ascending ones."""
+    low: cython.longlong = 0
+    high: cython.longlong = count
+    middle: cython.longlong
+    while low < high:
+        middle = (low + high) // 2
+        if c.load64(d, 8 * middle) < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low < count and c.load64(d, 8 * low) == offset
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
 def _keep(
     p: cython.p_const_uchar,
     size: cython.longlong,
@@ -164,6 +183,8 @@ def _keep(
     seed_high: cython.ulonglong,
     null_before_us: cython.ulonglong,
     dropped_state: cython.int,
+    d: cython.p_const_uchar,
+    dropped: cython.longlong,
     q: cython.p_uchar,
     entries: cython.p_uchar,
     byte_position: cython.longlong,
@@ -193,7 +214,7 @@ def _keep(
         block = at + 41
         end = block + c.load32(p, at + 37)
         key = _key_end_of(p, block, end)
-        stays = p[at + 8] != dropped_state
+        stays = p[at + 8] != dropped_state or not _is_listed(d, dropped, offset)
         if stays and key > block:
             is_null = null_end(p, key, end, c.load32(p, end)) > key
             stays = not is_null or timestamp_us >= null_before_us
@@ -315,19 +336,21 @@ def compact_messages(
     *,
     null_before_us: int,
     dropped_state: int,
+    dropped: BytesLike = b"",
     byte_position: int,
     base_offset: int,
 ) -> Compacted:
     """Copy stored messages without those that are superseded by a newer one of their key.
 
-    Old null payloads and messages of one state are dropped too. Messages without a key are retained.
+    Old null payloads are dropped too, and listed messages that are in one state. Messages without a key are retained.
 
     Args:
         stored: Stored messages, back to back, in order of their offsets.
         table: The newest offset of each key, from note_keys().
         seed: The table's.
         null_before_us: Null payloads appended before this time are dropped, microseconds since 1970 UTC.
-        dropped_state: The code of the state whose messages are dropped.
+        dropped_state: The code of the state in which a listed message is dropped; in any other it is retained.
+        dropped: Their offsets, ascending, unsigned 64-bit little-endian; others can be among them.
         byte_position: The position of the copy in its segment; the copy ends before 2^32.
         base_offset: The segment's; at most 2^32 - 1 before the newest message's offset.
 
@@ -344,6 +367,9 @@ def compact_messages(
     seed_high: cython.ulonglong = int.from_bytes(seed[8:], "little")
     null_us: cython.ulonglong = max(null_before_us, 0)
     state: cython.int = dropped_state
+    listed = memoryview(dropped)
+    d: cython.p_const_uchar = c.readable(listed)
+    listed_count: cython.longlong = listed.nbytes // 8
     position: cython.longlong = byte_position
     base: cython.ulonglong = base_offset
     data = c.new_bytes(size)
@@ -355,7 +381,7 @@ def compact_messages(
     scratched = c.new_bytes(16)
     scratch: cython.p_uchar = c.writable(scratched)
     with cython.nogil:
-        _keep(p, size, t, slots, seed_low, seed_high, null_us, state, q, entries, position, base, scratch, notes)
+        _keep(p, size, t, slots, seed_low, seed_high, null_us, state, d, listed_count, q, entries, position, base, scratch, notes)
     kept_bytes, entries_count = c.load64(notes, NOTE_SIZE), c.load64(notes, NOTE_ENTRIES)
     kept_count, null_at_us = c.load64(notes, NOTE_COUNT), c.load64(notes, NOTE_NULL_US)
     return Compacted(

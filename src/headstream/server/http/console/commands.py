@@ -103,6 +103,8 @@ class ClientCommands:
             command.compaction_delay_us,
             command.deduplication_count,
             command.summary_headers,
+            command.deletion_grace_us,
+            command.legal_hold,
         )
         name = TopicName(command.stream, command.name)
         return _spell_topic(
@@ -177,6 +179,8 @@ def _spell_topic(topic: Topic) -> OpenTopic:
         compaction_delay_us=topic.compaction_delay_us,
         deduplication_count=topic.deduplication_count,
         summary_headers=topic.summary_headers,
+        deletion_grace_us=topic.deletion_grace_us,
+        legal_hold=topic.legal_hold,
         identity=topic.identity,
         partitions=tuple(
             OpenPartition(one.number, one.first_offset, one.end_offset, one.size_bytes, one.compacted_count, one.generation)

@@ -31,10 +31,12 @@ def compact(request: pytest.FixtureRequest) -> ModuleType:
     return module
 
 
-def keep(compact: ModuleType, chunk: bytes, table: bytearray, *, null_before_us: int = 0, at: int = 0, base: int = 0):  # type: ignore[no-untyped-def]
-    return compact.compact_messages(
-        chunk, table, SEED, null_before_us=null_before_us, dropped_state=MARKED, byte_position=at, base_offset=base
-    )
+def keep(  # type: ignore[no-untyped-def]
+    compact: ModuleType, chunk: bytes, table: bytearray, *, null_before_us: int = 0, at: int = 0, base: int = 0, due=range(100)
+):
+    dropped = b"".join(offset.to_bytes(8, "little") for offset in due)
+    options = {"null_before_us": null_before_us, "dropped_state": MARKED, "dropped": dropped}
+    return compact.compact_messages(chunk, table, SEED, **options, byte_position=at, base_offset=base)
 
 
 def entries_of(rows: memoryview, base: int) -> list[IndexEntry | None]:
@@ -138,3 +140,12 @@ def test_what_cannot_be_used_is_refused(compact: ModuleType) -> None:
         compact.note_keys(stored(b"x"), bytearray(10), SEED)
     with pytest.raises(InvalidInputError, match="seed of 3"):
         compact.note_keys(stored(b"x"), table, b"abc")
+
+
+def test_only_listed_messages_in_the_state_are_dropped(compact: ModuleType) -> None:
+    states = {3: MARKED, 4: 1, 5: MARKED, 7: MARKED, 8: 20, 9: MARKED}
+    chunk = b"".join(stored(b"%d" % offset, offset=offset, state=state) for offset, state in states.items())
+    for due, kept in (((), [3, 4, 5, 7, 8, 9]), ((4, 5, 6, 8, 9), [3, 4, 7, 8]), ((1, 2, 3, 7, 99), [4, 5, 8, 9])):
+        found = keep(compact, chunk, compact.new_key_table(1), due=due)
+        assert [message.offset for message in decode_polled(bytes(found.data))] == kept
+        assert (found.count, found.dropped_count) == (len(kept), 6 - len(kept))

@@ -1,0 +1,33 @@
+"""Removal: what became of messages that were marked for deletion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Removal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Result of removing the marked messages of a partition.
+
+    Args:
+        removed_count: Number of removed messages.
+        removed_bytes: The bytes by which the partition's segments became smaller.
+        rewritten_count: Number of segments that were rewritten.
+        left_count: Groups of segments that are still to be examined: call again.
+    """
+
+    removed_count: int = 0
+    removed_bytes: int = 0
+    rewritten_count: int = 0
+    left_count: int = 0
+
+    def __add__(self, other: Removal) -> Removal:
+        """Return the sum of two removals, one after the other."""
+        return Removal(
+            self.removed_count + other.removed_count,
+            self.removed_bytes + other.removed_bytes,
+            self.rewritten_count + other.rewritten_count,
+            other.left_count,
+        )
