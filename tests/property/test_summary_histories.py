@@ -15,8 +15,9 @@ from headstream.filters.evaluation import FAILED, TRUE, evaluate
 from headstream.filters.filter import parse_filter
 from headstream.log.administration import create_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
-from headstream.log.compaction_pass import CompactionPass, PassContext
+from headstream.log.compaction_pass import CompactionPass
 from headstream.log.retention import Retention
+from headstream.log.segment_rewrite import PassContext
 from headstream.log.summaries import Summaries
 from headstream.model import constructors as kinds
 from headstream.model.headers import Headers
