@@ -74,7 +74,9 @@ def read_history(
     assert work.ledger.waiting().count == 0, work.ledger.waiting()
     assert work.dead_count() == 0, [parcel.reason for parcel in work.ledger.parcels("dead")]
     found = {table: work.table(table) for table in history.rows}
-    told = [] if bucketed else [(row["_hs_partition"], row["_hs_offset"]) for table in history.rows for row in work.changes(table)]
+    told = (
+        [] if bucketed else [(row["_hs_partition"], row["_hs_offset"]) for table in history.rows for row in work.changes(table)]
+    )
     assert bucketed or len(told) == len(set(told)) == sum(map(len, history.partitions)) - history.metadata_count
     work.close()
     return found, warned
@@ -202,6 +204,22 @@ def test_tables_equal_the_source_with_loads_whatever_is_cut_off(tmp_path: Path, 
 @pytest.mark.parametrize("mode", ["type 1", "soft"])
 def test_tables_equal_the_source_with_loads_when_executors_merge_by_bucket_of_keys(tmp_path: Path, seed: int, mode: str) -> None:
     check(tmp_path, seed, mode, bucketed=True, crash=seed % 2 == 0)
+
+
+@pytest.mark.parametrize("seed", range(4100, 4106))
+@pytest.mark.parametrize("mode", ["type 1", "soft"])
+def test_executors_write_what_the_driver_would_with_all_bookkeeping(tmp_path: Path, seed: int, mode: str) -> None:
+    check_same(tmp_path, seed, mode)
+
+
+def check_same(directory: Path, seed: int, mode: str, **given: Any) -> None:
+    """Read a seed's history in the driver and by bucket of keys, and compare every column."""
+    history = draw_history(seed, **given)
+    cut = cut_history(history, seed)
+    found = [read_history(directory / f"{number}", history, cut, mode, bucketed=number == 1)[0] for number in range(2)]
+    for table in history.rows:
+        own, other = (sorted(map(repr, rows[table])) for rows in found)
+        assert own == other, f"seed {seed}, {cut.style}, table {table}, {mode}, {given}"
 
 
 def check_runs(directory: Path, seed: int, mode: str, *, crash: bool = False) -> None:

@@ -20,7 +20,7 @@ from headstream.replicate.apply.spark_changes import SparkChanges
 from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows, read_ipc, write_ipc
 from headstream.replicate.columns.traits import ChangeTraits
-from headstream.replicate.decoding.decode import Decoded
+from headstream.replicate.decoding.decode import DECODED_SCHEMA, Decoded
 from headstream.replicate.storage.places import Place
 from tests.support.replicate.load_delivery import HistoryWork
 from tests.support.replicate.plain_engine import NoMappedTables
@@ -55,7 +55,6 @@ class Blobs:
     changes: dict[str, list[bytes]] = field(default_factory=dict)
     left_out: pa.Table | None = None
     fetched_rows: int = 0
-    left_rows: int = 0
     merged: list[str] = field(default_factory=list)
 
     def has_at_hand(self, schema_ids: Sequence[str]) -> bool:
@@ -145,7 +144,7 @@ class BucketedWork(HistoryWork):
 
     def process(self, raw: pa.Table, batch_id: int) -> None:
         parts = [self.decoder.decode(batch) for batch in raw.combine_chunks().to_batches(_BLOB_ROWS)]
-        rows = pa.Table.from_batches([part.to_batch(with_traits=True) for part in parts])
+        rows = pa.Table.from_batches([part.to_batch(with_traits=True) for part in parts], DECODED_SCHEMA)
         self.blobs = Blobs()
         for part in parts:
             for schema_id, batches in part.changes.items():
