@@ -20,7 +20,7 @@ import pytest
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from tests.property.test_replicate_delivery import CrashError, Crashes
-from tests.support.replicate.bucketed_changes import BucketedWork, open_frame_engine
+from tests.support.replicate.bucketed_changes import BucketedWork
 from tests.support.replicate.load_delivery import Cut, HistoryWork, cut_history, deliver
 from tests.support.replicate.load_exceptions import Warned, is_expected, late_moves_until, unknown_moves, warned_moves
 from tests.support.replicate.load_histories import History, Row, draw_history
@@ -64,7 +64,7 @@ def read_history(
         options["registry"] = RegistrySettings(directory=_write_schemas(directory, history))
     rules = TableRules(defaults=TableSettings(**settings))
     if bucketed:
-        work: HistoryWork = BucketedWork(directory, rules=rules, atomic=atomic, open_engine=open_frame_engine, **options)
+        work: HistoryWork = BucketedWork(directory, rules=rules, atomic=atomic, **options)
     else:
         options |= {"change_tables": directory / "changes", "open_engine": open_engine}
         work = HistoryWork(directory, rules=rules, atomic=atomic, **options)

@@ -121,7 +121,7 @@ class Log:
 
 def test_executors_fold_what_a_source_sends_and_the_driver_gets_only_what_needs_it(tmp_path: Path) -> None:
     """A full load; then changes out of order, repeated, of two structures, with rows of the load that are late and bad messages;
-    then changes of which some leave columns out, sent again: of those that are older than their rows, the driver gets the keys'."""
+    then changes of which some leave columns out, sent again: the driver gets keys of changes older than their rows'."""
     log = Log(tmp_path, transactions=150)
     bad = (b"no envelope", log.changes[0].value[:-7])
     with cluster(tmp_path) as pipeline:

@@ -23,9 +23,10 @@ from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decode import DECODED_SCHEMA, Decoded
 from headstream.replicate.storage.places import Place
 from tests.support.replicate.load_delivery import HistoryWork
+from tests.support.replicate.pipeline_work import Work
 from tests.support.replicate.plain_engine import NoMappedTables
 
-__all__ = ["BucketedWork", "open_frame_engine"]
+__all__ = ["Bucketed", "BucketedWork"]
 
 _BLOB_ROWS = 7
 _BUCKETS = 3
@@ -131,7 +132,7 @@ class Merged:
     def close(self) -> None: ...
 
 
-class BucketedWork(HistoryWork):
+class Bucketed(Work):
     """A pipeline's work whose micro-batches keep their changes where they were decoded."""
 
     blobs: Blobs
@@ -140,7 +141,7 @@ class BucketedWork(HistoryWork):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.merged, self.rows_in_driver = [], 0
-        super().__init__(*arguments, **options)
+        super().__init__(*arguments, **({"open_engine": open_frame_engine} | options))
 
     def process(self, raw: pa.Table, batch_id: int) -> None:
         parts = [self.decoder.decode(batch) for batch in raw.combine_chunks().to_batches(_BLOB_ROWS)]
@@ -159,6 +160,10 @@ class BucketedWork(HistoryWork):
     def _open(self, schema_id: str, traits: ChangeTraits) -> BucketedChanges:
         batch: Any = self.blobs
         return BucketedChanges(batch, (schema_id,), traits)
+
+
+class BucketedWork(Bucketed, HistoryWork):
+    """The same for the messages of a history."""
 
 
 def _split(task: FoldTask | JoinTask, blobs: list[pa.Table]) -> dict[int, list[pa.Table]]:
