@@ -24,6 +24,7 @@ from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.delivery_audit import DeliveryAudit
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
 from headstream.errors import HeadstreamError, InvalidOptionError, MissingExtraError
+from headstream.interceptors.append_tracing import AppendTracing
 from headstream.log.checks.removal import remove_log
 from headstream.log.opening import open_directory, open_memory
 from headstream.log.system.files import OsFiles
@@ -71,11 +72,13 @@ class ServerApp:
     Args:
         config: All settings.
         pipelines: The name of each Replicate pipeline, and a function that returns its report, a JSON object.
+        tracer_provider: Of OpenTelemetry's SDK, for `config.tracing`; by default the global one.
     """
 
-    def __init__(self, config: ServerConfig, pipelines: Reports = NO_REPORTS) -> None:
+    def __init__(self, config: ServerConfig, pipelines: Reports = NO_REPORTS, *, tracer_provider: Any = None) -> None:
         self._config = config
         self._pipelines = pipelines
+        self._tracer_provider = tracer_provider
         self._ends = contextlib.AsyncExitStack()
         self._dispatcher: Dispatcher | None = None
         self._tcp: TcpServer | None = None
@@ -129,6 +132,8 @@ class ServerApp:
         broker = Broker(log)
         self._ends.callback(broker.close)
         broker.backing.writable_log()  # fails unless the server can be the log's writer
+        if config.tracing:
+            broker.messages.tracing = AppendTracing(self._tracer_provider)
         self._dispatcher = make_dispatcher(broker, config.settings)
         if config.delivery_audit is not None:
             self._dispatcher.audit = DeliveryAudit(broker, config.delivery_audit, self._name_of_user)
