@@ -68,9 +68,7 @@ class AppendTracing:
         finally:
             for text in contexts:
                 parent = self._propagator.extract({"traceparent": text})
-                span = self._tracer.start_span(
-                    f"append {topic}", parent, trace.SpanKind.SERVER, attributes, start_time=began_ns
-                )
+                span = self._tracer.start_span(f"append {topic}", parent, trace.SpanKind.SERVER, attributes, start_time=began_ns)
                 if failure is not None:
                     span.record_exception(failure)
                     span.set_status(trace.Status(trace.StatusCode.ERROR, str(failure)))

@@ -70,9 +70,8 @@ def test_one_trace_leads_from_the_sender_through_the_server_to_the_consumer(
     tracing = Tracing(spans.provider)
     with hs.connect(url_of(running, transport), interceptors=[tracing]) as log:
         log.send("shop/orders", b"x", headers={"own": 1})
-        with log.consumer("shop/orders", timeout_ms=60_000) as consumer:
-            with tracing.process(next(iter(consumer))):
-                pass
+        with log.consumer("shop/orders", timeout_ms=60_000) as consumer, tracing.process(next(iter(consumer))):
+            pass
     found = spans.by_name()
     (sent,), (appended,), (processed,) = (found[f"{name} shop/orders"] for name in ("send", "append", "process"))
     assert {span.context.trace_id for span in (sent, appended, processed)} == {sent.context.trace_id}
