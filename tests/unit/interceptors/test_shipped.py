@@ -304,9 +304,16 @@ def test_tracing_at_a_rate_asks_nothing_of_messages_of_no_sampled_trace(
     monkeypatch.setattr("headstream.interceptors.tracing.random.random", lambda: 0.025)  # the third one is traced
     tracing = Tracing(provider, rate=0.01)
     asked: list[str] = []
+
+    def note(hook: str, real: Any) -> Any:
+        def call(message: hs.Message) -> Any:
+            asked.append(hook)
+            return real(message)
+
+        return call
+
     for hook in ("on_send", "on_receive"):
-        real = getattr(tracing, hook)
-        monkeypatch.setattr(tracing, hook, lambda message, hook=hook, real=real: (asked.append(hook), real(message))[1])
+        monkeypatch.setattr(tracing, hook, note(hook, getattr(tracing, hook)))
     with hs.connect("memory://", interceptors=[tracing]) as log:
         log.create_topic("shop/orders")
         with log.producer("shop/orders") as producer:
