@@ -45,7 +45,7 @@ def main() -> None:
         log = Client(http.dispatcher.broker)
         for number in range(50):
             log.create_topic(f"shop/topic-{number}", partitions=4)
-            log.seek_group(f"shop/topic-{number}", "billing", {1: 0})
+            log.seek_group(f"shop/topic-{number}", "billing", "first")
         with sync_playwright() as driver:
             browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
             report.line(f"Chromium {browser.version}; 50 topics, 50 groups")

@@ -19,6 +19,7 @@ import headstream as hs
 from headstream.cli.checkpoints import explain_by
 from headstream.client.client import Client
 from headstream.errors import StorageError
+from headstream.model.identifiers import TopicName
 from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
 from headstream.replicate.run.report import PipelineReport
@@ -32,12 +33,12 @@ from tests.support.server.http_servers import Http, serving
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-__all__ = ["NOW_US", "SCENES", "fill", "open_at_fixed_time", "serving_pictures"]
+__all__ = ["NOW_US", "SCENES", "fill", "open_at_fixed_time", "seek", "serving_pictures"]
 
 NOW_US = 1_700_000_000_000_000
-"""The time of all messages; a page is looked at a minute later."""
+"""The time of all messages; a page is looked at 8 seconds later."""
 
-LOOKED_AT_US = NOW_US + 60_000_000
+LOOKED_AT_US = NOW_US + 8_000_000
 
 VARYING = """
 canvas, .legend b { visibility: hidden !important; }
@@ -67,7 +68,7 @@ def fill(log: Client) -> None:
         ("web/clicks", 4, {"retention_bytes": 1 << 30}),
         ("audit/logins", 1, {}),
     ):
-        log.create_topic(name, partitions=partitions, **options)  # type: ignore[arg-type]
+        log.create_topic(name, partitions=partitions, **options)
     customers = ("Łukasz", "Ana", "محمد", "Chloé", "Jürgen", "世界")
     with log.producer("shop/orders") as producer:
         for number in range(240):
@@ -91,11 +92,17 @@ def fill(log: Client) -> None:
             for number in range(count):
                 producer.send(b"x" * size, key=b"%d" % number, id=number + 1)
     _give_up(log)
-    log.seek_group("shop/orders", "billing", {1: 60, 2: 71, 3: 80})
-    log.seek_group("shop/orders", "search", {1: 80, 2: 80, 3: 80})
-    log.seek_group("web/clicks", "recommendations", {1: 20, 2: 200, 3: 190, 4: 200})
+    seek(log, "shop/orders", "billing", {1: 60, 2: 71, 3: 80})
+    seek(log, "shop/orders", "search", {1: 80, 2: 80, 3: 80})
+    clicks = {one.number: one.end_offset for one in log.topic("web/clicks").partitions}
+    seek(log, "web/clicks", "recommendations", {number: end - 9 * number for number, end in clicks.items()})
     log.set_state("shop/orders", 1, [20], "poisoned", reason="the total is not a number")
     log.set_state("shop/orders", 1, [21], "marked_for_deletion", reason="wrong import")
+
+
+def seek(log: Client, topic: str, group: str, offsets: dict[int, int]) -> None:
+    """Commit the next offset of each partition for a group."""
+    log.transport.groups.seek(TopicName.parse(topic), group, offsets)
 
 
 def _give_up(log: Client) -> None:
@@ -140,7 +147,7 @@ def serving_pictures(tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterator[Http
 
 @contextmanager
 def open_at_fixed_time(browser: Browser, http: Http, width: int, height: int) -> Iterator[Page]:
-    """Lend a page, logged in, that takes it to be a minute after the messages came."""
+    """Lend a page, logged in, that takes it to be 8 seconds after the messages came."""
     context = browser.new_context(
         viewport={"width": width, "height": height}, reduced_motion="reduce", timezone_id="UTC", locale="en-GB"
     )

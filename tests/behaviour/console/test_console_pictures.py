@@ -16,7 +16,7 @@ import pytest
 
 from headstream.client.client import Client
 from tests.behaviour.console.conftest import go, log_in
-from tests.behaviour.console.picture_scenes import SCENES, VARYING, fill, open_at_fixed_time, serving_pictures
+from tests.behaviour.console.picture_scenes import SCENES, VARYING, fill, open_at_fixed_time, seek, serving_pictures
 from tests.support.server.http_servers import Http, serving
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def test_pictures_of_live_plots_are_drawn(browser: Browser) -> None:
                         orders.send(b"x" * 300)
                     if step % 3 == 0:
                         ends = {one.number: one.end_offset for one in log.topic("web/clicks").partitions}
-                        log.seek_group("web/clicks", "recommendations", {n: end - 40 - step % 50 for n, end in ends.items()})
+                        seek(log, "web/clicks", "recommendations", {n: end - 40 - step % 50 for n, end in ends.items()})
 
         worker = threading.Thread(target=work)
         worker.start()

@@ -92,7 +92,7 @@ def serving(
     clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
 ) -> Iterator[Http]:
     """Lend a server over an empty log in memory, with root logged in."""
-    broker = Broker(open_memory(None, segment_bytes), clock_us)
+    broker = Broker(open_memory(None, segment_bytes), clock_us=clock_us)
     dispatcher = make_dispatcher(broker, ServerSettings(password_rounds=4, most_tokens=10_000))
     access = AccessTokens(tokens or TokenSettings(secret=SECRET), dispatcher.tokens, dispatcher.users)
     workers, traffic = Workers(), Traffic("http")
