@@ -137,7 +137,10 @@ class _Page:
             return False
         if self._wanted.where is not None:
             return scanned_bytes < SCAN_BYTES
-        return scanned_bytes < self._wanted.size_bytes or not self.count
+        if not self.count:
+            return True
+        # Another message of the same size has to fit: else a limit of 1.3 MB lets two messages of 1 MiB delay all others.
+        return scanned_bytes < self._wanted.size_bytes and self._rest * self.count >= self._wanted.size_bytes - self._rest
 
     def next_read(self, offset: int, end: int) -> tuple[int, int]:
         """Return the end of the offsets to read next, and the size of a chunk."""
