@@ -147,7 +147,8 @@ def test_kafkas_fetch_returns_no_marked_message_and_its_offsets_are_right(served
     fill(log, "shop/fetched")
     log.set_state("shop/fetched", 1, MARKED, "marked_for_deletion")
     consumer = Consumer(served.listener.confluent(group_id="kafka", enable_auto_commit=False, auto_offset_reset="earliest"))
-    place, found = TopicPartition("shop.fetched", 0, 0), []
+    place = TopicPartition("shop.fetched", 0, 0)
+    found: list[tuple[int | None, bytes | None]] = []
     try:
         consumer.assign([place])
 
