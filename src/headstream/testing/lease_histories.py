@@ -125,7 +125,9 @@ class LeaseHistory(LeaseProcess):
         granted = 0
         self._note_poisoned(group)
         ended_count = self._count_ended(group)
-        if not deferred:
+        if deferred:
+            group.pauses.interrupt()  # leases that it ended can have paused the group
+        else:
             self._note_pauses(group, grant, ended_count)
         for each in grant.ranges:
             for offset in range(each.from_offset, each.until_offset):
