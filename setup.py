@@ -50,6 +50,7 @@ MODULES = (
     "codec/batch/kafka/record_checks",
     "codec/batch/kafka/records",
     "codec/batch/kafka/batches",
+    "codec/new_buffer",
     "wire/frame_scan",
     "segments/read_ahead",
     "log/partition/producer_end",

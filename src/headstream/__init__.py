@@ -89,14 +89,9 @@ from headstream.model.constructors import (
     uint64,
     uint128,
 )
-from headstream.model.deliveries import Retry
-from headstream.model.groups import Group, GroupMember, GroupPartition
 from headstream.model.header_values import HeaderKind, HeaderValue
 from headstream.model.headers import Headers
 from headstream.model.message import Message, MessageState, ReceivedMessage, checksum
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import PollingStrategy
-from headstream.model.topology import Fsync, Limits, Partition, Stream, Topic
 from headstream.version import __version__
 
 if TYPE_CHECKING:
@@ -113,6 +108,11 @@ if TYPE_CHECKING:
     from headstream.client.remote.server import Server
     from headstream.client.topics_consumer import TopicsConsumer
     from headstream.codec.conversion import convert, plan_conversion
+    from headstream.model.deliveries import Retry
+    from headstream.model.groups import Group, GroupMember, GroupPartition
+    from headstream.model.partitioning import Partitioning
+    from headstream.model.polling import PollingStrategy
+    from headstream.model.topology import Fsync, Limits, Partition, Stream, Topic
     from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 
 bool = bool_  # the kind's name, `hs.bool`; left out of __all__ so that a star import keeps the built-in
@@ -244,6 +244,11 @@ _LATER = {
     "ProducerStats": "headstream.client.outcomes",
     "TopicsConsumer": "headstream.client.topics_consumer",
     **dict.fromkeys(("convert", "plan_conversion"), "headstream.codec.conversion"),
+    "Retry": "headstream.model.deliveries",
+    **dict.fromkeys(("Group", "GroupMember", "GroupPartition"), "headstream.model.groups"),
+    "Partitioning": "headstream.model.partitioning",
+    "PollingStrategy": "headstream.model.polling",
+    **dict.fromkeys(("Fsync", "Limits", "Partition", "Stream", "Topic"), "headstream.model.topology"),
     **dict.fromkeys(
         ("GlobalPermissions", "Permissions", "StreamPermissions", "TopicPermissions"), "headstream.wire.commands.permissions"
     ),

@@ -29,12 +29,14 @@ class Wanted:
         size_bytes: Approximate maximum size, bytes; at least one message is returned.
         states: State codes to deliver; None is all.
         where: The filter, or None.
+        until_offset: One past the last offset to examine; 0 for the end.
     """
 
     count: int
     size_bytes: int
     states: frozenset[int] | None
     where: Filter | None
+    until_offset: int = 0
 
 
 def find_start(
@@ -79,7 +81,7 @@ def read_page(
     """
     page = _Page(wanted)
     states, where = wanted.states, wanted.where
-    scanned, offset, end = 0, start, follower.end_offset
+    scanned, offset, end = 0, start, min(follower.end_offset, wanted.until_offset or follower.end_offset)
     wants_available = states is None or MessageState.AVAILABLE in states
     has_exceptions = next_exception(0) is not None
     if has_exceptions:
@@ -115,7 +117,8 @@ def read_page(
         scanned += len(chunk)
         offset = page.add(parts, selected, reached) if where is None else page.add_matching(where, parts, reached)
     partition, generation = place
-    return Polled(partition, end, offset, page.count, tuple(page.chunks), generation, page.scanned_count, page.failed_count)
+    ends = follower.end_offset, offset
+    return Polled(partition, *ends, page.count, tuple(page.chunks), generation, page.scanned_count, page.failed_count)
 
 
 class _Page:
@@ -134,7 +137,10 @@ class _Page:
             return False
         if self._wanted.where is not None:
             return scanned_bytes < SCAN_BYTES
-        return scanned_bytes < self._wanted.size_bytes or not self.count
+        if not self.count:
+            return True
+        # Another message of the same size has to fit: else a limit of 1.3 MB lets two messages of 1 MiB delay all others.
+        return scanned_bytes < self._wanted.size_bytes and self._rest * self.count >= self._wanted.size_bytes - self._rest
 
     def next_read(self, offset: int, end: int) -> tuple[int, int]:
         """Return the end of the offsets to read next, and the size of a chunk."""

@@ -16,6 +16,7 @@ import threading
 import time
 from typing import Final, Protocol
 
+from headstream.codec.new_buffer import new_buffer
 from headstream.errors import DiskFullError, StorageError
 
 __all__ = ["BufferPool", "OsReadFile", "OsReadFiles", "ReadFile", "ReadFiles", "storage_error"]
@@ -180,7 +181,7 @@ class BufferPool:
     """
 
     MIN_BYTES: Final = 64 * 1024
-    """Sizes are rounded up to powers of two, so that reads of changing sizes find a buffer that fits."""
+    """Sizes are rounded up to eighths of powers of two, so that reads of changing sizes find a buffer that fits."""
 
     __slots__ = ("_buffers", "_lock", "_max_kept")
 
@@ -198,7 +199,8 @@ class BufferPool:
                 if len(self._buffers) >= self._max_kept:
                     unwanted = free[0] if free else self._buffers[0]
                     self._buffers = [buffer for buffer in self._buffers if buffer is not unwanted]
-                buffer = bytearray(max(self.MIN_BYTES, 1 << (size_bytes - 1).bit_length()))
+                step = max(self.MIN_BYTES, 1 << max(size_bytes.bit_length() - 3, 0))
+                buffer = new_buffer(max(-(-size_bytes // step), 1) * step)
                 self._buffers.append(buffer)
             return memoryview(buffer)[:size_bytes]
 

@@ -1,4 +1,4 @@
-"""Finding the complete frames in received bytes, and the memory for them, compiled; little-endian.
+"""Finding the complete frames in received bytes, compiled; little-endian.
 
     request   length u32 | code u32 | payload       length counts code and payload
     response  status u32 | length u32 | body        length counts the body
@@ -20,7 +20,7 @@ if not cython.compiled:
 else:
     from cython.cimports.headstream.codec import primitives as c
 
-__all__ = ["FrameScan", "new_buffer", "scan_frames"]
+__all__ = ["FrameScan", "scan_frames"]
 
 
 class FrameScan(NamedTuple):
@@ -37,18 +37,6 @@ class FrameScan(NamedTuple):
     end: int
     need: int
     is_too_long: bool
-
-
-def new_buffer(size: int) -> bytearray:
-    """Return a buffer whose bytes are undefined until they are written.
-
-    A buffer of zeros, as bytearray(size) makes it, has all its pages written at once: 4 MiB take the event loop longer than
-    reading that much from a socket.
-
-    Args:
-        size: Its size, bytes.
-    """
-    return c.new_bytes(size)
 
 
 def scan_frames(

@@ -26,8 +26,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from headstream.codec.buffer import BytesLike
+from headstream.codec.new_buffer import new_buffer
 from headstream.errors import DecodeError
-from headstream.wire.frame_scan import new_buffer, scan_frames
+from headstream.wire.frame_scan import scan_frames
 
 __all__ = [
     "MAX_FRAME_BYTES",

@@ -99,6 +99,13 @@ def test_poll_ends_at_the_bytes_asked_for_but_brings_one_message(broker: Broker)
     assert broker.messages.poll(TOPIC, 1, PollingStrategy.first(), 100, size_bytes=1).count == 1
 
 
+@pytest.mark.parametrize(("limit", "count"), [(130_000, 1), (199_000, 1), (250_000, 2), (400_000, 3)])
+def test_poll_brings_another_long_message_only_if_it_fits(broker: Broker, limit: int, count: int) -> None:
+    for _ in range(4):
+        broker.messages.send(TOPIC, 1, batch(bytes(100_000)))
+    assert broker.messages.poll(TOPIC, 1, PollingStrategy.first(), 100, size_bytes=limit).count == count
+
+
 def test_poll_steps_over_what_is_not_available_and_moves_past_it(broker: Broker) -> None:
     broker.messages.send(TOPIC, 1, batch(*(b"%d" % n for n in range(10))))
     for offset, state in ((0, 20), (3, 10), (4, 77), (8, 20), (9, 30)):

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -99,6 +100,11 @@ def test_take_grows_what_it_gives() -> None:
     pool = BufferPool()
     for size in (1, 70_000, 10, 1 << 20, 3):
         assert len(pool.take(size)) == size
+
+
+@pytest.mark.parametrize("size", [(1 << 20) + 61, 3 << 20, (10 << 20) + 1])
+def test_take_gives_little_more_memory_than_was_asked_for(size: int) -> None:
+    assert len(cast(bytearray, BufferPool().take(size).obj)) <= size * 5 // 4
 
 
 def test_take_is_safe_for_many_threads() -> None:

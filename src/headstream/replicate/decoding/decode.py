@@ -197,7 +197,9 @@ class Decoded:
     def fetch(self, schema_ids: Iterable[str]) -> None:
         """Get the stored changes of some schemas to the driver: they become `changes`, before those that are there."""
         for schema_id in schema_ids:
-            self.changes[schema_id] = [*self.stored.pop(schema_id).fetch().to_batches(), *self.changes.get(schema_id, ())]
+            batches = [*self.stored.pop(schema_id).fetch().to_batches(), *self.changes.get(schema_id, ())]
+            if batches:  # all of them can be left out
+                self.changes[schema_id] = batches
 
 
 def open_zone(directory: Path, options: DecodeOptions) -> SchemaZone:

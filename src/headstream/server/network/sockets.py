@@ -16,6 +16,8 @@ __all__ = ["SocketOptions", "listen", "write_pieces"]
 
 _JOINED_BYTES: Final = 32 << 10
 """Up to this size, writing one joined copy is faster than writing many pieces."""
+_MOST_HELD: Final = 1.5
+"""So many times its size is what a response may keep in memory; new memory for a copy of 1 MiB takes longer than the copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +74,18 @@ def write_pieces(transport: asyncio.WriteTransport, pieces: list[BytesLike], siz
         transport: Where to write.
         pieces: The response.
         size_bytes: The total size of the pieces.
-        is_joined: Whether to write one joined copy: an unsent piece keeps the whole buffer that it points into in memory.
+        is_joined: Whether to write one joined copy if the pieces point into much larger buffers, which they keep in memory until
+            they are sent.
     """
-    if is_joined or size_bytes <= _JOINED_BYTES:
+    if size_bytes <= _JOINED_BYTES or (is_joined and _held_bytes(pieces) > _MOST_HELD * size_bytes):
         transport.write(b"".join(pieces))
     else:
         transport.writelines(cast(list[bytes], pieces))
+
+
+def _held_bytes(pieces: list[BytesLike]) -> int:
+    """Return the total size of the buffers that pieces keep in memory."""
+    return sum(len(cast(bytes, piece.obj if isinstance(piece, memoryview) else piece)) for piece in pieces)
 
 
 def _set(sock: socket.socket, options: SocketOptions) -> None:

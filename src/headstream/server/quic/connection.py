@@ -31,8 +31,8 @@ from headstream.server.network.addresses import Address
 from headstream.server.quic.flow import BoundedQuicConnection
 from headstream.server.requests.pending_wait import WAITS, PendingWait
 from headstream.server.requests.responder import Responder, Response
+from headstream.server.resources.loop_rounds import max_poll_bytes
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryBudget
-from headstream.server.resources.poll_rounds import max_poll_bytes
 from headstream.server.resources.workers import Workers
 from headstream.wire.commands.system import TransportKind
 from headstream.wire.frames import response_head

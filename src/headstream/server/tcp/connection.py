@@ -28,8 +28,8 @@ from headstream.server.network.addresses import Address
 from headstream.server.network.sockets import write_pieces
 from headstream.server.requests.pending_wait import WAITS, PendingWait
 from headstream.server.requests.responder import Responder, Response
+from headstream.server.resources.loop_rounds import FRAMES_PER_ROUND, ConnectionPolls
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount
-from headstream.server.resources.poll_rounds import FRAMES_PER_ROUND, ConnectionPolls
 from headstream.server.tcp.reader_switch import ROUND_BYTES, ReaderSwitch
 from headstream.server.tcp.shared import SharedTcp
 from headstream.server.tcp.timeouts import ConnectionTimeouts
@@ -80,7 +80,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         dispatcher, peer = self._shared.dispatcher, transport.get_extra_info("peername")
         session = dispatcher.sessions.open(str(Address(*peer[:2])) if peer else "unknown:0")
         self._memory = self._shared.budget.open(session.client)
-        self._polls = ConnectionPolls(self._shared.poll_rounds, self._memory)
+        self._polls = ConnectionPolls(self._shared.rounds, self._memory)
         self._responder = Responder(dispatcher, session)
         self._fast_path = SmallRequests(dispatcher, session, self._shared.traffic)
         self._switch = ReaderSwitch(self._transport, self._fast_path, self._shared.intake)
@@ -322,7 +322,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._switch.go_on_alone()
             if not self._memory.hold_requests(frames.needed_bytes):
                 self._wait_for_memory()
-            elif not self._switch.yields(self._loop, self._settle) and self._switch.resume():
+            elif not self._switch.yields(self._shared.rounds, self._settle) and self._switch.resume():
                 self._timeouts.begin_again(self._loop.time())
         elif self._is_leaving:
             self._switch.close()

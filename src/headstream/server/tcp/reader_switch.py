@@ -8,11 +8,13 @@ from typing import Final
 
 from headstream.server.fast_path.intake import IdleConnection, Intake, IntakeHandler
 from headstream.server.fast_path.small_requests import SmallRequests
+from headstream.server.resources.loop_rounds import LoopRounds
 
 __all__ = ["ROUND_BYTES", "ReaderSwitch"]
 
 ROUND_BYTES: Final = 256 << 10
-"""After so many bytes of an unfinished request, other connections have their turn: reading 4 MiB at once takes 5 ms."""
+"""After so many bytes of an unfinished request, other connections have their turn: reading 4 MiB at once takes 5 ms, from one
+connection or from ten."""
 
 _SHORT_REQUESTS: Final = 8
 """The intake takes over after this many consecutive reads with only small requests: switching has a cost too."""
@@ -68,18 +70,18 @@ class ReaderSwitch:
             if not was_idle:
                 self._transport.pause_reading()
 
-    def yields(self, loop: asyncio.AbstractEventLoop, go_on: Callable[[], None]) -> bool:
-        """Read nothing for a round of the event loop if much has been read; return whether that is so.
+    def yields(self, rounds: LoopRounds, go_on: Callable[[], None]) -> bool:
+        """Read nothing until the event loop has a round with room if much has been read; return whether that is so.
 
         Args:
-            loop: The event loop.
-            go_on: Called in the next round; it resumes if nothing else holds reading up.
+            rounds: The loop's rounds.
+            go_on: Called in that round; it resumes if nothing else holds reading up.
         """
         if self.read_bytes < ROUND_BYTES or self.is_paused:
             return False
         self._is_yielding = True
         self.pause()
-        loop.call_soon(go_on)
+        rounds.call_with_room(ROUND_BYTES, go_on)
         return True
 
     def resume(self) -> bool:

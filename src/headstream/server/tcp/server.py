@@ -17,8 +17,8 @@ from headstream.server.fast_path.traffic import Traffic
 from headstream.server.network.addresses import Address
 from headstream.server.network.admission import Admission
 from headstream.server.network.stream_listener import StreamListener
+from headstream.server.resources.loop_rounds import LoopRounds
 from headstream.server.resources.memory_budget import MemoryBudget
-from headstream.server.resources.poll_rounds import PollRounds
 from headstream.server.resources.wakeups import Wakeups
 from headstream.server.resources.workers import Workers
 from headstream.server.tcp.connection import TcpServerConnection
@@ -53,7 +53,7 @@ class TcpServer(StreamListener[TcpServerConnection]):
         self.limits = settings.limits
         self.pool = FrameBufferPool()
         self.traffic = Traffic("tcp")
-        self.poll_rounds = PollRounds()
+        self.rounds = LoopRounds()
         self.turns = admission.turns
         self.wakeups = Wakeups(asyncio.get_running_loop())
         self.intake: Intake | None = None

@@ -9,8 +9,8 @@ from headstream.server.config.tcp_settings import ConnectionLimits
 from headstream.server.fast_path.intake import Intake
 from headstream.server.fast_path.traffic import Traffic
 from headstream.server.network.admission import UnauthenticatedTurns
+from headstream.server.resources.loop_rounds import LoopRounds
 from headstream.server.resources.memory_budget import MemoryBudget
-from headstream.server.resources.poll_rounds import PollRounds
 from headstream.server.resources.wakeups import Wakeups
 from headstream.server.resources.workers import Workers
 from headstream.wire.frames import FrameBufferPool
@@ -32,7 +32,7 @@ class SharedTcp(Protocol):
     has_fast_path: bool
     intake: Intake | None
     traffic: Traffic
-    poll_rounds: PollRounds
+    rounds: LoopRounds
     turns: UnauthenticatedTurns
     wakeups: Wakeups
     workers: Workers

@@ -1,15 +1,16 @@
-"""PollRounds: bounds the bytes of polls in one round of the event loop, so that small requests are answered between."""
+"""LoopRounds: bounds the bytes of large requests and responses in a round of the event loop, so that small ones come between."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from headstream.broker.sessions import Session
 from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.server.resources.memory_budget import MemoryAccount
 
-__all__ = ["FRAMES_PER_ROUND", "ROUND_BYTES", "ConnectionPolls", "PollRounds", "max_poll_bytes"]
+__all__ = ["FRAMES_PER_ROUND", "ROUND_BYTES", "ConnectionPolls", "LoopRounds", "max_poll_bytes"]
 
 ROUND_BYTES: Final = 1_310_720
 """About the most bytes of one poll while other clients are connected, and of all polls of a round: reading and writing them
@@ -26,15 +27,15 @@ _EXTRA_TURNS: Final = 1
 """Further rounds' bytes for connections whose last response was small: their next one is likely to be small too."""
 
 
-class PollRounds:
-    """The bytes of the current round of an event loop; only in that loop."""
+class LoopRounds:
+    """The bytes of large requests and responses in the current round of an event loop; only in that loop."""
 
     def __init__(self) -> None:
         self._round_bytes = 0
 
     @property
     def has_room(self) -> bool:
-        """Whether another large poll can be answered in this round: two of a million bytes are too much."""
+        """Whether there is room for another large poll, or for more of a large request: two of a million bytes are too much."""
         return self._round_bytes < ROUND_BYTES // 2
 
     @property
@@ -43,7 +44,7 @@ class PollRounds:
         return self._round_bytes < (1 + _EXTRA_TURNS) * ROUND_BYTES
 
     def note(self, size_bytes: int) -> None:
-        """Count a response in this round.
+        """Count a response, or what is read of a request, in this round.
 
         Args:
             size_bytes: Its size.
@@ -53,6 +54,22 @@ class PollRounds:
         if not self._round_bytes:
             asyncio.get_running_loop().call_soon(self._begin_round)
         self._round_bytes += size_bytes
+
+    def call_with_room(self, size_bytes: int, function: Callable[[], None]) -> None:
+        """Call a function in the next round that has room, and count its bytes there; others wait in the order of their calls.
+
+        Args:
+            size_bytes: How many bytes it lets in.
+            function: The function.
+        """
+        asyncio.get_running_loop().call_soon(self._call_with_room, size_bytes, function)
+
+    def _call_with_room(self, size_bytes: int, function: Callable[[], None]) -> None:
+        if not self.has_room:
+            self.call_with_room(size_bytes, function)
+            return
+        self.note(size_bytes)
+        function()
 
     def _begin_round(self) -> None:
         self._round_bytes = 0
@@ -76,7 +93,7 @@ class ConnectionPolls:
         memory: The connection's account.
     """
 
-    def __init__(self, rounds: PollRounds, memory: MemoryAccount) -> None:
+    def __init__(self, rounds: LoopRounds, memory: MemoryAccount) -> None:
         self._rounds = rounds
         self._memory = memory
         self._last_bytes: int | None = None

@@ -1,15 +1,17 @@
-"""PollRounds: which polls of a round are answered, and how much they bring."""
+"""LoopRounds: which polls of a round are answered, how much they bring, and how much of long requests is read."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from headstream.broker.sessions import Session
 from headstream.model.topology import MAX_BATCH_BYTES
+from headstream.server.resources.loop_rounds import ROUND_BYTES, ConnectionPolls, LoopRounds
 from headstream.server.resources.memory_budget import MemoryBudget
-from headstream.server.resources.poll_rounds import ROUND_BYTES, ConnectionPolls, PollRounds
 
 _HEAD_BYTES = 64
 """A message over TCP has so many bytes besides its payload, and those of its headers."""
@@ -19,14 +21,14 @@ class Round:
     """Connections of one server, each of another user."""
 
     def __init__(self) -> None:
-        self.poll_rounds = PollRounds()
+        self.rounds = LoopRounds()
         self._budget = MemoryBudget(1 << 32)
         self._users = 0
 
     def open(self) -> ConnectionPolls:
         """Return the polls of a new connection."""
         self._users += 1
-        return ConnectionPolls(self.poll_rounds, self._budget.open(self._users))
+        return ConnectionPolls(self.rounds, self._budget.open(self._users))
 
     @staticmethod
     def poll(polls: ConnectionPolls, size_bytes: int) -> bool:
@@ -100,8 +102,39 @@ def test_polls_bring_as_much_as_a_batch_has_when_a_client_is_alone() -> None:
     async def check() -> None:
         round_ = Round()
         polls, session = round_.open(), Session.over_http("127.0.0.1")
-        round_.poll_rounds.note(10 * ROUND_BYTES)
+        round_.rounds.note(10 * ROUND_BYTES)
         assert polls.begin(session, is_alone=True)
         assert session.poll_bytes >= MAX_BATCH_BYTES
+
+    in_loop(check)
+
+
+def test_long_requests_of_many_connections_are_read_a_few_a_round_in_their_order() -> None:
+    read_bytes = 256 << 10
+
+    async def check() -> None:
+        rounds, read, read_until = LoopRounds(), list[int](), list[int]()
+        for number in range(10):
+            rounds.call_with_room(read_bytes, partial(read.append, number))
+        while len(read) < 10:
+            await asyncio.sleep(0)
+            read_until.append(len(read))
+        assert read == list(range(10))
+        read_in_a_round = [after - before for before, after in itertools.pairwise([0, *read_until])]
+        assert max(read_in_a_round) * read_bytes <= ROUND_BYTES
+
+    in_loop(check)
+
+
+def test_polls_wait_for_a_round_in_which_less_was_read() -> None:
+    async def check() -> None:
+        round_ = Round()
+        polls = round_.open()
+        for _ in range(3):
+            round_.rounds.call_with_room(256 << 10, lambda: None)
+        await asyncio.sleep(0)
+        assert not polls.begin(Session.over_http("127.0.0.1"), is_alone=False)
+        await asyncio.sleep(0)
+        assert polls.begin(Session.over_http("127.0.0.1"), is_alone=False)
 
     in_loop(check)
