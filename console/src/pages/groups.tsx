@@ -160,7 +160,7 @@ export function GroupPage({ place, rights: _ }: { place: Place; rights: Rights }
 }
 
 /** Messages that have failed, and wait for another attempt. */
-const failingCount = (one: DeliveryCounts | undefined): number => (one ? one.pending + one.delayed : 0);
+const failingCount = (one: DeliveryCounts | undefined): number => one?.delayed ?? 0;
 
 interface PauseProps {
   group: Group;
