@@ -214,8 +214,8 @@ class LeaseHistory(LeaseProcess):
             step = LeaseStep.POISONED
         delay_us = self._random.choice((0, SECOND, 30 * SECOND))
         change = LeaseChange(step, job.held.token, offset, offset + 1, delay_us, "max_attempts", "no")
-        ended_count = self._count_ended(group)
         settled = self._settle_one(group, partition, change)
+        ended_count = self._count_ended(group)  # a process that was started again in the call can have ended some by its clock
         if settled.refused:
             assert self._is_over(job.held), f"a live lease of message {offset} was refused: {settled.refused[0].what}"
             return
@@ -291,8 +291,8 @@ class LeaseHistory(LeaseProcess):
                 for (number, at), job in group.jobs.items():
                     if job.held is not None and not self._is_over(job.held):
                         change = LeaseChange(LeaseStep.DONE, job.held.token, at, at + 1)
-                        ended_count = self._count_ended(group)
                         settled = self._settle_one(group, number, change)
+                        ended_count = self._count_ended(group)
                         assert not settled.refused
                         group.pauses.note_step(LeaseStep.DONE, settled.paused_us, self._wall_us, ended_count)
                         job.fate, job.held = "done", None
