@@ -211,7 +211,8 @@ function Options({ topic, onClose }: { topic: Topic; onClose: () => void }): JSX
   const removes =
     isLess("retention_us") || isLess("retention_bytes") || isLess("deletion_grace_us") || isLess("compaction_delay_us") || (topic.legal_hold && !isHeld);
   const change = async () => {
-    const changes = Object.fromEntries(Object.entries(wanted).filter(([name, value]) => value !== topic[name as keyof typeof wanted]));
+    const differing = Object.entries(wanted).filter(([name, value]) => value !== topic[name as keyof typeof wanted]);
+    const changes = Object.fromEntries(differing.map(([name, value]) => [name, typeof value === "boolean" ? Number(value) : value])); // flags travel as numbers
     if (Object.keys(changes).length === 0) return;
     await call("PUT", `/open${topicPath(topic.stream, topic.name)}`, { body: { changes } });
     await topics.refresh();
