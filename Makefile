@@ -7,7 +7,7 @@ KERNELS := $(shell find src/headstream/codec src/headstream/replicate/codec -nam
 TESTED := tests/unit tests/property tests/vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo test unit soak check vectors docs release console format bench clean
+.PHONY: help setup jars demo test unit soak check vectors docs release console pictures format bench clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -72,6 +72,9 @@ release: setup ## build the files of a release into dist/; see CONTRIBUTING.md
 
 console: ## build the browser console into the package (needs Node 20 and npm)
 	@cd console && npm ci --no-audit --no-fund --loglevel=error && npm run --silent build
+
+pictures: setup ## draw the pictures of the console anew, for its tests and the documentation (needs Chromium)
+	@HEADSTREAM_RENEW_PICTURES=1 $(BIN)/python -m pytest -q -n 0 --timeout=0 tests/behaviour/console/test_console_pictures.py
 
 format: setup ## mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet .; $(BIN)/ruff format --quiet .

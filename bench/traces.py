@@ -2,6 +2,7 @@
 
 send, receive   one message through a producer and a consumer of a log in memory, with the interceptor Tracing and without;
                 sampled by Tracing itself, or by OpenTelemetry's provider, for which each message needs a header
+append          a batch stored by a server's broker, in memory, with `headstream.tracing` and without
 decode          what the pipeline does with a micro-batch in a Python worker, on one core, with `tracing` and without
 
 Each way runs in turn with the one without traces; the ratio is the median of these pairs. Time is that of the processor, of
@@ -12,6 +13,7 @@ all threads. The exporter keeps spans in memory.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import statistics
 import time
@@ -29,7 +31,13 @@ import headstream as hs
 from bench.machine import run_benchmark
 from bench.replicate_decode import make_messages, make_zone
 from bench.replicate_messages import make_table, raw_batches
+from headstream.broker.broker import Broker
+from headstream.codec.binary import encode_sent
 from headstream.interceptors import Tracing
+from headstream.interceptors.append_tracing import AppendTracing
+from headstream.log.opening import open_memory
+from headstream.model.identifiers import TopicName
+from headstream.model.message import Message
 from headstream.replicate.decoding.decode import Decoder
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 
@@ -90,7 +98,12 @@ def main() -> None:
     """Measure, and write results/traces.txt."""
     with run_benchmark("traces", __doc__, "few messages and rounds; no results are written") as (report, directory, is_quick):
         count, rounds = (5000, 2) if is_quick else (20_000, 7)
-        ways = (("1 %, Tracing(rate=0.01)", 1.0, 0.01), ("1 %, by the provider", 0.01, None), ("all", 1.0, None))
+        ways = (
+            ("none, Tracing(rate=0)", 1.0, 0.0),
+            ("1 %, Tracing(rate=0.01)", 1.0, 0.01),
+            ("1 %, by the provider", 0.01, None),
+            ("all", 1.0, None),
+        )
         for name, share, rate in ways:
             provider = make_provider(share)
             tracing = Tracing(provider, rate=rate)
@@ -99,7 +112,33 @@ def main() -> None:
                 text = f"{1e6 * before / count:.1f} us a message without traces, {1e6 * after / count:.1f} with, {ratio:.2f} x"
                 report.line(f"{what}, sampled: {name}: {text}")
             provider.shutdown()
+        measure_appends(report.line, count, rounds)
         measure_decoding(report.line, directory, 50_000 if is_quick else 100_000, rounds)
+
+
+def measure_appends(tell: Callable[[str], None], count: int, rounds: int) -> None:
+    """Measure the appends of a server's broker with a tracer and without."""
+    provider = make_provider(1.0)
+    for size in (1, 100):
+        for name, every in (("none sampled", 0), ("1 % sampled", 100)):
+            contexts = (f"00-{n:032x}-{n:016x}-{'01' if every and n % every == 0 else '00'}" for n in itertools.count(1))
+            headers = (hs.Headers({**_HEADERS, "traceparent": next(contexts)}) for _ in range(count))
+            messages = [Message(payload=b"x" * 200, headers=each) for each in headers]
+            batches = [encode_sent(messages[at : at + size]) for at in range(0, count, size)]
+
+            def append(tracing: AppendTracing | None, batches: list[bytes] = batches) -> tuple[float]:
+                with contextlib.closing(Broker(open_memory())) as broker:
+                    broker.topics.create(TopicName.parse(TOPIC), 1, hs.Limits.WIDE)
+                    broker.messages.tracing = tracing
+                    began = time.process_time()
+                    for batch in batches:
+                        broker.messages.send(TopicName.parse(TOPIC), 1, batch)
+                    return (time.process_time() - began,)
+
+            ((before, after, ratio),) = compare(rounds, lambda: append(None), lambda: append(AppendTracing(provider)))
+            text = f"{1e6 * before / count:.2f} us a message without traces, {1e6 * after / count:.2f} with, {ratio:.2f} x"
+            tell(f"append, batches of {size}, {name}: {text}")
+    provider.shutdown()
 
 
 def measure_decoding(tell: Callable[[str], None], directory: Path, count: int, rounds: int) -> None:

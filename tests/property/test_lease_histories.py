@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from headstream.log.partition.pause_state import PauseState
 from headstream.testing.lease_histories import run_history
 
 
@@ -13,7 +14,7 @@ def test_histories_of_leases_are_those_of_the_model() -> None:
     totals = Counter[str]()
     for seed in range(12):
         totals += run_history(seed).counts
-    for name in ("leased", "done", "failed", "released", "deferred", "late", "ended", "dead", "kills", "restarts"):
+    for name in ("leased", "done", "failed", "released", "deferred", "late", "ended", "dead", "kills", "restarts", "pauses"):
         assert totals[name], f"no history has {name}"
 
 
@@ -21,3 +22,26 @@ def test_histories_of_leases_are_those_of_the_model() -> None:
 def test_a_thousand_histories_of_leases_are_those_of_the_model() -> None:
     for seed in range(100, 1100):
         run_history(seed)
+
+
+def run_some() -> None:
+    for seed in range(12):
+        run_history(seed)
+
+
+def test_a_pause_that_the_clock_makes_longer_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PauseState, "follow_clock", lambda state, now_us: None)
+    with pytest.raises(AssertionError, match=r"the pause did not end|never finished"):
+        run_some()
+
+
+def test_a_pause_that_ends_at_once_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PauseState, "left_us", lambda state, now_us: 0)
+    with pytest.raises(AssertionError, match="seed"):
+        run_some()
+
+
+def test_a_second_message_on_trial_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headstream.broker.leases.replace", lambda request, count: request)
+    with pytest.raises(AssertionError, match="on trial"):
+        run_some()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headstream.codec.binary import decode_polled, encode_sent
-from headstream.errors import OffsetOutOfRangeError
+from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError
 from headstream.filters.evaluation import FAILED, TRUE, evaluate
 from headstream.filters.filter import parse_filter
 from headstream.log.administration import create_topic, update_topic
@@ -104,18 +104,20 @@ class History:
     def compact(self) -> None:
         self.log.roll(self.topic(), 1)
         around = PassContext(self.log.administration)
-        CompactionPass(self.directory, self.files, segment_bytes=SEGMENT_BYTES, null_before_us=0, seed=SEED, around=around).run()
+        one = CompactionPass(self.directory, self.files, segment_bytes=SEGMENT_BYTES, null_before_us=0, seed=SEED, around=around)
+        with suppress(CorruptLogError):  # sends that a power cut has left damaged
+            one.run()
 
     def drop(self) -> None:
         Retention(self.log, self.now_us).drop_oldest(self.topic(), 1, 1)
 
     def set_state(self) -> None:
         with PartitionFollower(self.directory, self.files) as follower:
-            if follower.end_offset == 0:
+            if follower.end_offset == follower.first_offset:
                 return
             offset = self.rng.randrange(follower.first_offset, follower.end_offset)
         change = StateChange(-1, MessageState.POISONED.value, "why", "", 1)
-        with suppress(OffsetOutOfRangeError):  # compaction has removed it
+        with suppress(OffsetOutOfRangeError, CorruptSendError):  # compaction has removed it, or a power cut has damaged it
             self.log.states.set(self.topic(), 1, [offset], change)
 
     def set_names(self) -> None:
@@ -144,9 +146,18 @@ class History:
 
     @staticmethod
     def read(follower: PartitionFollower, text: str | None) -> list[ReceivedMessage]:
+        """Return the messages that are read; sends that a power cut has left damaged are stepped over."""
         where = None if text is None else parse_filter(text)
-        chunks = follower.read(follower.first_offset, where=where)
-        return [message for chunk in chunks for message in decode_polled(bytes(chunk))]
+        messages: list[ReceivedMessage] = []
+        offset = follower.first_offset
+        while True:
+            try:
+                for chunk in follower.read(offset, where=where):
+                    messages += decode_polled(bytes(chunk))
+            except CorruptSendError as error:
+                offset = follower.next_readable(error.until_offset)
+            else:
+                return messages
 
 
 def run(root: Path, seed: int) -> int:

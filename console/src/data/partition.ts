@@ -1,6 +1,6 @@
 // The messages of one partition as pages that are loaded when their rows are shown, and forgotten when there are many.
 import { call, partitionPath } from "./api";
-import type { Browsed, Message } from "./types";
+import type { Browsed, Message, SegmentCounts } from "./types";
 
 export const PAGE = 100;
 const MOST_PAGES = 100;
@@ -101,15 +101,18 @@ export interface Search {
   from: number;
   until: number;
   scanned: number;
+  segments: SegmentCounts | null; // of the whole topic; of a filter only
   isRunning: boolean;
   error: Error | null;
 }
 
 const MOST_FOUND = 5000;
+const none = (): null => null; // a log that cannot count them, or a filter that the search refuses with a reason
 
 /** Look for a text, or for what matches a filter, in a partition, request after request; `signal` ends it. */
 export async function search(
   path: string,
+  topic: string, // its path
   kind: SearchKind,
   text: string,
   from: number,
@@ -117,9 +120,13 @@ export async function search(
   signal: AbortSignal,
   onProgress: (search: Search) => void,
 ): Promise<void> {
-  let state: Search = { text, kind, found: [], at: from, from, until, scanned: 0, isRunning: true, error: null };
+  let state: Search = { text, kind, found: [], at: from, from, until, scanned: 0, segments: null, isRunning: true, error: null };
   onProgress(state);
   try {
+    if (kind === "where") {
+      state = { ...state, segments: await call<SegmentCounts>("GET", `${topic}/segments`, { query: { where: text }, signal }).catch(none) };
+      onProgress(state);
+    }
     while (state.at < until && state.found.length < MOST_FOUND) {
       const query = { kind: "offset", value: state.at, count: 200, payload_bytes: PREVIEW_BYTES, [kind]: text };
       const found = await call<Browsed>("GET", path, { query, signal });

@@ -20,6 +20,9 @@ export interface Topic {
   retention_bytes: number | null;
   compaction_delay_us: number | null;
   deduplication_count: number | null;
+  summary_headers: string | null; // separated by commas
+  deletion_grace_us: number | null;
+  legal_hold: boolean;
   partitions: Partition[];
 }
 
@@ -45,6 +48,34 @@ export interface Group {
   members: { id: number; partitions: number[] }[];
   partitions: GroupPartition[];
   lag: number;
+}
+
+/** What a group has not finished in a partition. */
+export interface DeliveryCounts {
+  partition: number;
+  pending: number;
+  leased: number;
+  delayed: number;
+  deferred: number;
+  poisoned: number;
+  open_letters: number;
+}
+
+export interface Deliveries {
+  now_us: number;
+  paused_until_us: number; // 0: it runs
+  paused_since_us: number;
+  failed_attempts: number;
+  last_attempts: number;
+  pauses: number;
+  partitions: DeliveryCounts[];
+}
+
+export interface SegmentCounts {
+  segments_count: number;
+  skipped_count: number;
+  size_bytes: number;
+  skipped_bytes: number;
 }
 
 export interface Groups {

@@ -1,13 +1,13 @@
 // Consumer groups: all of them, and one with its partitions, members and a seek that is shown before it is done.
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { call, partitionPath, topicPath } from "../data/api";
-import { count, plural, rate } from "../data/format";
+import { count, duration, plural, rate } from "../data/format";
 import { commitRate, groups, lagOf, sum } from "../data/log";
-import { useResource } from "../data/resource";
+import { Resource, useResource } from "../data/resource";
 import type { Rights } from "../data/rights";
 import { link, type Place } from "../data/router";
-import type { Browsed, Group } from "../data/types";
+import type { Browsed, Deliveries, DeliveryCounts, Group } from "../data/types";
 import { Empty, Failure, Head, Text, Tile, Waiting } from "../parts/basics";
 import { ConfirmByName, Dialog, Field } from "../parts/dialog";
 import { Table } from "../parts/table";
@@ -58,12 +58,17 @@ export function GroupTable({ rows, hasTopic }: { rows: Group[]; hasTopic: boolea
 export function GroupPage({ place, rights: _ }: { place: Place; rights: Rights }): JSX.Element {
   const known = useResource(groups);
   const [asked, setAsked] = useState<"seek" | "delete" | null>(null);
-  const [, stream, topic, name] = place.parts;
+  const [, stream = "", topic = "", name = ""] = place.parts;
+  const path = `${topicPath(stream, topic)}/consumer-groups/${encodeURIComponent(name)}`;
+  const deliveries = useMemo(() => new Resource<Deliveries>((signal) => call("GET", `${path}/deliveries`, { signal }), 2000), [path]);
+  const unfinished = useResource(deliveries).value;
   if (known.value === null) return <Waiting of={known} />;
   const group = known.value.groups.find((one) => one.stream === stream && one.topic === topic && one.name === name);
   if (!group) return <Empty title="There is no such group, or you may not see it." />;
   const largest = Math.max(1, ...group.partitions.map(lagOf));
   const memberless = group.partitions.filter((one) => one.member === null).length;
+  const open = new Map(unfinished?.partitions.map((one) => [one.partition, one]) ?? []);
+  const failing = unfinished ? sum(unfinished.partitions, failingCount) : null;
   return (
     <>
       <Head
@@ -81,6 +86,7 @@ export function GroupPage({ place, rights: _ }: { place: Place; rights: Rights }
           Delete …
         </button>
       </Head>
+      {unfinished && unfinished.paused_until_us > 0 && <Pause group={group} state={unfinished} onResumed={() => void deliveries.refresh()} />}
       <dl class="tiles">
         <Tile label="Lag" value={count(group.lag)} about="messages left to read" {...(group.lag > 0 ? { tone: "warn" as const } : { tone: "good" as const })} />
         <Tile label="Committed" value={rate(commitRate(group))} about="messages, in the last seconds" />
@@ -90,6 +96,14 @@ export function GroupPage({ place, rights: _ }: { place: Place; rights: Rights }
           about={group.process !== null ? `in process ${group.process}` : memberless ? `${plural(memberless, "partition")} without one` : "every partition has one"}
         />
         <Tile label="Partitions" value={count(group.partitions.length)} about={`generation ${group.generation}`} />
+        {unfinished && failing !== null && (
+          <Tile
+            label="Failing"
+            value={count(failing)}
+            about={`${plural(sum(unfinished.partitions, (one) => one.poisoned), "message")} given up, ${plural(sum(unfinished.partitions, (one) => one.open_letters), "letter")} open`}
+            {...(failing > 0 ? { tone: "warn" as const } : {})}
+          />
+        )}
       </dl>
       <h2>Partitions</h2>
       <Table
@@ -109,6 +123,9 @@ export function GroupPage({ place, rights: _ }: { place: Place; rights: Rights }
           { name: "Next to read", isNumber: true, sort: (one) => one.committed ?? -1, show: (one) => (one.committed === null ? <span class="muted">nothing committed</span> : count(one.committed)) },
           { name: "Next offset", about: "Of the next message appended", isNumber: true, sort: (one) => one.end_offset, show: (one) => count(one.end_offset) },
           { name: "Member", isNumber: true, isMinor: true, show: (one) => (one.member === null ? <span class="muted">none</span> : one.member) },
+          { name: "Leased", about: "Messages that a worker has", isNumber: true, isMinor: true, show: (one) => count(open.get(one.number)?.leased ?? 0) },
+          { name: "Deferred", about: "Messages put off by a worker", isNumber: true, isMinor: true, show: (one) => count(open.get(one.number)?.deferred ?? 0) },
+          { name: "Failing", about: "Messages that wait for another attempt", isNumber: true, isMinor: true, show: (one) => count(failingCount(open.get(one.number))) },
           {
             name: "Lag",
             isNumber: true,
@@ -139,6 +156,45 @@ export function GroupPage({ place, rights: _ }: { place: Place; rights: Rights }
         </ConfirmByName>
       )}
     </>
+  );
+}
+
+/** Messages that have failed, and wait for another attempt. */
+const failingCount = (one: DeliveryCounts | undefined): number => one?.delayed ?? 0;
+
+interface PauseProps {
+  group: Group;
+  state: Deliveries;
+  onResumed: () => void;
+}
+
+/** Why a group is paused, for how long still, and what ends it. */
+function Pause({ group, state, onResumed }: PauseProps): JSX.Element {
+  const [error, setError] = useState<Error | null>(null);
+  const leftUs = state.paused_until_us - state.now_us;
+  const resume = async () => {
+    // a seek ends a pause, this one moves nothing
+    await call("PUT", `${topicPath(group.stream, group.topic)}/consumer-groups/${encodeURIComponent(group.name)}/offsets`, { body: { offsets: {} } });
+    onResumed();
+  };
+  useEffect(() => setError(null), [state.paused_until_us]);
+  return (
+    <div class="notice warn" role="status">
+      <p>
+        <strong>{leftUs > 0 ? `Paused for another ${duration(leftUs)}.` : "On trial: one message is delivered."}</strong>{" "}
+        {count(state.failed_attempts)} of its last {plural(state.last_attempts, "attempt")} failed, {duration(Math.max(1e6, state.now_us - state.paused_since_us))} ago. It has been paused{" "}
+        {plural(state.pauses, "time")}.
+      </p>
+      <p>
+        <button type="button" onClick={() => void resume().catch(setError)}>
+          Resume
+        </button>{" "}
+        <span class="muted">
+          {group.members.length > 0 ? `The server refuses it until its ${plural(group.members.length, "member")} have stopped.` : "Its consumers then begin at once, with their attempts counted anew."}
+        </span>
+      </p>
+      {error && <Failure error={error} />}
+    </div>
   );
 }
 

@@ -24,7 +24,7 @@ export function Letters({ place, rights }: { place: Place; rights: Rights }): JS
   const topic = readable.find((one) => one.stream === stream && one.name === name);
   if (!topic) return <Empty title="There is no such topic, or you may not read its messages." />;
   const where = place.query.get("where") ?? "";
-  return <TopicLetters key={`${fullName(topic)} ${topic.id}`} topic={topic} where={where} canManage={rights.topic("manage", topic)} />;
+  return <TopicLetters key={`${fullName(topic)} ${topic.id}`} topic={topic} where={where} canManage={rights.topic("manage", topic)} canDecode={rights.readPipelines} />;
 }
 
 function Choose({ all }: { all: Topic[] }): JSX.Element {
@@ -86,9 +86,10 @@ interface TopicProps {
   topic: Topic;
   where: string;
   canManage: boolean;
+  canDecode: boolean;
 }
 
-function TopicLetters({ topic, where, canManage }: TopicProps): JSX.Element {
+function TopicLetters({ topic, where, canManage, canDecode }: TopicProps): JSX.Element {
   const [counted, setCounted] = useState<Counted | null>(null);
   const [found, setFound] = useState<Found>(NONE);
   const [error, setError] = useState<Error | null>(null);
@@ -189,7 +190,9 @@ function TopicLetters({ topic, where, canManage }: TopicProps): JSX.Element {
             key={`${shown.partition} ${shown.message.offset}`}
             at={{ stream: topic.stream, topic: topic.name, partition: shown.partition }}
             message={shown.message}
+            topic={topic}
             canManage={canManage}
+            canDecode={canDecode}
             onChanged={() => void refresh()}
             onClose={() => setOpen(null)}
           >

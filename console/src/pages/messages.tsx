@@ -1,7 +1,7 @@
 // Messages of a partition: scrolled from the first to the newest, searched, followed live, and looked into.
 import type { JSX } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { call } from "../data/api";
+import { call, topicPath } from "../data/api";
 import { count, plural, time } from "../data/format";
 import { fullName, topics } from "../data/log";
 import { PartitionMessages, type Search, type SearchKind, search } from "../data/partition";
@@ -12,6 +12,7 @@ import type { Browsed, Message, Partition, Topic } from "../data/types";
 import { Command, Empty, Failure, Head, Text, Waiting } from "../parts/basics";
 import { List } from "../parts/list";
 import { family, MessageDetail, preview, StateName } from "../parts/message";
+import { describeSearch, SearchField } from "../parts/search";
 
 const TAIL_MS = 1000;
 
@@ -130,7 +131,7 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
     }
     const asking = new AbortController();
     searching.current = asking;
-    void search(messages.path, kind, text, base, end, asking.signal, (state) => searching.current === asking && setFound(state));
+    void search(messages.path, topicPath(at.stream, at.topic), kind, text, base, end, asking.signal, (state) => searching.current === asking && setFound(state));
   };
   const index = chosen === null ? null : indexOf(chosen);
   const shown = index === null || index < 0 ? undefined : messageAt(index);
@@ -224,7 +225,7 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
           )}
           <p class="status muted" role="status">
             {found
-              ? `${plural(found.found.length, "match").replace(/matchs$/, "matches")}`
+              ? describeSearch(found)
               : `${plural(length, "offset")}, ${count(base)} to ${count(Math.max(base, end - 1))}`}
             {isTailing && " · following the end, asked for each second"}
           </p>
@@ -233,7 +234,9 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
           <MessageDetail
             at={at}
             message={shown}
+            topic={topic}
             canManage={rights.topic("manage", topic)}
+            canDecode={rights.readPipelines}
             onChanged={() => (found ? startSearch(found.kind, found.text) : void messages.reload(shown.offset))}
             onClose={() => choose(null)}
           />
@@ -344,63 +347,3 @@ function Jump({ path, base, end, onJump, onProblem }: JumpProps): JSX.Element {
     </form>
   );
 }
-
-interface SearchFieldProps {
-  search: Search | null;
-  onSearch: (kind: SearchKind, text: string) => void;
-  onStop: () => void;
-}
-
-function SearchField({ search: state, onSearch, onStop }: SearchFieldProps): JSX.Element {
-  const [text, setText] = useState("");
-  const [kind, setKind] = useState<SearchKind>("contains");
-  const part = state && state.until > state.from ? (state.at - state.from) / (state.until - state.from) : 1;
-  return (
-    <form
-      class="inline search"
-      onSubmit={(event) => {
-        event.preventDefault();
-        onSearch(kind, text);
-      }}
-    >
-      <select
-        aria-label="Search for"
-        value={kind}
-        onChange={(event) => setKind(event.currentTarget.value as SearchKind)}
-      >
-        <option value="contains">Text</option>
-        <option value="where">Filter</option>
-      </select>
-      <input
-        type="search"
-        data-filter
-        aria-label="Search payloads, keys and headers"
-        placeholder={kind === "where" ? "attempt >= 3 AND source = 'web'" : "Payloads, keys, headers ( / )"}
-        value={text}
-        onInput={(event) => {
-          setText(event.currentTarget.value);
-          if (!event.currentTarget.value) onSearch(kind, "");
-        }}
-      />
-      {state?.isRunning ? (
-        <>
-          <progress max={1} value={part} aria-label="Searched" />
-          <span class="muted">{count(state.scanned)} read</span>
-          <button type="button" onClick={onStop}>
-            Stop
-          </button>
-        </>
-      ) : (
-        <>
-          <button type="submit">Search</button>
-          {state && (
-            <span class="muted">
-              {state.error ? state.error.message : part < 1 ? `stopped at ${Math.floor(part * 100)} %` : `${count(state.scanned)} read`}
-            </span>
-          )}
-        </>
-      )}
-    </form>
-  );
-}
-

@@ -10,7 +10,7 @@ import type { Rights } from "../data/rights";
 import { link, type Place } from "../data/router";
 import type { Topic } from "../data/types";
 import { Empty, Head, Text, Tile, Time, Waiting } from "../parts/basics";
-import { ConfirmByName, Dialog, Field } from "../parts/dialog";
+import { ConfirmByName, ConfirmName, Dialog, Field } from "../parts/dialog";
 import { Table } from "../parts/table";
 import { GroupTable } from "./groups";
 
@@ -54,15 +54,24 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
             <button type="button" onClick={() => setAsked("partitions")}>
               Add partitions …
             </button>
-            <button type="button" class="danger-quiet" onClick={() => setAsked("purge")}>
-              Purge …
-            </button>
-            <button type="button" class="danger-quiet" onClick={() => setAsked("delete")}>
-              Delete …
-            </button>
+            {!topic.legal_hold && (
+              <>
+                <button type="button" class="danger-quiet" onClick={() => setAsked("purge")}>
+                  Purge …
+                </button>
+                <button type="button" class="danger-quiet" onClick={() => setAsked("delete")}>
+                  Delete …
+                </button>
+              </>
+            )}
           </>
         )}
       </Head>
+      {topic.legal_hold && (
+        <p class="notice warn" role="status">
+          <strong>Under legal hold.</strong> Nothing is removed from this topic: not by retention, compaction, marks, an erasure, a purge or a deletion.
+        </p>
+      )}
       <dl class="tiles">
         <Tile label="Messages" value={count(messagesCount(topic))} about={`appended ${rate(appendRate(topic))}`} />
         <Tile label="Size" value={bytes(sizeBytes(topic))} about={plural(topic.partitions.length, "partition")} />
@@ -80,6 +89,16 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
           label="Deduplication"
           value={topic.deduplication_count === null ? "off" : count(topic.deduplication_count)}
           about={topic.deduplication_count === null ? "repeated ids are stored" : "ids remembered in a partition"}
+        />
+        <Tile
+          label="Marked messages"
+          value={topic.legal_hold ? "held" : topic.deletion_grace_us === null ? "stay" : duration(topic.deletion_grace_us)}
+          about={topic.legal_hold ? "as long as the legal hold" : topic.deletion_grace_us === null ? "until a compaction" : "until they leave the disk"}
+        />
+        <Tile
+          label="Summaries"
+          value={topic.summary_headers === null ? "off" : plural(topic.summary_headers.split(",").length, "header")}
+          about={topic.summary_headers === null ? "filters read all messages" : <Text>{topic.summary_headers.replaceAll(",", ", ")}</Text>}
         />
         <Tile label="Synced" value={topic.fsync} about={`limits: ${topic.limits}`} />
         <Tile label="Created" value={duration(Math.max(1e6, known.value.time_us - topic.created_us))} about={<Time us={topic.created_us} />} />
@@ -174,23 +193,34 @@ function Options({ topic, onClose }: { topic: Topic; onClose: () => void }): JSX
   const [mebibytes, setMebibytes] = useState(inUnits(topic.retention_bytes, 1 << 20));
   const [compaction, setCompaction] = useState(inUnits(topic.compaction_delay_us, 3.6e9));
   const [remembered, setRemembered] = useState(inUnits(topic.deduplication_count, 1));
+  const [grace, setGrace] = useState(inUnits(topic.deletion_grace_us, 3.6e9));
+  const [summarized, setSummarized] = useState(topic.summary_headers ?? "");
+  const [isHeld, setHeld] = useState(topic.legal_hold);
+  const [typed, setTyped] = useState("");
   const from = (text: string, unit: number) => (text === "" ? null : Math.round(Number(text) * unit));
+  const wanted = {
+    retention_us: from(hours, 3.6e9),
+    retention_bytes: from(mebibytes, 1 << 20),
+    compaction_delay_us: from(compaction, 3.6e9),
+    deduplication_count: from(remembered, 1),
+    deletion_grace_us: from(grace, 3.6e9),
+    summary_headers: summarized.trim() === "" ? null : summarized,
+    legal_hold: isHeld,
+  };
+  const isLess = (name: "retention_us" | "retention_bytes" | "deletion_grace_us" | "compaction_delay_us") => (wanted[name] ?? Infinity) < (topic[name] ?? Infinity);
+  const removes =
+    isLess("retention_us") || isLess("retention_bytes") || isLess("deletion_grace_us") || isLess("compaction_delay_us") || (topic.legal_hold && !isHeld);
   const change = async () => {
-    const wanted = {
-      retention_us: from(hours, 3.6e9),
-      retention_bytes: from(mebibytes, 1 << 20),
-      compaction_delay_us: from(compaction, 3.6e9),
-      deduplication_count: from(remembered, 1),
-    };
-    const changes = Object.fromEntries(Object.entries(wanted).filter(([name, value]) => value !== topic[name as keyof typeof wanted]));
+    const differing = Object.entries(wanted).filter(([name, value]) => value !== topic[name as keyof typeof wanted]);
+    const changes = Object.fromEntries(differing.map(([name, value]) => [name, typeof value === "boolean" ? Number(value) : value])); // flags travel as numbers
     if (Object.keys(changes).length === 0) return;
     await call("PUT", `/open${topicPath(topic.stream, topic.name)}`, { body: { changes } });
     await topics.refresh();
   };
   const number = { type: "number", min: "0", step: "any" } as const;
   return (
-    <Dialog title="Options of the topic" action="Change" onAct={change} onClose={onClose}>
-      <p class="notice">A shorter or smaller limit removes the oldest messages soon after. An empty field sets no limit.</p>
+    <Dialog title="Options of the topic" action="Change" isDangerous={removes} isReady={!removes || typed === fullName(topic)} onAct={change} onClose={onClose}>
+      <p class="notice">An empty field sets no limit.</p>
       <Field label="Keep messages for (hours)">
         <input {...number} value={hours} onInput={(event) => setHours(event.currentTarget.value)} />
       </Field>
@@ -203,6 +233,21 @@ function Options({ topic, onClose }: { topic: Topic; onClose: () => void }): JSX
       <Field label="Deduplication: ids to remember" about="Empty: repeated ids are stored.">
         <input type="number" min="1" step="1" value={remembered} onInput={(event) => setRemembered(event.currentTarget.value)} />
       </Field>
+      <Field label="Marked messages leave the disk within (hours)" about="Until then they can be restored. Empty: they stay.">
+        <input {...number} value={grace} onInput={(event) => setGrace(event.currentTarget.value)} />
+      </Field>
+      <Field label="Summarized headers" about="Names separated by commas, at most 8: filters on them skip segments without a match.">
+        <input value={summarized} onInput={(event) => setSummarized(event.currentTarget.value)} />
+      </Field>
+      <label class="check">
+        <input type="checkbox" checked={isHeld} onChange={(event) => setHeld(event.currentTarget.checked)} /> Legal hold: nothing is removed
+      </label>
+      {removes && (
+        <>
+          <p class="notice warn">This removes messages soon after, or allows it. That cannot be undone.</p>
+          <ConfirmName name={fullName(topic)} typed={typed} onType={setTyped} />
+        </>
+      )}
     </Dialog>
   );
 }

@@ -61,6 +61,10 @@ export function Topics({ rights, place }: { rights: Rights; place: Place }): JSX
               </a>
             ),
           },
+          {
+            name: "",
+            show: (topic) => (topic.legal_hold ? <span class="badge warn">legal hold</span> : ""),
+          },
           { name: "Partitions", isNumber: true, isMinor: true, sort: (topic) => topic.partitions.length, show: (topic) => count(topic.partitions.length) },
           { name: "Messages", isNumber: true, sort: messagesCount, show: (topic) => count(messagesCount(topic)) },
           { name: "Size", isNumber: true, sort: sizeBytes, show: (topic) => bytes(sizeBytes(topic)) },

@@ -67,13 +67,19 @@ export function ConfirmByName({ title, name, action, children, onAct, onClose }:
   return (
     <Dialog title={title} action={action} isDangerous isReady={typed === name} onAct={onAct} onClose={onClose}>
       {children}
-      <label>
-        <span>
-          To confirm, type <strong class="name-to-type"><Text>{name}</Text></strong>
-        </span>
-        <input autocomplete="off" spellcheck={false} value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />
-      </label>
+      <ConfirmName name={name} typed={typed} onType={setTyped} />
     </Dialog>
+  );
+}
+
+export function ConfirmName({ name, typed, onType }: { name: string; typed: string; onType: (typed: string) => void }): JSX.Element {
+  return (
+    <label>
+      <span>
+        To confirm, type <strong class="name-to-type"><Text>{name}</Text></strong>
+      </span>
+      <input autocomplete="off" spellcheck={false} value={typed} onInput={(event) => onType(event.currentTarget.value)} />
+    </label>
   );
 }
 

@@ -2,14 +2,17 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call, download, partitionPath } from "../data/api";
-import { bytes, fromBase64, hexLines, plural, readableText } from "../data/format";
-import type { Cut, Header, Message, StateChange } from "../data/types";
+import { bytes, duration, fromBase64, hexLines, plural, readableText } from "../data/format";
+import type { Cut, Header, Message, StateChange, Topic } from "../data/types";
 import { Copy, Failure, Tabs, Text, Time } from "./basics";
-import { Dialog, Field } from "./dialog";
-import { JsonTree, readJson } from "./json";
+import { ConfirmName, Dialog, Field } from "./dialog";
+import { type Json, JsonTree, Pairs, readJson } from "./json";
 
 const WHOLE_BYTES = 1 << 20; // more is saved as a file instead
-const STATES = ["available", "unavailable", "poisoned", "marked_for_deletion"];
+const MARKED = "marked_for_deletion";
+const STATES = ["available", "unavailable", "poisoned", MARKED];
+const MAGIC = [...new TextEncoder().encode("atMSG")]; // an envelope of Replicate begins with it
+const MOST_DECODED_BYTES = 8 << 20;
 
 export interface Position {
   stream: string;
@@ -72,16 +75,18 @@ export function family(kind: string): string {
 interface DetailProps {
   at: Position;
   message: Message;
+  topic: Topic;
   canManage: boolean;
+  canDecode: boolean; // by the schemas of pipelines
   onChanged: () => void;
   onClose: () => void;
   children?: ComponentChildren; // shown first
 }
 
-export function MessageDetail({ at, message, canManage, onChanged, onClose, children }: DetailProps): JSX.Element {
+export function MessageDetail({ at, message, topic, canManage, canDecode, onChanged, onClose, children }: DetailProps): JSX.Element {
   const [isSetting, setSetting] = useState(false);
   const { payload, key } = message;
-  const path = `${partitionPath(at.stream, at.topic, at.partition)}/messages/${message.offset}/payload`;
+  const path = `${partitionPath(at.stream, at.topic, at.partition)}/messages/${message.offset}`;
   return (
     <aside class="detail" aria-label={`Message at offset ${message.offset}`}>
       <header>
@@ -98,7 +103,7 @@ export function MessageDetail({ at, message, canManage, onChanged, onClose, chil
           ✕
         </button>
       </header>
-      {message.state !== "available" && <Story at={at} message={message} />}
+      {message.state !== "available" && <Story at={at} message={message} topic={topic} onRestored={canManage ? onChanged : null} />}
       {children}
       <dl class="facts">
         <dt>Appended</dt>
@@ -122,14 +127,14 @@ export function MessageDetail({ at, message, canManage, onChanged, onClose, chil
       {payload === null ? (
         <p class="muted none">Null: a message that deletes its key.</p>
       ) : (
-        <Payload cut={payload} path={path} key={message.offset} />
+        <Payload cut={payload} path={path} canDecode={canDecode} key={message.offset} />
       )}
-      {isSetting && <SetState at={at} message={message} onClose={() => setSetting(false)} onDone={onChanged} />}
+      {isSetting && <SetState at={at} message={message} topic={topic} onClose={() => setSetting(false)} onDone={onChanged} />}
     </aside>
   );
 }
 
-function Payload({ cut, path }: { cut: Cut; path: string }): JSX.Element {
+function Payload({ cut, path, canDecode }: { cut: Cut; path: string; canDecode: boolean }): JSX.Element {
   const [whole, setWhole] = useState<Uint8Array | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const [isLoading, setLoading] = useState(false);
@@ -138,12 +143,13 @@ function Payload({ cut, path }: { cut: Cut; path: string }): JSX.Element {
   const isCut = data.length < cut.size_bytes;
   const text = readableText(data, isCut);
   const json = text !== null && !isCut && /^\s*[[{"\d-tfn]/.test(text) ? readJson(text) : undefined;
-  const forms = [...(json !== undefined ? ["JSON"] : []), ...(text !== null ? ["Text"] : []), "Hex"];
+  const isReplicate = canDecode && MAGIC.every((byte, index) => data[index] === byte);
+  const forms = [...(isReplicate ? ["Decoded"] : []), ...(json !== undefined ? ["JSON"] : []), ...(text !== null ? ["Text"] : []), "Hex"];
   const shown = form !== null && forms.includes(form) ? form : forms[0]!;
   const load = async () => {
     setLoading(true);
     try {
-      setWhole(await download(path, WHOLE_BYTES));
+      setWhole(await download(`${path}/payload`, WHOLE_BYTES));
       setError(null);
     } catch (refused) {
       setError(refused as Error);
@@ -153,8 +159,8 @@ function Payload({ cut, path }: { cut: Cut; path: string }): JSX.Element {
   const save = async () => {
     try {
       const link = document.createElement("a");
-      link.href = URL.createObjectURL(new Blob([(await download(path, Number.POSITIVE_INFINITY)).slice()]));
-      link.download = path.split("/").slice(2, -1).join("-").concat(".bin");
+      link.href = URL.createObjectURL(new Blob([(await download(`${path}/payload`, Number.POSITIVE_INFINITY)).slice()]));
+      link.download = path.split("/").slice(2).join("-").concat(".bin");
       link.click();
       URL.revokeObjectURL(link.href);
     } catch (refused) {
@@ -173,7 +179,7 @@ function Payload({ cut, path }: { cut: Cut; path: string }): JSX.Element {
         </button>
       </div>
       {error && <Failure error={error} />}
-      {isCut && (
+      {isCut && shown !== "Decoded" && (
         <p class="muted cut">
           The first {bytes(data.length)} of {bytes(cut.size_bytes)}.{" "}
           {cut.size_bytes <= WHOLE_BYTES && (
@@ -183,6 +189,7 @@ function Payload({ cut, path }: { cut: Cut; path: string }): JSX.Element {
           )}
         </p>
       )}
+      {shown === "Decoded" && <Decoded path={path} />}
       {shown === "JSON" && json !== undefined && (
         <div class="json">
           <JsonTree value={json} />
@@ -202,9 +209,48 @@ function Payload({ cut, path }: { cut: Cut; path: string }): JSX.Element {
   );
 }
 
-/** Who set a state, when and why. */
-function Story({ at, message }: { at: Position; message: Message }): JSX.Element | null {
+/** A Replicate message as the server reads it, by the schemas that pipelines have received. */
+function Decoded({ path }: { path: string }): JSX.Element {
+  const [found, setFound] = useState<Json | null>(null);
+  const [error, setError] = useState<Error | null>(null);
+  useEffect(() => {
+    const asking = new AbortController();
+    setFound(null);
+    setError(null);
+    download(`${path}/explained`, MOST_DECODED_BYTES, asking.signal)
+      .then((data) => setFound(readJson(new TextDecoder().decode(data)) ?? null))
+      .catch((refused: Error) => !asking.signal.aborted && setError(refused));
+    return () => asking.abort();
+  }, [path]);
+  if (error) return <Failure error={error} />;
+  if (!(found instanceof Pairs)) return <p class="muted none" role="status">Decoding …</p>;
+  const told = found.items.filter(([name, value]) => value !== null && name !== "note" && name !== "fault");
+  const reasons = found.items.filter(([name, value]) => (name === "note" || name === "fault") && typeof value === "string");
+  return (
+    <>
+      {reasons.map(([name, value]) => (
+        <p key={name} class={name === "fault" ? "notice bad" : "notice warn"}>
+          <Text breaks>{value as string}</Text>
+        </p>
+      ))}
+      <div class="json" aria-label="Decoded message" role="group">
+        <JsonTree value={new Pairs(told)} />
+      </div>
+    </>
+  );
+}
+
+interface StoryProps {
+  at: Position;
+  message: Message;
+  topic: Topic;
+  onRestored: (() => void) | null; // null: the user may not restore it
+}
+
+/** Who set a state, when and why; of a message that is marked for deletion, how long it stays. */
+function Story({ at, message, topic, onRestored }: StoryProps): JSX.Element | null {
   const [story, setStory] = useState<StateChange | null>(null);
+  const [error, setError] = useState<Error | null>(null);
   useEffect(() => {
     const asking = new AbortController();
     const path = `${partitionPath(at.stream, at.topic, at.partition)}/states`;
@@ -225,27 +271,61 @@ function Story({ at, message }: { at: Position; message: Message }): JSX.Element
           <Text breaks>{story.reason}</Text>
         </blockquote>
       )}
+      {message.state === MARKED && (
+        <p class="fate">
+          {describeFate(topic, story.changed_us)}{" "}
+          {onRestored && (
+            <button type="button" class="small" onClick={() => void setStateOf(at, message, "available", "restored").then(onRestored, setError)}>
+              Restore
+            </button>
+          )}
+        </p>
+      )}
+      {error && <Failure error={error} />}
     </div>
   );
+}
+
+/** When a marked message leaves the disk. */
+function describeFate(topic: Topic, markedUs: number): string {
+  if (topic.legal_hold) return "It stays on the disk as long as the topic is under legal hold.";
+  if (topic.deletion_grace_us === null) return "It stays on the disk until a compaction.";
+  const leftUs = markedUs + topic.deletion_grace_us - Date.now() * 1000;
+  return leftUs > 0 ? `It leaves the disk within ${duration(leftUs)}; until then it can be restored.` : "It is about to leave the disk.";
+}
+
+async function setStateOf(at: Position, message: Message, state: string, reason: string): Promise<void> {
+  const path = `${partitionPath(at.stream, at.topic, at.partition)}/states`;
+  await call("PUT", path, { body: { offsets: [message.offset], state, reason, by: "" } });
 }
 
 interface SetStateProps {
   at: Position;
   message: Message;
+  topic: Topic;
   onClose: () => void;
   onDone: () => void;
 }
 
-function SetState({ at, message, onClose, onDone }: SetStateProps): JSX.Element {
+function SetState({ at, message, topic, onClose, onDone }: SetStateProps): JSX.Element {
   const [state, setState] = useState(STATES.find((one) => one !== message.state) ?? "available");
   const [reason, setReason] = useState("");
+  const [typed, setTyped] = useState("");
+  const name = `${topic.stream}/${topic.name}`;
+  const destroys = state === MARKED && !topic.legal_hold;
   const set = async () => {
-    const path = `${partitionPath(at.stream, at.topic, at.partition)}/states`;
-    await call("PUT", path, { body: { offsets: [message.offset], state, reason, by: "" } });
+    await setStateOf(at, message, state, reason);
     onDone();
   };
   return (
-    <Dialog title={`State of the message at offset ${message.offset}`} action="Set state" onAct={set} onClose={onClose}>
+    <Dialog
+      title={`State of the message at offset ${message.offset}`}
+      action="Set state"
+      isDangerous={destroys}
+      isReady={!destroys || typed === name}
+      onAct={set}
+      onClose={onClose}
+    >
       <Field label="State" about="Consumers are sent available messages only, unless they ask for others.">
         <select value={state} onChange={(event) => setState(event.currentTarget.value)}>
           {STATES.map((one) => (
@@ -258,6 +338,8 @@ function SetState({ at, message, onClose, onDone }: SetStateProps): JSX.Element 
       <Field label="Reason" about="Stored with your user name and the time.">
         <input value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
       </Field>
+      {state === MARKED && <p class="notice warn">Consumers skip it at once. {describeFate(topic, Date.now() * 1000)}</p>}
+      {destroys && <ConfirmName name={name} typed={typed} onType={setTyped} />}
     </Dialog>
   );
 }

@@ -8,6 +8,8 @@ from typing import TypeVar
 from headstream.broker.backing import Backing
 from headstream.codec.buffer import BytesLike
 from headstream.errors import LogError
+from headstream.interceptors.append_tracing import AppendTracing
+from headstream.interceptors.trace_contexts import find_contexts
 from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
 from headstream.log.catalog.producer_numbers import ProducerNumbers
 from headstream.model.identifiers import TopicName
@@ -27,6 +29,8 @@ class Appends:
 
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
+        self.tracing: AppendTracing | None = None
+        """Makes spans of appends, in the traces of their messages; None makes none."""
         self._producer_numbers = ProducerNumbers(self._catalog, backing.clock_us)
 
     def _catalog(self) -> Catalog:
@@ -53,7 +57,7 @@ class Appends:
         backing = self._backing
         append = backing.writable_log().append
         return self._append(
-            topic, partition, lambda record: append(record, partition, batch, backing.clock_us(), backing.entropy(16))
+            topic, partition, batch, lambda record: append(record, partition, batch, backing.clock_us(), backing.entropy(16))
         )
 
     def append(
@@ -80,10 +84,19 @@ class Appends:
         backing = self._backing
         append = backing.writable_log().append_numbered
         return self._append(
-            topic, partition, lambda record: append(record, partition, batch, backing.clock_us(), backing.entropy(16), number)
+            topic,
+            partition,
+            batch,
+            lambda record: append(record, partition, batch, backing.clock_us(), backing.entropy(16), number),
         )
 
-    def _append(self, topic: TopicName, partition: int, append: Callable[[TopicRecord], _T]) -> _T:
+    def _append(self, topic: TopicName, partition: int, batch: BytesLike, append: Callable[[TopicRecord], _T]) -> _T:
+        if self.tracing is not None and (contexts := find_contexts(batch)):
+            with self.tracing.append(topic, partition, contexts):
+                return self._append_to_current(topic, partition, append)
+        return self._append_to_current(topic, partition, append)
+
+    def _append_to_current(self, topic: TopicName, partition: int, append: Callable[[TopicRecord], _T]) -> _T:
         log = self._backing.log
         while True:
             known = log.snapshot()

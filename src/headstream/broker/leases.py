@@ -335,6 +335,7 @@ class Leases:
         if not outcome.ended:
             return False
         self._store(place, outcome)
+        place.open.idle = None
         if place.pause_rule is not None:  # leases from before a pause do not decide its trial
             since_us, leases = self._pauses.own_state(place.record, place.owner).until_us, place.table.state.leases
             new = [until - begin for token, begin, until in outcome.ended if leases[token].begun_us >= since_us]

@@ -63,6 +63,7 @@ class Messages(Appends):
         auto_commit: bool = False,
         user_id: int = NO_USER,
         where: Filter | None = None,
+        until_offset: int = 0,
     ) -> Polled:
         """Return messages of a partition as stored bytes, without waiting.
 
@@ -76,8 +77,8 @@ class Messages(Appends):
             consumer: The polling consumer; required for `next` and to commit.
             auto_commit: Whether to commit the delivered messages for the consumer at once.
             user_id: The server's user who commits, see OffsetStore.commit().
-            where: The filter that chooses among the messages in these states. One poll examines SCAN_BYTES of them, and
-                returns how far it came, also if none matches.
+            where: The filter of messages in these states. A poll examines SCAN_BYTES, and returns how far it came.
+            until_offset: One past the last offset to examine with a filter; 0 for the partition's end.
 
         Raises:
             ConsumersLimitError: the consumer that commits is new, and the user has made as many as it may.
@@ -86,7 +87,7 @@ class Messages(Appends):
             CorruptSendError: the next messages are damaged; a poll from its until_offset skips them.
         """
         check_poll(topic, strategy, count, size_bytes, consumer, auto_commit, is_filtered=where is not None)
-        wanted = Wanted(count, size_bytes, states, None if where is None else check_states(where, states))
+        wanted = Wanted(count, size_bytes, states, None if where is None else check_states(where, states), until_offset)
         log = self._backing.log
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             record = self._backing.partition(topic, partition)

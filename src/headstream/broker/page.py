@@ -29,12 +29,14 @@ class Wanted:
         size_bytes: Approximate maximum size, bytes; at least one message is returned.
         states: State codes to deliver; None is all.
         where: The filter, or None.
+        until_offset: One past the last offset to examine; 0 for the end.
     """
 
     count: int
     size_bytes: int
     states: frozenset[int] | None
     where: Filter | None
+    until_offset: int = 0
 
 
 def find_start(
@@ -79,7 +81,7 @@ def read_page(
     """
     page = _Page(wanted)
     states, where = wanted.states, wanted.where
-    scanned, offset, end = 0, start, follower.end_offset
+    scanned, offset, end = 0, start, min(follower.end_offset, wanted.until_offset or follower.end_offset)
     wants_available = states is None or MessageState.AVAILABLE in states
     has_exceptions = next_exception(0) is not None
     if has_exceptions:
@@ -115,7 +117,8 @@ def read_page(
         scanned += len(chunk)
         offset = page.add(parts, selected, reached) if where is None else page.add_matching(where, parts, reached)
     partition, generation = place
-    return Polled(partition, end, offset, page.count, tuple(page.chunks), generation, page.scanned_count, page.failed_count)
+    ends = follower.end_offset, offset
+    return Polled(partition, *ends, page.count, tuple(page.chunks), generation, page.scanned_count, page.failed_count)
 
 
 class _Page:

@@ -45,6 +45,7 @@ class Pauses:
         """Return the state of a group for which this process reads; it is read once while the group has members."""
         live = self._registry.group(record, owner.name)
         state = self.state(record, owner)
+        state.follow_clock(self._backing.clock_us())
         if not live.membership.is_empty:
             live.pause = state
         return state

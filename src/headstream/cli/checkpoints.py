@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -12,12 +12,23 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from headstream.cli.parameters import StorablePlace
-from headstream.errors import InvalidInputError
+from headstream.errors import HeadstreamError, InvalidInputError
 
 if TYPE_CHECKING:
+    from headstream.replicate.codec import TableMetadata
+    from headstream.replicate.run.report import PipelineReport
     from headstream.replicate.storage.places import Place
+    from headstream.server.http.pipelines import PipelineReports
 
-__all__ = ["checkpoint_options", "find_checkpoint", "pipelines_option", "read_checkpoint", "read_reports"]
+__all__ = [
+    "checkpoint_options",
+    "explain_by",
+    "find_checkpoint",
+    "pipelines_option",
+    "read_checkpoint",
+    "read_pipelines",
+    "read_reports",
+]
 
 _READ: Final = ("ledger.sqlite", "zone")
 
@@ -120,6 +131,47 @@ def read_reports(checkpoints: Iterable[Place]) -> Iterator[dict[str, Callable[[]
     Args:
         checkpoints: The places of their checkpoints.
     """
+    with _open_reports(checkpoints) as reports:
+        yield {name: report.read for name, report in reports.items()}
+
+
+@contextmanager
+def read_pipelines(checkpoints: Iterable[Place], *, needs_right: bool) -> Iterator[PipelineReports]:
+    """Yield what a console shows of pipelines.
+
+    Args:
+        checkpoints: The places of their checkpoints.
+        needs_right: Whether only users with the right to read the server see them.
+    """
+    from headstream.server.http.pipelines import PipelineReports
+
+    with _open_reports(checkpoints) as reports:
+        readers = {name: report.read for name, report in reports.items()}
+        explain = explain_by(list(reports.values())) if reports else None
+        yield PipelineReports(readers, needs_right=needs_right, explain=explain)
+
+
+def explain_by(reports: Sequence[PipelineReport]) -> Callable[[bytes], dict[str, Any]]:
+    """Return a function that explains a Replicate message by the schema zones of pipelines.
+
+    Args:
+        reports: Their reports.
+    """
+    from headstream.replicate.schemas.explanation import Explainer
+
+    def find(schema_id: str) -> TableMetadata | None:
+        for report in reports:
+            with suppress(HeadstreamError, OSError):  # one that cannot be read says so on the page of pipelines
+                found = report.find_schema(schema_id)
+                if found is not None:
+                    return found
+        return None
+
+    return lambda payload: Explainer(find, advice="no registered pipeline has received it").explain(payload)
+
+
+@contextmanager
+def _open_reports(checkpoints: Iterable[Place]) -> Iterator[dict[str, PipelineReport]]:
     places = list(checkpoints)
     if not places:
         yield {}
@@ -127,4 +179,4 @@ def read_reports(checkpoints: Iterable[Place]) -> Iterator[dict[str, Callable[[]
     from headstream.replicate.run.report import PipelineReport
 
     with ExitStack() as stack:
-        yield {str(place): PipelineReport(stack.enter_context(read_checkpoint(place))).read for place in places}
+        yield {str(place): PipelineReport(stack.enter_context(read_checkpoint(place))) for place in places}

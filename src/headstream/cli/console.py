@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headstream.cli.checkpoints import pipelines_option, read_reports
+from headstream.cli.checkpoints import pipelines_option, read_pipelines
 from headstream.cli.contexts import place_of
 from headstream.cli.output import print_text
 from headstream.cli.parameters import url_option
@@ -45,7 +45,7 @@ def console(url: str, port: int, browser: bool, pipelines: tuple[Place, ...]) ->
     from headstream.server.http.console.local import LocalConsole
 
     shown = place_of(url)
-    with connect_plain(add_password(url)) as log, read_reports(pipelines) as reports:
+    with connect_plain(add_password(url)) as log, read_pipelines(pipelines, needs_right=False) as reports:
         if shown.partition(":")[0] in SCHEMES:
             caller = log.server.caller
             served = LocalConsole(caller.call, log, shown, caller.address.username or log.server.me().user_id or 0, reports)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NamedTuple
 
 import click
 
-from headstream.cli.explanation import Explainer
 from headstream.cli.lines import decode_document
 from headstream.cli.output import print_object, print_objects, print_table, print_text, write_json_list
 from headstream.cli.parameters import output_option
 from headstream.codec.json_text import decode_json
 from headstream.errors import DecodeError, HeadstreamError, InvalidInputError, ReplicateError
+from headstream.replicate.schemas.explanation import Explainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

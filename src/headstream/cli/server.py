@@ -82,9 +82,10 @@ def server(config: Path | None, no_http: bool, fresh: bool, pipelines: tuple[str
     if not loaded.pipelines:
         run(loaded, _show)
         return
-    from headstream.cli.checkpoints import find_checkpoint, read_reports
+    from headstream.cli.checkpoints import find_checkpoint, read_pipelines
 
-    with read_reports(find_checkpoint(text, "headstream.pipelines") for text in loaded.pipelines) as reports:
+    places = [find_checkpoint(text, "headstream.pipelines") for text in loaded.pipelines]
+    with read_pipelines(places, needs_right=True) as reports:
         run(loaded, _show, reports)
 
 

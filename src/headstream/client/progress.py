@@ -15,7 +15,7 @@ from headstream.model.delivery_views import GroupDeliveries, MessageStory
 from headstream.model.groups import Group
 from headstream.model.identifiers import TopicName
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "find_views"]
 
 
 class Progress:
@@ -106,7 +106,7 @@ class Progress:
             UnsupportedError: the log is in Kafka.
         """
         transport = self._open_transport()
-        return _views(transport).group(find_topic_name(transport, topic), group)
+        return find_views(transport).group(find_topic_name(transport, topic), group)
 
     def message_story(self, topic: str | TopicName, group: str, partition: int, offset: int) -> MessageStory:
         """Return what a group has done with one message: its attempts with times, workers and errors, and what comes next.
@@ -124,10 +124,18 @@ class Progress:
         """
         transport = self._open_transport()
         place = check_whole("partition", partition), check_whole("an offset", offset)
-        return _views(transport).message(find_topic_name(transport, topic), group, *place)
+        return find_views(transport).message(find_topic_name(transport, topic), group, *place)
 
 
-def _views(transport: Transport) -> DeliveryViewCommands:
+def find_views(transport: Transport) -> DeliveryViewCommands:
+    """Return what shows the unfinished messages of a log's groups.
+
+    Args:
+        transport: The log's.
+
+    Raises:
+        UnsupportedError: the log is in Kafka.
+    """
     if not isinstance(transport, DeliveryAccess):
         raise UnsupportedError(
             "Kafka remembers one offset of a group, and no single messages",

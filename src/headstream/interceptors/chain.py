@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headstream.errors import HeadstreamError, InterceptorError, InvalidInputError, InvalidOptionError
-from headstream.interceptors.interceptor import HOOKS, ErrorPolicy, Interceptor, check_policy, interceptor_name
+from headstream.interceptors.interceptor import HOOKS, SKIPS, ErrorPolicy, Interceptor, check_policy, interceptor_name
 from headstream.interceptors.loop_bridge import LoopBridge
+from headstream.model.headers import HeadersInput
 from headstream.model.message import Message
 
 __all__ = ["Chain", "SetAsideError"]
@@ -48,6 +49,8 @@ class _Step:
     call: Callable[..., Any]
     policy: ErrorPolicy
     dead_letter: str | None
+    skips: Callable[[Any], bool] | None
+    """Whether the hook need not be called; None: it is always called."""
 
 
 class Chain:
@@ -70,6 +73,10 @@ class Chain:
         self._receive = tuple(reversed(steps["on_receive"]))
         self._commit = tuple(steps["on_commit"])
         self._bridge = LoopBridge()
+        self.skips_send: Callable[[HeadersInput | None], bool] | None = _skips_of(self._send)
+        """Whether a message with these headers need not pass send(); None: each one passes."""
+        self.skips_receive: Callable[[Message], bool] | None = _skips_of(self._receive)
+        """Whether a message need not pass receive(); None: each one passes."""
         every = (*self._send, *self._acknowledged, *self._receive, *self._commit)
         self.async_names = sorted({step.name for step in every if inspect.iscoroutinefunction(step.call)})
         """The interceptors with a coroutine function."""
@@ -172,10 +179,19 @@ def _steps_of(interceptor: object) -> list[_Step]:
     for hook in HOOKS:
         call = getattr(interceptor, hook, None)
         if callable(call) and getattr(call, "__func__", None) is not getattr(Interceptor, hook):
-            steps.append(_Step(name, hook, call, policy, dead_letter))
+            skips = getattr(interceptor, SKIPS.get(hook, ""), None)
+            is_asked = callable(skips) and getattr(skips, "__func__", None) is not getattr(Interceptor, SKIPS[hook])
+            steps.append(_Step(name, hook, call, policy, dead_letter, skips if is_asked else None))
     if not steps:
         raise InvalidOptionError(f"{interceptor!r} is not an interceptor", advice=f"It has none of {', '.join(HOOKS)}")
     return steps
+
+
+def _skips_of(steps: tuple[_Step, ...]) -> Callable[[Any], bool] | None:
+    """Return whether a message need not pass some steps: what the only step says, and nothing is passed by no step."""
+    if not steps:
+        return lambda _: True
+    return steps[0].skips if len(steps) == 1 else None
 
 
 def _checked(result: Any) -> Message:

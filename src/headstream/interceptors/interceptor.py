@@ -7,12 +7,15 @@ from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from headstream.errors import InvalidOptionError
+from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
 
-__all__ = ["HOOKS", "ErrorPolicy", "Interceptor", "guard"]
+__all__ = ["HOOKS", "SKIPS", "ErrorPolicy", "Interceptor", "guard"]
 
 HOOKS: Final = ("on_send", "on_acknowledged", "on_receive", "on_commit")
+SKIPS: Final = {"on_send": "skips_send", "on_receive": "skips_receive"}
+"""Hooks, and the methods that tell whether one need not be called."""
 
 
 class ErrorPolicy(enum.StrEnum):
@@ -72,6 +75,24 @@ class Interceptor:
         """
         return message
 
+    def skips_send(self, headers: HeadersInput | None) -> bool:
+        """Return whether on_send need not be called for a message, which is then sent without making a Message of it.
+
+        Asked for each message if this is the client's only interceptor with on_send; an error counts as no.
+
+        Args:
+            headers: What the application gave to send(), unchecked.
+        """
+        return False
+
+    def skips_receive(self, message: Message) -> bool:
+        """Return whether on_receive need not be called for a message; see skips_send().
+
+        Args:
+            message: A ReceivedMessage.
+        """
+        return False
+
     def on_commit(self, topic: str, offsets: Mapping[int, int]) -> None | Awaitable[None]:
         """See committed offsets, after the commit.
 
@@ -102,9 +123,9 @@ class Guarded:
     def __init__(self, interceptor: object, on_error: str, dead_letter: str | None) -> None:
         self.interceptor = interceptor
         self.on_error, self.dead_letter = check_policy(interceptor, on_error, dead_letter)
-        for hook in HOOKS:
-            if hasattr(interceptor, hook):
-                setattr(self, hook, getattr(interceptor, hook))
+        for name in (*HOOKS, *SKIPS.values()):
+            if hasattr(interceptor, name):
+                setattr(self, name, getattr(interceptor, name))
 
     def __repr__(self) -> str:
         return repr(self.interceptor)

@@ -4,11 +4,15 @@
     receive    a span `receive shop/orders` (CONSUMER), child of the sender's
     process    `with tracing.process(message):`, a span around what a program does with it
 
+With a rate, most messages are of no sampled trace. They are told by the current context and by their header names, before
+anything of OpenTelemetry or a Message is made. Which of the others begins a trace is decided by counting down a random gap.
+
 OpenTelemetry's names for messaging attributes are still in development; those used here are of its version 1.27.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,13 +21,17 @@ from typing import Any, Final
 
 from headstream.errors import InvalidOptionError, MissingExtraError
 from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
-from headstream.model.headers import Headers
+from headstream.model.headers import Headers, HeadersInput
 from headstream.model.message import Message
 
 __all__ = ["Tracing"]
 
 _MAX_BYTES: Final = 255
 """A header value of a topic with limits `iggy`: a longer tracestate or baggage is left out, as W3C's specifications allow."""
+
+
+_COMPANIONS: Final = frozenset(("tracestate", "baggage"))
+"""Headers that are of no trace without others."""
 
 
 class Tracing(Interceptor):
@@ -48,16 +56,47 @@ class Tracing(Interceptor):
     def __init__(self, tracer_provider: Any = None, *, propagator: Any = None, rate: float | None = None) -> None:
         try:
             import opentelemetry.propagate as propagate
-            from opentelemetry import trace
+            from opentelemetry import context, trace
         except ImportError as error:
             raise MissingExtraError(f"tracing needs {error.name}", advice="Install headstream[tracing]") from None
         self._trace = trace
+        self._current = context.get_current
         self._tracer = trace.get_tracer("headstream", tracer_provider=tracer_provider)
         self._propagator = propagate.get_global_textmap() if propagator is None else propagator
         self._fields = frozenset(self._propagator.fields)
+        self._marks = tuple(name.encode() for name in self._fields - _COMPANIONS)
         if rate is not None and not 0 <= rate <= 1:
             raise InvalidOptionError(f"rate is {rate!r}", advice="Use 0 to 1, as 0.01 for one message in a hundred")
         self._rate = rate
+        self._untraced = math.inf if rate is None else _draw_gap(rate)
+        """How many messages outside of any trace pass before one begins a trace; threads may miscount by one."""
+
+    def skips_send(self, headers: HeadersInput | None) -> bool:
+        """Return whether a message with these headers passes without a span and a header."""
+        if self._rate is None:
+            return False
+        if self._current():  # a context is attached, of a trace or of something else
+            current = self._trace.get_current_span().get_span_context()
+            if current.is_valid:
+                return not current.trace_flags.sampled
+        if headers and not (isinstance(headers, (dict, Headers)) and self._fields.isdisjoint(headers)):
+            return False
+        if self._untraced < 1:
+            return False
+        self._untraced -= 1
+        return True
+
+    def skips_receive(self, message: Message) -> bool:
+        """Return whether a message passes without a span."""
+        if self._rate is None:
+            return False
+        block = message.headers.received_bytes()
+        if block is not None:
+            for mark in self._marks:
+                if block.find(mark) >= 0:  # half the time of `mark in block`
+                    return not self._is_sampled(message)
+            return True
+        return not self._is_sampled(message)
 
     def on_send(self, message: Message) -> Message:
         """Make a span, and put its context into the headers in place of an earlier one."""
@@ -93,7 +132,11 @@ class Tracing(Interceptor):
             return bool(current.trace_flags.sampled)
         if any(name in message.headers for name in self._fields):
             return self._is_sampled(message)
-        return random.random() < rate
+        if self._untraced >= 1:
+            self._untraced -= 1
+            return False
+        self._untraced = _draw_gap(rate)
+        return rate > 0
 
     def _is_sampled(self, message: Message) -> bool:
         """Return whether a message carries the context of a sampled trace."""
@@ -114,12 +157,17 @@ class Tracing(Interceptor):
     def process(self, message: Message) -> Iterator[Any]:
         """Make a span around the processing of a message, the current one in the body.
 
+        With a rate, a message of no sampled trace has none: the context of the body is that of the caller.
+
         Args:
             message: A received message.
 
         Yields:
-            The span.
+            The span; one that records nothing if there is none.
         """
+        if self._rate is not None and self.skips_receive(message):
+            yield self._trace.INVALID_SPAN
+            return
         span = self._start("process", message)
         with self._trace.use_span(span, end_on_exit=True):
             yield span
@@ -129,6 +177,13 @@ class Tracing(Interceptor):
         return self._tracer.start_span(
             f"{operation} {message.topic}", self.context_of(message), self._trace.SpanKind.CONSUMER, attributes
         )
+
+
+def _draw_gap(rate: float) -> float:
+    """Return how many messages pass before the next one of a part of them: geometrically distributed."""
+    if rate in (0, 1):
+        return 0 if rate else math.inf
+    return math.floor(math.log(1 - random.random()) / math.log1p(-rate))
 
 
 def _attributes(message: Message) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from headstream.log.compaction import Compaction
 from headstream.log.marked_removal import MarkedRemoval
 from headstream.log.retention import Retention
 from headstream.log.summaries import Summaries
+from headstream.model.removals import Removal
 
 if TYPE_CHECKING:
     from headstream.log.log import Log
@@ -30,6 +31,13 @@ class Background:
         self._log = log
         self._lock = threading.Lock()
         self._running: dict[str, Retention | Compaction | Summaries | MarkedRemoval] = {}
+        self._counting = threading.Lock()
+        self.removed = Removal()
+
+    def count_removal(self, removal: Removal) -> None:
+        """Add a removal of marked messages to what this process has removed."""
+        with self._counting:
+            self.removed += removal
 
     def start(self, clock_us: Callable[[], int]) -> None:
         """Start what a topic or a mark needs and is not running.

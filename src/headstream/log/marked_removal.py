@@ -164,8 +164,10 @@ class MarkedRemoval:
             context = PassContext(log.administration, is_wanted, lambda: log.states.writes_count)
             if topic.options.compaction_delay_us is not None and due:
                 done = self._compaction.compact_holding(topic, number, due)
-                return Removal(done.dropped_count, 0, 0, 0 if done.is_whole else 1)
-            return RemovalPass(
+                removal = Removal(done.dropped_count, 0, 0, 0 if done.is_whole else 1)
+                log.background.count_removal(removal)
+                return removal
+            removal = RemovalPass(
                 directory,
                 log.files,
                 segment_bytes=log.segment_bytes,
@@ -173,3 +175,5 @@ class MarkedRemoval:
                 forget=forget,
                 around=context,
             ).run(most_groups)
+            log.background.count_removal(removal)
+            return removal

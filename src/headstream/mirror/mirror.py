@@ -26,7 +26,7 @@ from headstream.errors import InvalidOptionError, OffsetOutOfRangeError, Unsuppo
 from headstream.mirror.hops import Hop, check_log_name, logs_passed
 from headstream.mirror.plan import MirrorPlan, create_like, match_topics, plan_mirror
 from headstream.mirror.target import TargetTopic
-from headstream.model.message import ReceivedMessage
+from headstream.model.message import MessageState, ReceivedMessage
 from headstream.model.topology import Topic
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class MirrorStats:
         copied: Messages sent to the destination.
         found: Messages that an earlier run had copied.
         looped: Messages passed over because they come from the destination.
-        left_out: Messages that the route leaves out.
+        left_out: Messages that the route leaves out, and those that are marked for deletion.
         missed: Offsets that the source had dropped before they were read, by retention or compaction.
         bytes: Payload and key bytes sent.
         lag: Topic -> messages of the source not read yet.
@@ -305,6 +305,9 @@ class Mirror:
         if target.has(hop):
             target.restore_state(message, hop)
             stats.found += 1
+            return
+        if message.state == MessageState.MARKED_FOR_DELETION:
+            stats.left_out += 1
             return
         target.send(message, hop, topic.numbers)
         stats.copied += 1

@@ -16,7 +16,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Final, Self
 
 from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError, PartitionNotFoundError
 from headstream.filters.filter import Filter
@@ -393,7 +393,7 @@ class PartitionFollower:
         for segment in self._segments:
             segment.close()
 
-    def __enter__(self) -> PartitionFollower:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,11 +12,9 @@ import importlib
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
@@ -24,6 +22,7 @@ from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.delivery_audit import DeliveryAudit
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
 from headstream.errors import HeadstreamError, InvalidOptionError, MissingExtraError
+from headstream.interceptors.append_tracing import AppendTracing
 from headstream.log.checks.removal import remove_log
 from headstream.log.opening import open_directory, open_memory
 from headstream.log.system.files import OsFiles
@@ -41,14 +40,12 @@ from headstream.server.tcp.server import TcpServer
 from headstream.wire.commands.sessions import Login
 
 if TYPE_CHECKING:
+    from headstream.server.http.pipelines import PipelineReports
     from headstream.server.http.server import HttpServer
     from headstream.server.kafka.listener import KafkaServer
     from headstream.server.quic.server import QuicServer
 
-__all__ = ["CURRENT_CONFIG", "NO_REPORTS", "QUIC_CERTIFICATE", "Reports", "ServerApp"]
-
-Reports: TypeAlias = Mapping[str, Callable[[], dict[str, Any]]]
-NO_REPORTS: Final[Reports] = MappingProxyType({})
+__all__ = ["CURRENT_CONFIG", "QUIC_CERTIFICATE", "ServerApp"]
 
 QUIC_CERTIFICATE: Final = "quic_certificate.pem"
 """The self-signed certificate for localhost in the runtime directory, for clients to trust."""
@@ -70,12 +67,14 @@ class ServerApp:
 
     Args:
         config: All settings.
-        pipelines: The name of each Replicate pipeline, and a function that returns its report, a JSON object.
+        pipelines: What the console shows of Replicate pipelines.
+        tracer_provider: Of OpenTelemetry's SDK, for `config.tracing`; by default the global one.
     """
 
-    def __init__(self, config: ServerConfig, pipelines: Reports = NO_REPORTS) -> None:
+    def __init__(self, config: ServerConfig, pipelines: PipelineReports | None = None, *, tracer_provider: Any = None) -> None:
         self._config = config
         self._pipelines = pipelines
+        self._tracer_provider = tracer_provider
         self._ends = contextlib.AsyncExitStack()
         self._dispatcher: Dispatcher | None = None
         self._tcp: TcpServer | None = None
@@ -129,6 +128,8 @@ class ServerApp:
         broker = Broker(log)
         self._ends.callback(broker.close)
         broker.backing.writable_log()  # fails unless the server can be the log's writer
+        if config.tracing:
+            broker.messages.tracing = AppendTracing(self._tracer_provider)
         self._dispatcher = make_dispatcher(broker, config.settings)
         if config.delivery_audit is not None:
             self._dispatcher.audit = DeliveryAudit(broker, config.delivery_audit, self._name_of_user)
@@ -173,7 +174,7 @@ class ServerApp:
     async def _start_http(self, address: Address, tls: Any, workers: Workers, budget: MemoryBudget, admission: Admission) -> None:
         # Half of the start time: TCP serves meanwhile.
         await asyncio.to_thread(importlib.import_module, "headstream.server.http.server")
-        from headstream.server.http.pipelines import PipelineReports
+        from headstream.server.http.pipelines import NO_PIPELINES
         from headstream.server.http.server import HttpServer
         from headstream.server.http.tokens import AccessTokens
 
@@ -182,7 +183,7 @@ class ServerApp:
         traffic = [Traffic("http")] if self._tcp is None else [Traffic("http"), self._tcp.traffic]
         tokens = AccessTokens(settings, self.dispatcher.tokens, self.dispatcher.users)
         http = replace(config.http, max_connections=self._room_for_connections(config.http.max_connections, "http"))
-        reports = PipelineReports(self._pipelines, needs_right=True)
+        reports = self._pipelines or NO_PIPELINES
         self._http = HttpServer(self.dispatcher, http, tokens, workers, traffic, budget, admission, reports)
         host, port = await self._http.start(address.host, address.port, tls)
         self.http_address = Address(host, port)

@@ -9,13 +9,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headstream.log.system.malloc import configure_malloc
-from headstream.server.app import NO_REPORTS, Reports, ServerApp
+from headstream.server.app import ServerApp
 from headstream.server.config.config import ServerConfig
 from headstream.server.reporting.logs import note, start_logging
 from headstream.server.resources.collector import Collector
+
+if TYPE_CHECKING:
+    from headstream.server.http.pipelines import PipelineReports
 
 __all__ = ["run"]
 
@@ -28,13 +31,13 @@ _SWITCH_S: Final = 0.0003
 Python's default of 5 ms, one client that lists many topics in a loop leaves others a sixth of their sends; now, two fifths."""
 
 
-def run(config: ServerConfig, on_ready: Callable[[ServerApp], None], pipelines: Reports = NO_REPORTS) -> None:
+def run(config: ServerConfig, on_ready: Callable[[ServerApp], None], pipelines: PipelineReports | None = None) -> None:
     """Serve until SIGTERM or SIGINT, and return after draining and syncing; a second signal exits at once.
 
     Args:
         config: All settings of the server.
         on_ready: Called when the server accepts requests.
-        pipelines: The name of each Replicate pipeline, and a function that returns its report.
+        pipelines: What the console shows of Replicate pipelines.
 
     Raises:
         HeadstreamError: the server cannot start, or acknowledged messages could not be synced.
@@ -47,7 +50,7 @@ def run(config: ServerConfig, on_ready: Callable[[ServerApp], None], pipelines: 
         runner.run(_serve(config, on_ready, pipelines))
 
 
-async def _serve(config: ServerConfig, on_ready: Callable[[ServerApp], None], pipelines: Reports) -> None:
+async def _serve(config: ServerConfig, on_ready: Callable[[ServerApp], None], pipelines: PipelineReports | None) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_note_exception)
     is_over = asyncio.Event()

@@ -1,4 +1,4 @@
-"""BrokenLinks: a TCP proxy that cuts connections at any byte, and delays or drops responses."""
+"""BrokenLinks: a TCP proxy that cuts connections at any byte, delays or drops responses, and counts what travels."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BrokenLinks:
         self._is_calm = self._is_closed = False
         self._listener = socket.create_server((_HOST, 0))
         self.port: int = self._listener.getsockname()[1]
-        self.breaks = 0
+        self.breaks = self.forwarded_bytes = 0
 
     def __enter__(self) -> BrokenLinks:
         self._begin(self._accept)
@@ -94,6 +94,7 @@ class BrokenLinks:
     def _decide(self, size: int) -> tuple[bool, float, int]:
         """Return whether a chunk is its connection's last, its delay, and how many of its bytes are forwarded."""
         with self._lock:
+            self.forwarded_bytes += size
             if self._is_calm:
                 return False, 0.0, size
             delay_s = self._random.random() * self._longest_delay_s if self._random.random() < 0.1 else 0.0

@@ -7,6 +7,7 @@ wait, set the clock, kill the process at any file operation. After a kill the in
 
     a lease             only of a message that is not done, and that no other worker has: its lease was settled or is over
     attempts            one more after each failure and each lease that ended; the same in every process
+    pause               a paused group gets nothing, one on trial one message; it runs again after a success, whatever the clock
     key                 later messages of a key wait for the first one that is not done
     a late word         refused, and changes nothing; a repeated one is accepted, and changes nothing
     done                each message is done once, or has one dead letter, for each group
@@ -15,41 +16,35 @@ wait, set the clock, kill the process at any file operation. After a kill the in
 
 from __future__ import annotations
 
-import random
 import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
-from headstream.broker.broker import Broker
-from headstream.client.client import Client
 from headstream.log.administration import create_topic
 from headstream.model.deliveries import RetryOrder
-from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
-from headstream.model.leases import Grant, LeaseChange, LeaseRefusal, LeaseRequest, LeaseStep
+from headstream.model.leases import Grant, LeaseChange, LeaseRefusal, LeaseRequest, LeaseStep, SettledLeases
+from headstream.model.pauses import PauseRule
 from headstream.model.topology import Fsync, Limits
-from headstream.testing.faulty_files import Killed
-from headstream.testing.lease_model import HeldJob, Job, PageFiles, WorkerGroup
-from headstream.testing.log_histories import KillableLog
+from headstream.testing.lease_model import GroupPauses, HeldJob, Job, WorkerGroup
+from headstream.testing.lease_process import SECOND, TOPIC, LeaseProcess
 from headstream.testing.seeds import naming_seed, seed_options
 
 __all__ = ["LeaseHistory", "main", "run_history"]
 
-_TOPIC: Final = TopicName("shop", "jobs")
 _DEAD: Final = TopicName("shop", "dead")
-_IDENTITY: Final = "00000000-0000-4000-8000-000000000001"
 _MEMORY: Final = "/dev/shm"
-_SECOND: Final = 1_000_000
+_TRIAL_WAIT_US: Final = 50_000
+"""How long a worker waits while another one has the message on trial; longer waits are pauses."""
 _ENDLESS: Final = 500
 """Rounds in which every history comes to its end."""
-_T = TypeVar("_T")
 
 
-class LeaseHistory:
+class LeaseHistory(LeaseProcess):
     """One history.
 
     Args:
@@ -58,22 +53,20 @@ class LeaseHistory:
     """
 
     def __init__(self, seed: int, steps: int = 150) -> None:
-        self._random = chance = random.Random(seed)
+        super().__init__(seed)
+        chance = self._random
         self._steps = steps
         self._partitions = chance.randint(1, 3)
         self._keys = chance.choice((0, 2, 5))
-        self._files = PageFiles(seed)
-        self._steady_us = 1_000 * _SECOND
-        self._wall_us = 1_700_000_000 * _SECOND
-        self._process = 0
         self._ends = dict.fromkeys(range(1, self._partitions + 1), 0)
         self._groups = [self._make_group(number) for number in range(chance.randint(1, 2))]
-        self.counts: Counter[str] = Counter()
 
     def _make_group(self, number: int) -> WorkerGroup:
         chance = self._random
         order = chance.choice((RetryOrder.SKIP, RetryOrder.KEY))
-        return WorkerGroup(f"g{number}", order, chance.choice((None, 1, 2, 4)), chance.choice((1, 10, 60)) * _SECOND)
+        attempts, lease_us = chance.choice((None, 1, 2, 4)), chance.choice((1, 10, 60)) * SECOND
+        rule = chance.choice((None, PauseRule(1, 2, 5 * SECOND), PauseRule(3, 4, 30 * SECOND), PauseRule(2, 2, 60 * SECOND)))
+        return WorkerGroup(f"g{number}", order, attempts, lease_us, GroupPauses(rule))
 
     def run(self) -> None:
         """Run it.
@@ -82,9 +75,8 @@ class LeaseHistory:
             AssertionError: a guarantee was broken.
         """
         with tempfile.TemporaryDirectory(dir=_MEMORY if Path(_MEMORY).is_dir() else None) as root:
-            self._root = root
-            self._open()
-            create_topic(self._log, _TOPIC.stream, _TOPIC.topic, self._partitions, Limits.WIDE, 1, Fsync.ALWAYS)
+            self._open(root)
+            create_topic(self._log, TOPIC.stream, TOPIC.topic, self._partitions, Limits.WIDE, 1, Fsync.ALWAYS)
             create_topic(self._log, _DEAD.stream, _DEAD.topic, 2, Limits.WIDE, 2)
             self._start()
             try:
@@ -101,75 +93,12 @@ class LeaseHistory:
             finally:
                 self._log.crash()
 
-    # -- the process --------------------------------------------------------------------------------------------------
-
-    def _open(self) -> None:
-        self._log = KillableLog(self._root, self._files, 2000)
-        self._log.start_writing(_IDENTITY, 1, briefly=True)
-
-    def _start(self) -> None:
-        self._broker = Broker(self._log, clock_us=lambda: self._wall_us, monotonic=lambda: self._steady_us / _SECOND)
-        self._client = Client(self._broker)
-        self._process += 1
-        self._note_clock()
-        for group in self._groups:
-            group.members = [self._join(group) for _ in range(self._random.randint(1, 4))]
-
-    def _join(self, group: WorkerGroup) -> Member:
-        return self._broker.groups.join(_TOPIC, group.name, is_shared=True)
-
-    def _restart(self, *, may_jump: bool = True) -> None:
-        self._files.revive()
-        for group in self._groups:
-            for member in group.members:  # the system releases the locks of a killed process
-                self._broker.groups.leave(_TOPIC, member)
-        self._log.crash()
-        if may_jump and self._random.random() < 0.3:
-            self._jump()
-        self._open()
-        self._start()
-        self.counts["restarts"] += 1
-
-    def _call(self, request: Callable[[], _T], *, may_jump: bool = True) -> _T:
-        """Return the result of a request; if the process is killed, the next one repeats it.
-
-        Args:
-            request: The request.
-            may_jump: Whether the clock can jump before it is repeated: a lease that no worker heard of can end by that.
-        """
-        while True:
-            try:
-                return request()
-            except Killed:
-                self.counts["kills"] += 1
-                self._restart(may_jump=may_jump)
-
-    def _arm(self) -> None:
-        """Kill the process at one of its next operations."""
-        self._files.killed_in = self._random.randint(1, 60)
-
-    def _leave(self) -> None:
-        group = self._random.choice(self._groups)
-        self._broker.groups.leave(_TOPIC, group.members.pop())
-        if not group.members or self._random.random() < 0.5:
-            group.members.append(self._join(group))
-
-    def _wait(self) -> None:
-        passed_us = int(self._random.choice((0.001, 0.5, 3, 20, 90)) * _SECOND)
-        self._steady_us += passed_us
-        self._wall_us += passed_us
-        self._note_clock()
-
-    def _jump(self) -> None:
-        self._wall_us += self._random.choice((-86_400, -30, 30, 86_400)) * _SECOND
-        self._note_clock()
-
     def _send(self) -> None:
         self._files.killed_in, armed = None, self._files.killed_in
         for _ in range(self._random.randint(1, 12)):
             key = b"%d" % self._random.randrange(self._keys) if self._keys and self._random.random() < 0.8 else None
             partition = self._random.randint(1, self._partitions)
-            self._client.send(str(_TOPIC), b"job", key=key, partition=partition)
+            self._client.send(str(TOPIC), b"job", key=key, partition=partition)
             for group in self._groups:
                 group.jobs[partition, self._ends[partition]] = Job(key)
             self._ends[partition] += 1
@@ -195,6 +124,11 @@ class LeaseHistory:
         grant = self._call(lambda: self._ask(group, member, token, count, partitions, deferred), may_jump=False)
         granted = 0
         self._note_poisoned(group)
+        ended_count = self._count_ended(group)
+        if deferred:
+            group.pauses.interrupt()  # leases that it ended can have paused the group
+        else:
+            self._note_pauses(group, grant, ended_count)
         for each in grant.ranges:
             for offset in range(each.from_offset, each.until_offset):
                 self._note_grant(group, grant.partition, offset, each.failures, token, bool(deferred))
@@ -207,22 +141,12 @@ class LeaseHistory:
         self, group: WorkerGroup, member: int, token: int, count: int, partitions: tuple[int, ...], deferred: tuple[int, ...]
     ) -> Grant:
         request = LeaseRequest(
-            *(token, count, group.lease_us, "w", group.attempts, group.order, _DEAD), partitions=partitions, deferred=deferred
+            *(token, count, group.lease_us, "w", group.attempts, group.order, _DEAD),
+            partitions=partitions,
+            deferred=deferred,
+            pause_rule=group.pauses.rule,
         )
-        return self._broker.leases.lease(_TOPIC, group.members[member % len(group.members)], request)
-
-    def _is_over(self, held: HeldJob) -> bool:
-        """Return whether a lease can have ended: by its time, or by the clock that a new process reads its end with."""
-        return self._steady_us >= held.steady_end_us
-
-    def _note_clock(self) -> None:
-        """Note when leases of an earlier process can end, if this one reads their end now."""
-        for group in self._groups:
-            for job in group.jobs.values():
-                held = job.held
-                if held is not None and held.process != self._process:
-                    left_us = max(0, held.wall_end_us - self._wall_us)
-                    held.steady_end_us = min(held.steady_end_us, self._steady_us + left_us)
+        return self._broker.leases.lease(TOPIC, group.members[member % len(group.members)], request)
 
     def _note_grant(self, group: WorkerGroup, partition: int, offset: int, failures: int, token: int, is_deferred: bool) -> None:
         job, place = group.jobs[partition, offset], f"{group.name}, partition {partition}, message {offset}"
@@ -231,16 +155,28 @@ class LeaseHistory:
         if job.held is not None:
             assert self._is_over(job.held), f"{place} has two live leases"
             job.failures += 1
+            group.pauses.failures += 1
             self.counts["ended"] += 1
         assert failures == job.failures, f"{place} has failed {job.failures} times, not {failures}"
-        if group.order is RetryOrder.KEY and job.key is not None and not job.was_deferred:
-            for earlier in range(offset):
-                other = group.jobs[partition, earlier]
-                is_open = not other.fate and not other.was_deferred
-                assert other.key != job.key or not is_open, f"{place} overtakes {earlier} of its key"
+        group.check_order(partition, offset)
         job.is_deferred = False
         job.tokens.append(token)
         job.held = HeldJob(token, self._steady_us + group.lease_us, self._wall_us + group.lease_us, self._process)
+
+    def _count_ended(self, group: WorkerGroup) -> int:
+        """Return how many leases of a group can have ended without the model's knowledge."""
+        return sum(job.held is not None and self._is_over(job.held) for job in group.jobs.values())
+
+    def _note_pauses(self, group: WorkerGroup, grant: Grant, ended_count: int) -> None:
+        """Check a grant against the group's pauses, and note what it says of them."""
+        pauses = group.pauses
+        granted = [group.jobs[grant.partition, at] for each in grant.ranges for at in range(each.from_offset, each.until_offset)]
+        trial = None if pauses.trial is None else pauses.trial.held
+        is_trial_live = trial is not None and not self._is_over(trial)
+        pauses.check_grant(granted, self._wall_us, is_paused=grant.is_paused, is_trial_live=is_trial_live)
+        if grant.is_paused and (grant.wait_us or 0) > _TRIAL_WAIT_US:
+            pauses.note_pause(grant.wait_us or 0, self._wall_us, ended_count)
+            self.counts["pauses"] += 1
 
     def _note_poisoned(self, group: WorkerGroup) -> None:
         """Note the messages whose last lease ended, and that the log gave up for that."""
@@ -252,6 +188,7 @@ class LeaseHistory:
                 assert group.attempts is not None
                 assert job.failures + 1 >= group.attempts, f"message {offset} was given up after {job.failures + 1} attempts"
                 job.fate, job.held = "dead", None
+                group.pauses.failures += 1
 
     def _letters(self, group: WorkerGroup) -> list[tuple[int, int]]:
         self._files.killed_in, armed = None, self._files.killed_in
@@ -275,12 +212,14 @@ class LeaseHistory:
         step = self._random.choice(steps)
         if step is LeaseStep.FAILED and group.attempts is not None and job.failures + 1 >= group.attempts:
             step = LeaseStep.POISONED
-        delay_us = self._random.choice((0, _SECOND, 30 * _SECOND))
+        delay_us = self._random.choice((0, SECOND, 30 * SECOND))
         change = LeaseChange(step, job.held.token, offset, offset + 1, delay_us, "max_attempts", "no")
-        refused = self._say(group, partition, change)
-        if refused:
-            assert self._is_over(job.held), f"a live lease of message {offset} was refused: {refused[0].what}"
+        settled = self._settle_one(group, partition, change)
+        ended_count = self._count_ended(group)  # a process that was started again in the call can have ended some by its clock
+        if settled.refused:
+            assert self._is_over(job.held), f"a live lease of message {offset} was refused: {settled.refused[0].what}"
             return
+        group.pauses.note_step(step, settled.paused_us, self._wall_us, ended_count)
         for _ in range(self._random.choice((0, 0, 1))):
             assert not self._say(group, partition, change), "a repeated step was refused"
         job.held = None
@@ -293,7 +232,13 @@ class LeaseHistory:
         job.was_deferred |= job.is_deferred
 
     def _say(self, group: WorkerGroup, partition: int, change: LeaseChange) -> list[LeaseRefusal]:
-        return self._call(lambda: self._broker.leases.settle(_TOPIC, group.name, partition, [change], dead_letter=_DEAD)).refused
+        return self._settle_one(group, partition, change).refused
+
+    def _settle_one(self, group: WorkerGroup, partition: int, change: LeaseChange) -> SettledLeases:
+        rule = group.pauses.rule
+        return self._call(
+            lambda: self._broker.leases.settle(TOPIC, group.name, partition, [change], dead_letter=_DEAD, pause_rule=rule)
+        )
 
     def _say_late(self) -> None:
         """Settle with a token that another lease has followed, which is refused."""
@@ -302,7 +247,7 @@ class LeaseHistory:
         if late:
             (partition, offset), job = self._random.choice(late)
             step = self._random.choice((LeaseStep.DONE, LeaseStep.FAILED, LeaseStep.EXTENDED))
-            change = LeaseChange(step, job.tokens[-2], offset, offset + 1, _SECOND, "", "late")
+            change = LeaseChange(step, job.tokens[-2], offset, offset + 1, SECOND, "", "late")
             refused = self._say(group, partition, change)
             if not refused:  # it settled the message under that lease before, and repeats itself
                 assert step is not LeaseStep.EXTENDED
@@ -314,11 +259,11 @@ class LeaseHistory:
         if held:
             (partition, offset), job = self._random.choice(held)
             assert job.held is not None
-            change = LeaseChange(LeaseStep.EXTENDED, job.held.token, offset, offset + 1, 45 * _SECOND)
+            change = LeaseChange(LeaseStep.EXTENDED, job.held.token, offset, offset + 1, 45 * SECOND)
             before = self._steady_us
             if not self._say(group, partition, change):
-                end_us = before + 45 * _SECOND
-                job.held = HeldJob(job.held.token, end_us, self._wall_us + 45 * _SECOND, self._process)
+                end_us = before + 45 * SECOND
+                job.held = HeldJob(job.held.token, end_us, self._wall_us + 45 * SECOND, self._process)
             else:
                 assert self._is_over(job.held), f"a live lease of message {offset} was not extended"
 
@@ -328,7 +273,7 @@ class LeaseHistory:
         self._files.killed_in, armed = None, self._files.killed_in
         for group in self._groups:
             self._note_poisoned(group)
-            for partition, offset in self._client.offsets(str(_TOPIC), group.name).items():
+            for partition, offset in self._client.offsets(str(TOPIC), group.name).items():
                 left = [at for (number, at), job in group.jobs.items() if number == partition and not job.fate]
                 assert offset <= min(left, default=self._ends[partition]), f"offset {offset} of {group.name} passes {min(left)}"
         self._files.killed_in = armed
@@ -338,15 +283,18 @@ class LeaseHistory:
         self._files.killed_in = None
         for group in self._groups:
             for _ in range(_ENDLESS):
-                self._steady_us += 120 * _SECOND
-                self._wall_us += 120 * _SECOND
+                self._steady_us += 120 * SECOND
+                self._wall_us += 120 * SECOND
                 deferred = [place for place, job in group.jobs.items() if job.is_deferred]
                 partition, offset = deferred[0] if deferred else (None, 0)
                 self._grant(group, 50, () if partition is None else (offset,), partition)
                 for (number, at), job in group.jobs.items():
                     if job.held is not None and not self._is_over(job.held):
                         change = LeaseChange(LeaseStep.DONE, job.held.token, at, at + 1)
-                        assert not self._say(group, number, change)
+                        settled = self._settle_one(group, number, change)
+                        ended_count = self._count_ended(group)
+                        assert not settled.refused
+                        group.pauses.note_step(LeaseStep.DONE, settled.paused_us, self._wall_us, ended_count)
                         job.fate, job.held = "done", None
                 if all(job.fate for job in group.jobs.values()):
                     break
@@ -355,7 +303,7 @@ class LeaseHistory:
             dead = sorted(place for place, job in group.jobs.items() if job.fate == "dead")
             assert sorted(self._letters(group)) == dead
             self._grant(group, 1, ())
-            found = self._client.offsets(str(_TOPIC), group.name)
+            found = self._client.offsets(str(TOPIC), group.name)
             assert found == self._ends, f"{group.name} is at {found}, the partitions end at {self._ends}"
             self.counts["dead"] += len(dead)
             self.counts["messages"] += len(group.jobs)

@@ -1,6 +1,7 @@
 """Generated histories of marks, restores, removals, holds and erasures over faulty files, compared with a model.
 
-    send       acknowledged messages are never lost unless they were marked
+    send       acknowledged messages are never lost unless they were marked; one whose sender was killed can be there, and be lost
+               by a power failure as long as no later send or mark was synced
     mark       changes nothing but the state; interrupted, it is done or not begun for each message
     restore    of a message that is there; a message that is gone stays gone
     round      removes marks whose grace is over, and no younger ones
@@ -81,6 +82,7 @@ class RemovalHistory:
         self._count = 0
         self._known: dict[int, _Known] = {}
         self._unsure: list[bytes] = []
+        self._unsynced: set[int] = set()
         self.trail: list[str] = []
 
     def run(self) -> None:
@@ -146,6 +148,7 @@ class RemovalHistory:
         sent = encode_sent([Message(payload=payload) for payload in payloads])
         first = self._log.append(self._topic, 1, sent, self._now_us, bytes(16))
         self._unsure = []
+        self._unsynced.clear()
         self._known |= {first + number: _Known(payload) for number, payload in enumerate(payloads)}
 
     def _choose(self) -> list[int]:
@@ -183,6 +186,7 @@ class RemovalHistory:
 
     def _set(self, offsets: list[int], change: StateChange) -> None:
         self._log.partition(self._topic, 1).sync()
+        self._unsynced.clear()
         self._log.states.set(self._topic, 1, offsets, change)
 
     def _hold(self, *, on: bool) -> None:
@@ -256,7 +260,11 @@ class RemovalHistory:
             if offset not in self._known:
                 assert message.payload in self._unsure, f"{message.payload!r} at {offset} was never sent"
                 self._known[offset] = _Known(message.payload or b"")
+                self._unsynced.add(offset)
         self._unsure = []
+        for offset in self._unsynced - found.keys():
+            del self._known[offset]  # another message can get its offset
+        self._unsynced &= found.keys()
         for offset, known in self._known.items():
             there = found.get(offset)
             if there is None:

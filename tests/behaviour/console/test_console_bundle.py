@@ -34,6 +34,13 @@ def test_lock_file_names_no_registry() -> None:
     assert all(package.get("integrity") for package in versions.values())
 
 
+def test_lock_file_holds_the_packages_of_every_platform() -> None:
+    packages = json.loads((SOURCES / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    wanted = {name for package in packages.values() for name in package.get("optionalDependencies", {})}
+    assert len(wanted) > 40  # esbuild and rollup have one for each platform
+    assert [name for name in sorted(wanted) if f"node_modules/{name}" not in packages] == [], "npm ci refuses such a file"
+
+
 def test_bundle_asks_nothing_of_other_hosts() -> None:
     for name, data in files_of(BUNDLE).items():
         text = data.decode("utf-8")

@@ -72,6 +72,7 @@ def test_options_of_a_topic_change(page: Page, http: Http) -> None:
     go(page, "#/topics/audit/old")
     page.get_by_role("button", name="Options").click()
     page.get_by_label("Keep messages for").fill("2")
+    page.get_by_label("To confirm").fill("audit/old")  # it lets messages be removed
     page.get_by_role("button", name="Change").click()
     page.locator(".tile", has_text="Kept for").get_by_text("2 h").wait_for()
     assert http.dispatcher.broker.topics.get(TopicName.parse("audit/old")).retention_us == 7_200_000_000

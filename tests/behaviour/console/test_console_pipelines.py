@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headstream.cli.checkpoints import explain_by
+from headstream.client.client import Client
 from headstream.errors import StorageError
 from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
@@ -53,9 +55,8 @@ def pipelines(work: Work) -> Iterator[Http]:
         raise StorageError("there is no such bucket", where="s3://lake/checkpoint")
 
     report = PipelineReport(lambda: work.config.state_directory)
-    with serving(
-        pipelines=PipelineReports({"/data/shop/checkpoint": report.read, "s3://lake/checkpoint": fail}, needs_right=True)
-    ) as http:
+    readers = {"/data/shop/checkpoint": report.read, "s3://lake/checkpoint": fail}
+    with serving(pipelines=PipelineReports(readers, needs_right=True, explain=explain_by([report]))) as http:
         yield http
 
 
@@ -124,3 +125,23 @@ def test_a_server_without_pipelines_tells_how_to_register_one(browser: Browser) 
         go(page, "#/pipelines")
         page.get_by_text("No pipeline is registered.").wait_for()
         page.get_by_text("headstream server --data /var/lib/shop --pipeline /data/checkpoint").wait_for()
+
+
+def test_messages_of_replicate_are_decoded_by_the_schemas_that_a_pipeline_knows(page: Page, pipelines: Http, axe: str) -> None:
+    with Client(pipelines.dispatcher.broker) as log:
+        log.create_topic("cdc/data")
+        with log.producer("cdc/data") as producer:
+            producer.send(data_message(make_table(schema_id="1" * 32), make_change(7)))
+            producer.send(data_message(make_table(schema_id="5" * 32), make_change(8)))
+    go(page, "#/messages/cdc/data?partition=1&offset=0")
+    detail = page.get_by_label("Message at offset 0")
+    decoded = detail.get_by_role("group", name="Decoded message")
+    decoded.get_by_text("shop.kit").wait_for()
+    text = decoded.inner_text()
+    assert "INSERT" in text
+    assert "id: 7" in text.replace("\n", " ").replace("  ", " ")
+    assert find_violations(page, axe) == []
+    detail.get_by_role("button", name="Hex").click()
+    assert detail.locator("pre").inner_text().startswith("000000  61 74 4d 53 47")
+    go(page, "#/messages/cdc/data?partition=1&offset=1")
+    page.get_by_text("no registered pipeline has received it").wait_for()

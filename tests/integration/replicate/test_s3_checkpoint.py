@@ -11,8 +11,13 @@ from typing import Any, Literal
 import pytest
 from click.testing import CliRunner
 
+from headstream.cli.checkpoints import read_pipelines
 from headstream.cli.replicate import replicate
+from headstream.codec.binary import encode_sent
 from headstream.errors import CorruptLogError, ReplicateError, StorageError
+from headstream.model.identifiers import TopicName
+from headstream.model.message import Message
+from headstream.model.topology import Limits
 from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.checkpoint.keeper import StoreKeeper
 from headstream.replicate.checkpoint.reading import CheckpointReader
@@ -24,6 +29,8 @@ from tests.property.test_replicate_delivery import CrashError, deliver
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table
 from tests.support.replicate.s3_server import S3Server, find_keys
+from tests.support.server.http_servers import serving
+from tests.support.server.served import wait_for
 
 KIT = make_table()
 SHARED = ("shop", "kit")
@@ -185,6 +192,29 @@ def test_a_driver_that_was_away_for_long_is_fenced_although_its_commits_were_del
     assert second.ledger.mark("batch") == "8"
     first.close()
     second.close()
+
+
+def test_a_console_shows_the_pipeline_and_decodes_by_its_schemas(place: Place, tmp_path: Path) -> None:
+    work = make_work(tmp_path / "work", place)
+    later = make_table(schema_id="9" * 32, table="later")
+    work.send(METADATA, change(1))
+    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    work.keeper.save()
+    with read_pipelines([place / "checkpoint"], needs_right=True) as pipelines, serving(pipelines=pipelines) as http:
+        http.dispatcher.broker.topics.create(TopicName.parse("cdc/data"), 1, Limits.WIDE)
+        payloads = (change(7), data_message(later, make_change(8)))
+        sent = encode_sent([Message(payload=payload) for payload in payloads])
+        http.dispatcher.broker.messages.send(TopicName.parse("cdc/data"), 1, sent)
+        (shown,) = http.call("GET", "/open/pipelines").json["pipelines"]
+        assert (shown["checkpoint"], shown["error"]) == (str(place / "checkpoint"), None)
+        assert [one["table"] for one in shown["report"]["tables"]] == ["shop.kit"]
+        path = "/streams/cdc/topics/data/partitions/1/messages/{}/explained"
+        assert http.call("GET", path.format(0)).json["data"]["id"] == 7
+        assert "unknown schema" in http.call("GET", path.format(1)).json["note"]
+        work.send(metadata_message(later))
+        work.keeper.save()
+        wait_for(lambda: "data" in http.call("GET", path.format(1)).json)
+    work.close()
 
 
 def test_a_copy_has_the_same_files_after_many_commits_and_snapshots(

@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -87,9 +88,11 @@ def serving(
     tokens: TokenSettings | None = None,
     make_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
     pipelines: PipelineReports = NO_PIPELINES,
+    segment_bytes: int | None = None,
+    clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
 ) -> Iterator[Http]:
     """Lend a server over an empty log in memory, with root logged in."""
-    broker = Broker(open_memory())
+    broker = Broker(open_memory(None, segment_bytes), clock_us=clock_us)
     dispatcher = make_dispatcher(broker, ServerSettings(password_rounds=4, most_tokens=10_000))
     access = AccessTokens(tokens or TokenSettings(secret=SECRET), dispatcher.tokens, dispatcher.users)
     workers, traffic = Workers(), Traffic("http")

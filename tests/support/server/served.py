@@ -80,13 +80,15 @@ class Running:
 
 @contextmanager
 def serving(
-    config: ServerConfig | None = None, make_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    config: ServerConfig | None = None,
+    make_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+    **options: Any,
 ) -> Iterator[Running]:
     """Run a server as long as the body does."""
     loop = make_loop()
     thread = threading.Thread(target=loop.run_forever, name="server")
     thread.start()
-    running = Running(ServerApp(config or config_of()), loop)
+    running = Running(ServerApp(config or config_of(), **options), loop)
     try:
         running.run(running.server.start())
         try:

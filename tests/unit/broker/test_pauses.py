@@ -114,6 +114,17 @@ def test_leases_from_before_a_pause_that_end_meanwhile_do_not_decide_its_trial(s
     assert peer.ask(GetGroupDeliveries(*AT, "workers")).pauses == 1
 
 
+def test_messages_whose_lease_ends_during_a_trial_are_leased_again(server: Server, peer: Peer) -> None:
+    members = [peer.ask(ENTER).member_id for _ in range(2)]
+    assert lease(peer, members[0], 9, 20, 100, partitions=(2,)).partition == 2
+    pause_two_of_four(peer, members[0])
+    server.clock.now_s += 61
+    assert not lease(peer, members[1], 2, partitions=(2,)).ranges  # all of them are leased
+    server.clock.now_s += 40
+    (each,) = lease(peer, members[1], 3, partitions=(2,)).ranges
+    assert (each.from_offset, each.until_offset) == (0, 1)
+
+
 def test_a_released_trial_goes_to_another_worker(server: Server, peer: Peer) -> None:
     members = [peer.ask(ENTER).member_id for _ in range(2)]
     pause_two_of_four(peer, members[0])

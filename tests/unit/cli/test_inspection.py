@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from headstream.cli.explanation import Explainer
 from headstream.cli.lines import encode_line
 from headstream.cli.main import cli
 from headstream.model.headers import Headers
@@ -25,6 +24,7 @@ from headstream.replicate.codec import (
     encode_mask,
     metadata_message,
 )
+from headstream.replicate.schemas.explanation import Explainer
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
 
 COLUMNS = (

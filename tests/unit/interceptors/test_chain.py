@@ -162,3 +162,43 @@ def test_clients_without_interceptors_use_the_plain_classes() -> None:
 
 def test_auditing_is_an_interceptor_by_its_base_class() -> None:
     assert isinstance(Auditing(), Interceptor)
+
+
+class Picky(Interceptor):
+    """Stamps messages with a header `wanted`, and says so."""
+
+    def skips_send(self, headers: Any) -> bool:
+        return "wanted" not in headers
+
+    def skips_receive(self, message: hs.Message) -> bool:
+        return "wanted" not in message.headers
+
+    def on_send(self, message: hs.Message) -> hs.Message:
+        return replace(message, headers=message.headers.with_(("sent", True)))
+
+    def on_receive(self, message: hs.Message) -> hs.Message:
+        return replace(message, headers=message.headers.with_(("received", True)))
+
+
+def pass_through(interceptors: list[object], *headers: dict[str, Any] | None) -> list[list[str]]:
+    """Return the names of the headers of messages that went through a client."""
+    with hs.connect("memory://", interceptors=interceptors) as log:
+        log.create_topic("shop/orders")
+        with log.producer("shop/orders") as producer:
+            for each in headers:
+                producer.send(b"x", headers=each)
+        return [list(message.headers.keys()) for message in log.poll("shop/orders")]
+
+
+@pytest.mark.parametrize("interceptor", [Picky(), guard(Picky(), on_error="skip")], ids=["plain", "guarded"])
+def test_an_interceptor_is_not_called_for_what_it_skips(interceptor: object) -> None:
+    assert pass_through([interceptor], {"own": 1}, {"wanted": 1}) == [["own"], ["wanted", "sent", "received"]]
+
+
+def test_an_interceptor_that_fails_to_tell_what_it_skips_is_called() -> None:
+    assert pass_through([Picky()], None) == [["sent"]]  # `in None` raises an error; its headers are asked when it is received
+
+
+def test_interceptors_beside_others_see_each_message() -> None:
+    found = pass_through([Picky(), Stamp()], {"own": 1})
+    assert found == [["own", "sent", "region"]]  # received by Picky alone, which skips it

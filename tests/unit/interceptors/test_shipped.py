@@ -277,8 +277,7 @@ def test_tracing_at_a_rate_passes_messages_of_no_sampled_trace_untouched(
     spans: tuple[TracerProvider, InMemorySpanExporter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider, exporter = spans
-    numbers = iter([0.5, 0.009])
-    monkeypatch.setattr("headstream.interceptors.tracing.random.random", lambda: next(numbers))
+    monkeypatch.setattr("headstream.interceptors.tracing.random.random", lambda: 0.015)  # one passes, the next one is traced
     tracing = Tracing(provider, rate=0.01)
     plain = message(b"x")
     assert tracing.on_send(plain) is plain
@@ -296,6 +295,65 @@ def test_tracing_at_a_rate_passes_messages_of_no_sampled_trace_untouched(
     )
     assert str(unsampled.headers["traceparent"]).endswith("-00")
     assert len(exporter.get_finished_spans()) == len(names)
+
+
+def test_tracing_at_a_rate_asks_nothing_of_messages_of_no_sampled_trace(
+    spans: tuple[TracerProvider, InMemorySpanExporter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, exporter = spans
+    monkeypatch.setattr("headstream.interceptors.tracing.random.random", lambda: 0.025)  # the third one is traced
+    tracing = Tracing(provider, rate=0.01)
+    asked: list[str] = []
+
+    def note(hook: str, real: Any) -> Any:
+        def call(message: hs.Message) -> Any:
+            asked.append(hook)
+            return real(message)
+
+        return call
+
+    for hook in ("on_send", "on_receive"):
+        monkeypatch.setattr(tracing, hook, note(hook, getattr(tracing, hook)))
+    with hs.connect("memory://", interceptors=[tracing]) as log:
+        log.create_topic("shop/orders")
+        with log.producer("shop/orders") as producer:
+            for number in range(6):
+                producer.send(b"%d" % number, headers={"own": 1})
+        with log.consumer("shop/orders", timeout_ms=0) as consumer:
+            received = consumer.poll(10)
+    assert [message.payload for message in received] == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    assert [message.payload for message in received if "traceparent" in message.headers] == [b"2", b"5"]
+    assert asked == ["on_send", "on_send", "on_receive", "on_receive"]
+    assert [span.name for span in exporter.get_finished_spans()] == [*["send shop/orders"] * 2, *["receive shop/orders"] * 2]
+    with tracing.process(received[0]) as span:
+        assert not span.is_recording()
+    with tracing.process(received[2]) as span:
+        assert span.is_recording()
+
+
+def test_a_rate_is_the_part_of_messages_that_begin_a_trace(spans: tuple[TracerProvider, InMemorySpanExporter]) -> None:
+    tracing = Tracing(spans[0], rate=0.05)
+    plain = message(b"x")
+    passed = sum(tracing.skips_send(None) or tracing.on_send(plain) is plain for _ in range(20_000))
+    assert 20_000 * 0.05 / 2 < 20_000 - passed < 20_000 * 0.05 * 2  # 15 standard deviations and more
+    assert len(spans[1].get_finished_spans()) == 20_000 - passed
+
+
+def test_messages_of_the_current_trace_are_traced_whatever_the_rate(spans: tuple[TracerProvider, InMemorySpanExporter]) -> None:
+    provider, exporter = spans
+    tracing = Tracing(provider, rate=0)
+    unsampled = trace.NonRecordingSpan(trace.SpanContext(1, 1, is_remote=True, trace_flags=trace.TraceFlags(0)))
+    with hs.connect("memory://", interceptors=[tracing]) as log:
+        log.create_topic("shop/orders")
+        with trace.use_span(unsampled):
+            log.send("shop/orders", b"x")
+        log.send("shop/orders", b"x", headers={"traceparent": f"00-{1:032x}-{1:016x}-00"})
+        log.send("shop/orders", b"x", headers=[("own", 1)])
+        assert exporter.get_finished_spans() == ()
+        with provider.get_tracer("test").start_as_current_span("request"):
+            log.send("shop/orders", b"x")
+        log.send("shop/orders", b"x", headers=[("traceparent", f"00-{1:032x}-{1:016x}-01")])
+    assert [span.name for span in exporter.get_finished_spans()] == ["send shop/orders", "request", "send shop/orders"]
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])

@@ -71,6 +71,7 @@ EXAMPLES: list[Command[Any]] = [
     messages.MeasureRange("s", "t", 1, 5, 1 << 40, 1000),
     filters.FilterMessages("s", "t", 1, "a >= 3 AND b = '&=%'", PollingKind.NEXT, 0, 5, 1 << 20, (1, 20), DELIVER, BILLING, True),
     filters.FilterMessages("s", "t", 1, "a"),
+    filters.FilterMessages("s", "t", 1, "a", until_offset=1 << 40),
     filters.CountSegments("s", "t", "a = '&=%'"),
     deliveries.GetDeliveries("s", "t", "billing", 3),
     deliveries.SettleDeliveries("s", "t", "billing", 3, 9, (FAILED, POISONED), 7, 2, 1 << 40, "shop/dead", True),

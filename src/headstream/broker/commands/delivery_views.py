@@ -13,8 +13,8 @@ from headstream.wire.extensions.delivery_views import (
     GetDelivery,
     GetGroupDeliveries,
     GroupCounts,
-    PartitionCounts,
     ToldMessage,
+    spell_counts,
 )
 from headstream.wire.records import Command
 
@@ -24,15 +24,7 @@ __all__ = ["ROWS"]
 def get_group_deliveries(server: Dispatcher, session: Session, command: GetGroupDeliveries) -> GroupCounts:
     """Return what a group has not finished, counted."""
     target, name = find_group_of(server, session, command)
-    found = server.broker.delivery_views.group(target.topic.name, name)
-    partitions = tuple(
-        PartitionCounts(
-            *(each.partition, each.pending, each.leased, each.delayed, each.deferred, each.poisoned, each.open_letters),
-            *(each.oldest_leased_us, each.oldest_poisoned_us),
-        )
-        for each in found.partitions
-    )
-    return GroupCounts(found.now_us, *found.pause, partitions)
+    return spell_counts(server.broker.delivery_views.group(target.topic.name, name))
 
 
 def get_delivery(server: Dispatcher, session: Session, command: GetDelivery) -> ToldMessage:

@@ -190,6 +190,7 @@ def fetched(server: Dispatcher, session: Session, command: FetchMessages | Filte
         auto_commit=command.auto_commit,
         user_id=session.user_id,
         where=where,
+        until_offset=command.until_offset if isinstance(command, FilterMessages) else 0,
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from headstream.cli.explanation import Explainer
 from headstream.cli.inspecting.fields import FieldReader, Walk, WalkEnd
 from headstream.cli.inspecting.files import INDEX_MAGIC, walk_block, walk_index, walk_json, walk_lines
 from headstream.cli.inspecting.iggy import (
@@ -26,6 +25,7 @@ from headstream.cli.inspecting.kafka import walk_batches, walk_messages
 from headstream.codec.kip82 import LENIENT
 from headstream.errors import DecodeError
 from headstream.replicate.codec.envelope import MAGIC
+from headstream.replicate.schemas.explanation import Explainer
 
 __all__ = ["FORMATS", "Format", "Recognized", "read_as", "recognize"]
 

@@ -82,14 +82,16 @@ class TransformingFetching(Fetching):
     def hand_out(self, count: int) -> list[ReceivedMessage]:
         """Return up to `count` messages, transformed; an error is raised when those before it have been returned."""
         messages: list[ReceivedMessage] = []
+        transform = self._transform
         while self._buffer and len(messages) < count:
             try:
-                changed = self._transform(self._buffer[0][0])
+                changed = transform(self._buffer[0][0])
             except Exception:
                 if messages:
                     break
                 raise
-            super().hand_out(1)
+            _, partition, next_offset = self._buffer.popleft()
+            self._handed_out[partition] = next_offset
             if changed is not None:
                 messages.append(changed)
         return messages

@@ -32,6 +32,7 @@ class Interception:
 
     def __init__(self, transport: Transport, chain: Chain) -> None:
         self.chain = chain
+        self._skips = chain.skips_receive
         self._transport = transport
         self.dead_letters = DeadLetters(lambda topic: _make_dead_letter_producer(transport, topic))
 
@@ -46,6 +47,14 @@ class Interception:
             InterceptorError: an interceptor raised an error.
             HeadstreamError: a dead letter could not be stored.
         """
+        skips = self._skips
+        if skips is not None:
+            try:
+                is_skipped = skips(message)
+            except Exception:  # on_receive is called, whose errors have a policy
+                is_skipped = False
+            if is_skipped:
+                return message
         try:
             changed = self.chain.receive(message)
         except SetAsideError as aside:
@@ -109,6 +118,9 @@ def make_transform(interception: Interception | None, decode: Transform | None) 
         interception: The client's interceptors, or None.
         decode: Returns a message with its value, or None.
     """
+
+    if interception is not None and decode is None:
+        return interception.receive
 
     def transform(message: ReceivedMessage) -> ReceivedMessage | None:
         received = message if interception is None else interception.receive(message)

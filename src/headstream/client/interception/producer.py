@@ -40,6 +40,7 @@ class InterceptedProducer(Producer):
         self._chain = chain
         self._dead_letters = dead_letters
         self._reports: list[InterceptorError] = []
+        self._skips = chain.skips_send
         chain.remember_loop()
         if chain.reports_acknowledgements:
             self._delivery = _ReportingDelivery(self._delivery, str(self._name), self._reports, chain)
@@ -66,6 +67,13 @@ class InterceptedProducer(Producer):
         """
         if self._reports:
             raise self._reports.pop(0)
+        if self._skips is not None:
+            try:
+                is_skipped = self._skips(headers)
+            except Exception:  # on_send is called, whose errors have a policy
+                is_skipped = False
+            if is_skipped:
+                return Producer.send(self, payload, key=key, headers=headers, id=id, partition=partition)
         number = partition if isinstance(partition, int) else None
         message = Message(
             payload=bytes(payload) if isinstance(payload, (bytearray, memoryview)) else payload,

@@ -158,11 +158,12 @@ class RemoteMessages:
         consumer: OffsetOwner | None = None,
         auto_commit: bool = False,
         where: Filter | None = None,
+        until_offset: int = 0,
     ) -> Polled:
         """Return stored messages of a partition without waiting; see Messages.poll()."""
         check_poll(topic, strategy, count, size_bytes, consumer, auto_commit, is_filtered=where is not None)
         if where is not None:
-            command = _filter(topic, partition, strategy, count, states, size_bytes, where, consumer, auto_commit)
+            command = _filter(topic, partition, strategy, count, states, size_bytes, where, consumer, auto_commit, until_offset)
             return _polled(self._caller.call(command))
         return _polled(self._caller.call(_fetch(topic, partition, strategy, count, states, size_bytes, consumer, auto_commit)))
 
@@ -176,10 +177,12 @@ class RemoteMessages:
         states: frozenset[int] | None = _AVAILABLE,
         size_bytes: int = MAX_BATCH_BYTES,
         where: Filter | None = None,
+        until_offset: int = 0,
     ) -> PolledAhead:
         """Send a poll and return without its reply; arguments as for poll()."""
         if where is not None:
-            return PolledAhead(self._caller.begin(_filter(topic, partition, strategy, count, states, size_bytes, where)))
+            command = _filter(topic, partition, strategy, count, states, size_bytes, where, until_offset=until_offset)
+            return PolledAhead(self._caller.begin(command))
         return PolledAhead(self._caller.begin(_fetch(topic, partition, strategy, count, states, size_bytes)))
 
     def set_state(
@@ -274,6 +277,7 @@ def _filter(
     where: Filter,
     consumer: OffsetOwner | None = None,
     auto_commit: bool = False,
+    until_offset: int = 0,
 ) -> FilterMessages:
     return FilterMessages(
         topic.stream,
@@ -288,6 +292,7 @@ def _filter(
         FailurePolicy[where.on_error.name],
         None if consumer is None else ConsumerRef(consumer.kind, consumer.name),
         auto_commit,
+        until_offset,
     )
 
 

@@ -94,6 +94,12 @@ def oldest_marks(catalog: Catalog) -> list[tuple[int, int, int]]:
     return catalog.select(query, since=9)
 
 
+def count_marks(catalog: Catalog) -> list[tuple[int, int, int]]:
+    """Return topic, number of its messages that are marked for deletion, and the time of the oldest mark, microseconds."""
+    query = "SELECT topic, count(*), min(changed_us) FROM states WHERE state = 30 GROUP BY topic"
+    return catalog.select(query, since=9)
+
+
 def marked_before(
     catalog: Catalog, topic: int, partition: int, before_us: int, from_offset: int = 0, until_offset: int = _LAST
 ) -> list[int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+from headstream.replicate.codec import TableMetadata
 from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.run.status import read_status, read_targets
 from headstream.replicate.schemas.differences import find_differences
@@ -18,11 +20,14 @@ __all__ = ["PipelineReport", "find_zone", "tables_of_schemas"]
 _MOST_VERSIONS: Final = 20
 """Versions of one table's schema in a report, the newest."""
 
+_FRESH_S: Final = 1.0
+"""A checkpoint is not read again for an unknown schema within this time, seconds."""
+
 _WAITING: Final = ("parked", "called", "releasing", "delayed")
 
 
 class PipelineReport:
-    """Reads the report of one pipeline, running or not; one thread at a time.
+    """Reads the report of one pipeline, running or not; any thread.
 
     Args:
         read: Returns a directory with the newest ledger and schema zone of its checkpoint.
@@ -30,7 +35,9 @@ class PipelineReport:
 
     def __init__(self, read: Callable[[], Path]) -> None:
         self._read = read
+        self._lock = threading.Lock()
         self._zone: SchemaZone | None = None
+        self._read_s = -_FRESH_S
 
     def read(self) -> dict[str, Any]:
         """Return the report as a JSON object.
@@ -38,6 +45,29 @@ class PipelineReport:
         Raises:
             StorageError: the checkpoint cannot be read.
         """
+        with self._lock:
+            return self._read_report()
+
+    def find_schema(self, schema_id: str) -> TableMetadata | None:
+        """Return the version of a table that a schema id names, or None if the pipeline's schema zone does not have it.
+
+        Args:
+            schema_id: The id in an envelope.
+
+        Raises:
+            SchemaError: the zone's file is damaged.
+            StorageError: the checkpoint cannot be read.
+        """
+        with self._lock:
+            entry = None if self._zone is None else self._zone.find(schema_id)
+            if entry is None and time.monotonic() - self._read_s >= _FRESH_S:
+                checkpoint = self._read()
+                with closing(Ledger(checkpoint / "ledger.sqlite", read_only=True)) as ledger:
+                    noted = read_status(ledger, time.time_ns() // 1000)["zone"]
+                entry = self._zone_of(find_zone(checkpoint, noted)).find(schema_id)
+        return None if entry is None else entry.metadata
+
+    def _read_report(self) -> dict[str, Any]:
         checkpoint = self._read()
         with closing(Ledger(checkpoint / "ledger.sqlite", read_only=True)) as ledger:
             status = read_status(ledger, time.time_ns() // 1000)
@@ -49,6 +79,7 @@ class PipelineReport:
 
     def _zone_of(self, directory: Path) -> SchemaZone:
         """Return the schema zone; its entries never change, so that one object reads each file once."""
+        self._read_s = time.monotonic()
         if self._zone is None or self._zone.directory != directory:
             self._zone = SchemaZone(directory)
         return self._zone

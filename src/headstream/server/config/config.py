@@ -65,6 +65,7 @@ class ServerConfig:
         segment_bytes: Size at which a segment rolls.
         group_access: Access of the directory's group to the files of a new log: none, read or write.
         delivery_audit: The topic that gets a row for each transition of deliveries; None writes none.
+        tracing: Whether appends of traced messages are OpenTelemetry spans.
         runtime: The directory, within `data`, for files that describe the running server.
         pipelines: Checkpoints of the Replicate pipelines that the console shows: directories, or URIs of object stores.
         allow_default_password: Whether to serve other machines while the root user has the default password.
@@ -99,6 +100,7 @@ class ServerConfig:
     segment_bytes: int | None = None
     group_access: str = "none"
     delivery_audit: TopicName | None = None
+    tracing: bool = False
     runtime: str = "runtime"
     pipelines: tuple[str, ...] = ()
     allow_default_password: bool = False
@@ -231,6 +233,7 @@ class _Loader:
             segment_bytes=value["system.segment.size"],
             group_access=value["headstream.group_access"],
             delivery_audit=self._topic("headstream.delivery_audit"),
+            tracing=value["headstream.tracing"],
             runtime=self._runtime(),
             pipelines=value["headstream.pipelines"],
             allow_default_password=value["headstream.allow_default_password"],

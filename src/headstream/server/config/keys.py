@@ -268,6 +268,7 @@ KEYS: Final[dict[str, Key]] = {
     "headstream.pipelines": Key([], _texts),
     "headstream.metrics_of_groups": Key(False, _flag),
     "headstream.delivery_audit": Key("", _text),
+    "headstream.tracing": Key(False, _flag),
     "headstream.max_connections": Key(10_000, _count(1, 1_000_000)),
     "headstream.max_connection_rate": Key(200, _limit(1, 1_000_000)),
     "headstream.max_consumers_per_user": Key(10_000, _count(1, 10_000_000)),

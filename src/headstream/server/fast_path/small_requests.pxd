@@ -11,6 +11,7 @@ cdef class SmallRequests:
     cdef object _log
     cdef object _clock_us
     cdef dict _bells
+    cdef bint _is_traced
     cdef long long _user_id
     cdef long long _generation
     cdef object _users
@@ -26,6 +27,7 @@ cdef class SmallRequests:
     cdef bint _find_catalog(self)
     cdef bytes _send(self, memoryview view, long long at, long long end)
     cdef bytearray _append(self, memoryview view, long long at, long long end)
+    cdef bint _has_traces(self, memoryview view, long long at, long long end)
     cdef long long _find_name_end(self, memoryview view, long long at, long long end) except -1
     cdef PartitionEnd _find_end(self, SendRoute route, long long partition)
     cdef object _find_sent(self, object kind, bytes payload)

@@ -19,6 +19,7 @@ from headstream.broker.commands.topic_lookup import FoundTopic
 from headstream.broker.sessions import Session
 from headstream.codec.buffer import BytesLike
 from headstream.errors import HeadstreamError
+from headstream.interceptors.trace_contexts import find_contexts
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.partition.readers import LentFollower
 from headstream.model.partitioning import PartitioningKind
@@ -96,6 +97,7 @@ class SmallRequests:
         self._log = backing.log
         self._clock_us = backing.clock_us
         self._bells = backing.log.waiting.bells
+        self._is_traced = server.broker.messages.tracing is not None
         self._user_id = 0
         self._generation = 0
         self._users: Any = None
@@ -199,7 +201,7 @@ class SmallRequests:
         p: cython.p_const_uchar = c.readable(view)
         named: cython.longlong = self._find_name_end(view, at, end)
         messages: cython.longlong = named + NUMBER_BYTES
-        if not named or messages >= end or not self._is_extended:
+        if not named or messages >= end or not self._is_extended or self._has_traces(view, messages, end):
             return None
         producer_id: cython.longlong = c.load64(p, named + 4)
         if producer_id <= 0 or producer_id > MAX_ID:
@@ -228,6 +230,10 @@ class SmallRequests:
         c.store64(q, 16, done[1])
         c.store32(q, 24, done[2])
         return response
+
+    def _has_traces(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bool:
+        """Return whether messages have spans, which the general path makes."""
+        return self._is_traced and bool(find_contexts(view[at:end]))
 
     def _find_name_end(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> cython.longlong:
         """Return where the leading stream and topic of a request end, or 0 if they are incomplete."""
@@ -259,7 +265,7 @@ class SmallRequests:
         kind: cython.longlong = p[named]
         value: cython.longlong = named + 2
         messages: cython.longlong = value + p[named + 1]
-        if messages >= end:
+        if messages >= end or self._has_traces(view, messages, end):
             return None
         found = self._sends.find(view, at, named)
         if found is None:

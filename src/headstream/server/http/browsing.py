@@ -20,7 +20,7 @@ from headstream.wire.shapes import IDENTIFIER, Identifier
 if TYPE_CHECKING:
     from headstream.server.http.views import ViewRequest
 
-__all__ = ["browse", "download"]
+__all__ = ["browse", "download", "find_payload"]
 
 _EVERY_STATE: Final = tuple(range(1, 256))
 _SCANNED_BYTES: Final = 4 << 20
@@ -96,13 +96,27 @@ def download(request: ViewRequest) -> Reply:
         DecodeError: a parameter is invalid.
         HeadstreamError: the partition does not exist, or the user has no right to it.
     """
+    payload = find_payload(request)
+    if payload is None:
+        return NOT_FOUND
+    name = f'attachment; filename="partition-{request.path["partition_id"]}-offset-{request.path["offset"]}.bin"'
+    headers = {"Content-Disposition": name, "X-Content-Type-Options": "nosniff"}
+    return Reply(200, payload, "application/octet-stream", headers)
+
+
+def find_payload(request: ViewRequest) -> bytes | None:
+    """Return the payload of the message that a path names; None if there is no such message, or its payload is null.
+
+    Args:
+        request: The request.
+
+    Raises:
+        DecodeError: a parameter is invalid.
+        HeadstreamError: the partition does not exist, or the user has no right to it.
+    """
     offset = _number(request.path, "offset", 0)
     found = decode_polled(_fetch(request, PollingKind.OFFSET, offset, 1).messages)
-    if not found or found[0].offset != offset or found[0].payload is None:
-        return NOT_FOUND
-    name = f'attachment; filename="partition-{request.path["partition_id"]}-offset-{offset}.bin"'
-    headers = {"Content-Disposition": name, "X-Content-Type-Options": "nosniff"}
-    return Reply(200, found[0].payload, "application/octet-stream", headers)
+    return found[0].payload if found and found[0].offset == offset else None
 
 
 def _fetch(request: ViewRequest, kind: PollingKind, value: int, count: int) -> FetchedMessages:

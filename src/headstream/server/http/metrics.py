@@ -47,7 +47,7 @@ def expose(
         groups: Lag of each consumer group.
         filters: The number of messages that filters have examined, and of those that they could not be applied to.
         budget: The memory budget of requests and responses.
-        deliveries: The metrics of deliveries.
+        deliveries: The metrics of deliveries and removals.
     """
     registry = CollectorRegistry(auto_describe=False)
     metrics = [*_original(traffic, stats, users), *_own(traffic, stats, groups), *_of_filters(*filters), *deliveries]

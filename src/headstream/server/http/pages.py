@@ -128,6 +128,7 @@ class Pages:
     def _expose(self) -> bytes:
         from headstream.server.http.delivery_metrics import describe_deliveries
         from headstream.server.http.metrics import expose
+        from headstream.server.http.removal_metrics import describe_removals
 
         stats = measure(self._dispatcher)
         groups = self._groups_behind() if self._tells_groups else ()
@@ -141,7 +142,8 @@ class Pages:
             lost_rows=0 if audit is None else audit.lost_count,
             tells_groups=self._tells_groups,
         )
-        return expose(self._traffic, stats, users, groups, filters, self._budget, deliveries)
+        removals = describe_removals(broker.backing.log, broker.backing.clock_us())
+        return expose(self._traffic, stats, users, groups, filters, self._budget, [*deliveries, *removals])
 
     def _groups_behind(self) -> Iterator[tuple[str, str, str, int]]:
         broker = self._dispatcher.broker

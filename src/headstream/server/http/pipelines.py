@@ -1,20 +1,36 @@
-"""Reports of Replicate pipelines over HTTP: read from their checkpoints by functions that whoever starts the server gives."""
+"""Replicate pipelines over HTTP: their reports, and messages decoded by their schemas.
+
+What is read from checkpoints is read by functions that whoever starts the server gives.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headstream.broker.cached_value import CachedValue
-from headstream.errors import HeadstreamError
+from headstream.errors import HeadstreamError, LimitError
+from headstream.server.http.browsing import find_payload
+from headstream.server.http.replies import NOT_FOUND, Reply, json_reply
 from headstream.wire.commands.system import ListClients
+from headstream.wire.refusals import refusal
+from headstream.wire.statuses import Status
 
 if TYPE_CHECKING:
     from headstream.server.http.views import ViewRequest
 
-__all__ = ["NO_PIPELINES", "PipelineReports", "list_pipelines"]
+__all__ = ["NO_PIPELINES", "Explain", "PipelineReports", "explain_message", "list_pipelines"]
+
+Explain: TypeAlias = Callable[[bytes], dict[str, Any]]
+"""Returns what a Replicate message says, a JSON object; its member `fault` says why it cannot be read."""
+
+_EXPLAINED_BYTES: Final = 1 << 20
+"""The largest message that is decoded."""
+
+_REPLY_BYTES: Final = 4 << 20
+"""The largest reply: a few bytes of Avro can become many of JSON."""
 
 _KEPT_S: Final = 1.0
 """How long a report is kept: all pages together read a checkpoint once in this time. Seconds."""
@@ -26,10 +42,14 @@ class PipelineReports:
     Args:
         readers: The name of each pipeline, and a function that returns its report, a JSON object.
         needs_right: Whether only users with the right to read the server (`read_servers`) see them.
+        explain: Decodes a Replicate message by the schemas of these pipelines; None if there are none.
     """
 
-    def __init__(self, readers: Mapping[str, Callable[[], dict[str, Any]]], *, needs_right: bool) -> None:
+    def __init__(
+        self, readers: Mapping[str, Callable[[], dict[str, Any]]], *, needs_right: bool, explain: Explain | None = None
+    ) -> None:
         self.needs_right = needs_right
+        self.explain = explain
         self._readers = {name: (CachedValue[dict[str, Any]](kept_s=_KEPT_S), read) for name, read in readers.items()}
 
     def read(self) -> list[dict[str, Any]]:
@@ -49,9 +69,43 @@ def list_pipelines(request: ViewRequest) -> dict[str, Any]:
     Raises:
         PermissionDeniedError: the user has no right to read the server.
     """
+    _check_right(request)
+    return {"time_us": time.time_ns() // 1000, "pipelines": request.pipelines.read()}
+
+
+def explain_message(request: ViewRequest) -> Reply:
+    """Return a Replicate message decoded; 404 if there is no such message, or its payload is null.
+
+    Args:
+        request: The request.
+
+    Raises:
+        DecodeError: a parameter is invalid.
+        PermissionDeniedError: the user has no right to the message, or none to read the server.
+        LimitError: the message, or what it says, is too large.
+        HeadstreamError: the partition does not exist, or no pipeline is registered.
+    """
+    _check_right(request)
+    payload = find_payload(request)
+    if payload is None:
+        return NOT_FOUND
+    explain = request.pipelines.explain
+    if explain is None:
+        raise refusal(
+            Status.FEATURE_UNAVAILABLE, "no Replicate pipeline is registered", advice="Start with --pipeline CHECKPOINT"
+        )
+    advice = "Save it, and decode it by `headstream replicate inspect FILE --zone CHECKPOINT/zone`"
+    if len(payload) > _EXPLAINED_BYTES:
+        raise LimitError(f"a message of {len(payload)} bytes is not decoded: {_EXPLAINED_BYTES} is the limit", advice=advice)
+    reply = json_reply(explain(payload))
+    if len(reply.body) > _REPLY_BYTES:
+        raise LimitError(f"decoded, the message has {len(reply.body)} bytes: {_REPLY_BYTES} is the limit", advice=advice)
+    return reply
+
+
+def _check_right(request: ViewRequest) -> None:
     if request.pipelines.needs_right:
         request.ask(ListClients())  # refused without the right to read the server; GetStats is allowed to everybody
-    return {"time_us": time.time_ns() // 1000, "pipelines": request.pipelines.read()}
 
 
 def _try(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -5,6 +5,7 @@
     GET /open/group-lags          the groups of all of them
     GET .../messages/browse       messages with typed headers, payloads cut at a limit, and a search
     GET .../messages/{offset}/payload    a whole payload, as a file
+    GET .../messages/{offset}/explained  a Replicate message, decoded by the schemas of the pipelines
     GET .../letters/reasons       dead letters by origin, group and reason
     POST .../letters/redrive      dead letters back to where they came from, a part at a time
     POST .../letters/discard      dead letters marked for deletion
@@ -28,7 +29,7 @@ from headstream.server.fast_path.traffic import Traffic
 from headstream.server.http.browsing import browse, download
 from headstream.server.http.letters import DISCARDING, READING, REDRIVING, count_letters, discard_letters, redrive_letters
 from headstream.server.http.own_client import Ask, own_client
-from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports, list_pipelines
+from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports, explain_message, list_pipelines
 from headstream.server.http.replies import Reply, json_reply
 from headstream.server.http.surveys import describe_session, list_group_lags, list_visible_topics, survey
 from headstream.wire.codes import Code
@@ -130,6 +131,11 @@ VIEWS: Final = (
         "Return the whole payload of a message, as a file.",
         download,
         content_type="application/octet-stream",
+    ),
+    View(
+        _PARTITION + "/messages/{offset}/explained",
+        "Return a Replicate message, decoded by the schemas of the registered pipelines.",
+        explain_message,
     ),
     View(
         _PARTITION + "/letters/reasons",

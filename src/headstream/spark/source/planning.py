@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -18,6 +20,8 @@ from headstream.spark.workers.memory import spare_imports
 
 __all__ = ["open_view", "plan_partitions", "read_partition"]
 
+_LOGGER: Final = logging.getLogger("headstream.spark")
+
 
 def open_view(options: SourceOptions) -> LogView:
     """Return the driver's view of the log to read.
@@ -30,6 +34,9 @@ def open_view(options: SourceOptions) -> LogView:
         NotFoundError: a named topic or partition does not exist.
         HeadstreamError: the log cannot be read, or its server is unreachable.
     """
+    if options.where is not None:
+        place = "the executors" if isinstance(options.log, str) else "the server"
+        _LOGGER.info("the filter is evaluated by %s, on stored bytes: %s", place, options.where.text)
     if isinstance(options.log, str):
         return DirectoryView(options.log, options.subscription)
     return ServerView(options.log, options.subscription)

@@ -2,8 +2,8 @@
 
     Follower -> chunks of about 4 MiB -> slices of 10,000 messages -> Assembler (columns.py) -> RecordBatch
 
-A follower is PartitionFollower for a log in a directory, and ServerFollower (server_reader.py) for one behind
-a server. This imports the codec and the segments, and nothing of the log's writer.
+A follower is DirectoryFollower for a log in a directory, which applies a filter here, and ServerFollower (server_reader.py) for
+one behind a server, which applies it there. This imports the codec and the segments, and nothing of the log's writer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from headstream.codec.batch.results import Columns, Matches
+from headstream.codec.batch.results import Columns
 from headstream.codec.batch.stored.scan import scan, take
 from headstream.errors import CorruptSendError, DecodeError, HeaderError, HeadstreamError, LogError, OffsetOutOfRangeError
 from headstream.filters.filter import Filter, OnFilterError
@@ -25,15 +25,14 @@ from headstream.segments.files import OsReadFiles
 from headstream.segments.follower import PartitionFollower
 from headstream.segments.layout import MARKER_NAME
 from headstream.spark.source.columns import Assembler
+from headstream.spark.source.matching import Matching, match_chunks
 from headstream.spark.source.offsets import OffsetRange
 from headstream.spark.source.options import RowShape
 
 _LOGGER: Final = logging.getLogger("headstream.spark")
 
-__all__ = ["BATCH_ROWS", "DirectoryLog", "Follower", "ReadPart", "ReadTask", "ReadableLog", "read_task"]
+__all__ = ["BATCH_ROWS", "DirectoryFollower", "DirectoryLog", "Follower", "ReadPart", "ReadTask", "ReadableLog", "read_task"]
 
-_MOST: Final = 1 << 62
-"""No limit: a chunk is filtered as a whole."""
 BATCH_ROWS: Final = 10_000
 """Rows of an Arrow batch: at 1,000 a batch's fixed cost shows, 100,000 gain nothing."""
 
@@ -52,7 +51,7 @@ class ReadPart:
 
 
 class Follower(Protocol):
-    """Reads one partition, as PartitionFollower does."""
+    """Reads one partition for a task."""
 
     @property
     def first_offset(self) -> int:
@@ -61,8 +60,22 @@ class Follower(Protocol):
     def refresh(self) -> None:
         """Refresh the present offsets."""
 
-    def read(self, from_offset: int, until_offset: int, *, where: Filter | None = None) -> Iterator[memoryview]:
-        """Yield the stored messages of a range, in order, in chunks of whole messages; some that cannot match can be missing."""
+    def read_matching(
+        self, from_offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None
+    ) -> Iterator[Matching]:
+        """Yield the messages of a range that match a filter, in order.
+
+        Args:
+            from_offset: The first offset.
+            until_offset: One past the last offset.
+            where: The filter; None: messages in all states match.
+            states: The states of the messages that the filter is applied to; None for all. Others do not match.
+
+        Raises:
+            OffsetOutOfRangeError: some are missing.
+            CorruptSendError: the next messages are damaged.
+            HeaderError: the filter cannot be applied to the next message, and this is an error.
+        """
 
     def next_readable(self, offset: int) -> int:
         """Return the next readable offset after damage."""
@@ -108,9 +121,20 @@ class DirectoryLog:
                 "start with a new checkpointLocation",
             )
 
-    def follow(self, part: ReadPart) -> PartitionFollower:
+    def follow(self, part: ReadPart) -> DirectoryFollower:
         """Return a follower of a partition."""
-        return PartitionFollower(part.incarnation)
+        return DirectoryFollower(part.incarnation)
+
+
+class DirectoryFollower(PartitionFollower):
+    """Reads one partition of a log in a directory; see Follower. Segments that cannot have a match are skipped."""
+
+    def read_matching(
+        self, from_offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None
+    ) -> Iterator[Matching]:
+        """Yield the messages of a range that match a filter, in order; see Follower."""
+        wanted = None if where is None else where.with_states(states)
+        return match_chunks(self.read(from_offset, until_offset, where=wanted), wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +199,6 @@ class _PartReader:
         self._passed_over = 0
         self._assembler = Assembler(part.range.topic_partition, task.shape, BATCH_ROWS)
         self._warned: set[str] = set()
-        self._where = None if task.where is None else task.where.with_states(task.states)
         self._failed_count = 0
 
     def read(self) -> Iterator[pa.RecordBatch]:
@@ -216,11 +239,9 @@ class _PartReader:
         self._offset = offset
 
     def _read_from(self, follower: Follower) -> Iterator[pa.RecordBatch]:
-        for chunk in follower.read(self._offset, self._part.range.until_offset, where=self._where):
-            rest, found = chunk, None
-            if self._where is not None:
-                found = self._where.select(chunk, _MOST, _MOST)
-                rest = found.data
+        task = self._task
+        for found in follower.read_matching(self._offset, self._part.range.until_offset, task.where, task.states):
+            rest = found.stored
             while rest:
                 batch, columns, size = self._assemble(rest)
                 self._warn_of_misfits(columns)
@@ -230,17 +251,15 @@ class _PartReader:
                 if batch.num_rows:
                     yield batch
                 rest = rest[size:]
-            if found is not None and self._where is not None:
-                self._pass_filtered(self._where, chunk, found)
+            if found.next_offset is not None:
+                self._offset = found.next_offset
+            if found.failed_count and task.where is not None:
+                self._count_failed(task.where, found.failed_count)
         self._offset = self._part.range.until_offset
 
-    def _pass_filtered(self, where: Filter, chunk: memoryview, found: Matches) -> None:
-        """Move past the messages of a chunk that do not match; raise or count those that the filter cannot be applied to."""
-        if found.scanned_count:
-            self._offset = found.last_offset + 1
-        if found.is_stopped:
-            raise where.failure_of(chunk[found.end :])
-        if found.failed_count and not self._failed_count:
+    def _count_failed(self, where: Filter, count: int) -> None:
+        """Count messages that the filter cannot be applied to; warn of the first ones."""
+        if not self._failed_count:
             _LOGGER.warning(
                 "%s, before offset %d: some messages are %s because the filter cannot be applied to them: %s",
                 self._part.range.topic_partition,
@@ -248,7 +267,7 @@ class _PartReader:
                 "delivered" if where.on_error is OnFilterError.DELIVER else "skipped",
                 where.text,
             )
-        self._failed_count += found.failed_count
+        self._failed_count += count
 
     def _assemble(self, stored: memoryview) -> tuple[pa.RecordBatch, Columns, int]:
         """Return the rows of the next messages, their columns, and their size in bytes."""

@@ -1,10 +1,11 @@
 """Tasks on executors for a log behind a server: ranges of offsets -> stored messages, one fetch ahead.
 
-The server sends stored bytes unchanged; they are decoded like those of files (reader.py).
+The server applies a filter, and sends what matches. Its bytes are decoded like those of files (reader.py).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,17 +15,27 @@ from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.messages import PolledAhead, RemoteMessages
 from headstream.client.remote.topology import RemoteTopics
 from headstream.codec.batch.stored.scan import find_offset
-from headstream.errors import LogError, OffsetOutOfRangeError, OutcomeUnknownError, ServerUnreachableError
+from headstream.errors import (
+    HeaderError,
+    LogError,
+    OffsetOutOfRangeError,
+    OutcomeUnknownError,
+    ServerError,
+    ServerUnreachableError,
+)
 from headstream.filters.filter import Filter
 from headstream.model.identifiers import TopicName
 from headstream.model.polling import Polled, PollingStrategy
 from headstream.spark.connection.server_connections import caller_of
+from headstream.spark.source.matching import Matching, match_chunks
 from headstream.spark.source.offsets import OffsetRange
 from headstream.spark.source.reader import ReadPart
 from headstream.wire.extensions.topics import GetIdentity
+from headstream.wire.statuses import Status
 
 __all__ = ["ServerFollower", "ServerLog"]
 
+_LOGGER: Final = logging.getLogger("headstream.spark")
 _CHUNK_BYTES: Final = 4 << 20
 """Bytes of a fetch, as of a file's chunk."""
 
@@ -85,55 +96,100 @@ class ServerFollower:
         """Return the given offset: the next fetch shows whether it is readable."""
         return offset
 
-    def read(self, from_offset: int, until_offset: int, *, where: Filter | None = None) -> Iterator[memoryview]:
-        """Yield the stored messages of a range in chunks; the next one is fetched meanwhile.
-
-        Args:
-            from_offset: The first offset.
-            until_offset: One past the last offset.
-            where: The filter; all messages are read whatever it is.
+    def read_matching(
+        self, from_offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None
+    ) -> Iterator[Matching]:
+        """Yield the messages of a range that match a filter, in order; see Follower. The next ones are fetched meanwhile.
 
         Raises:
-            OffsetOutOfRangeError: some are missing.
-            CorruptSendError: the next messages are damaged.
             LogError: the partition was purged, or deleted and recreated.
         """
+        if where is None:
+            return match_chunks(self._read(from_offset, until_offset), None)
+        return self._read_filtered(from_offset, until_offset, where, states)
+
+    def _read_filtered(
+        self, from_offset: int, until_offset: int, where: Filter, states: frozenset[int] | None
+    ) -> Iterator[Matching]:
+        """Yield what the server finds; an older server, which knows no filters, sends everything."""
         offset = from_offset
+        try:
+            for polled in self._polls(from_offset, until_offset, where, states):
+                if polled.next_offset - offset != polled.scanned_count or polled.end_offset < until_offset:
+                    self._check_range(polled, offset, until_offset)
+                offset = polled.next_offset
+                stored = polled.chunks[0] if polled.count else memoryview(b"")
+                yield Matching(_until(stored, offset, until_offset), min(offset, until_offset), polled.failed_count)
+        except HeaderError as error:  # names the offset
+            error.where = self._where
+            raise
+        except ServerError as error:
+            if error.status != Status.INVALID_COMMAND:
+                raise
+            _LOGGER.warning(
+                "%s, offset %d: the server is older than filters: it sends all messages, and this executor applies %s",
+                self._part.range.topic_partition,
+                offset,
+                where.text,
+            )
+            yield from match_chunks(self._read(offset, until_offset), where.with_states(states))
+
+    def _read(self, from_offset: int, until_offset: int) -> Iterator[memoryview]:
+        """Yield all stored messages of a range in chunks."""
+        offset = from_offset
+        for polled in self._polls(from_offset, until_offset, None, None):
+            first = int.from_bytes(polled.chunks[0][:8], "little") if polled.count else polled.next_offset
+            if first != offset or polled.end_offset < until_offset:
+                self._check_range(polled, offset, until_offset)
+            offset = polled.next_offset
+            for chunk in polled.chunks:
+                yield _until(chunk, offset, until_offset)
+
+    def _polls(self, offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None) -> Iterator[Polled]:
+        """Yield polls up to the end of a range; the next one is under way meanwhile."""
+        partition = self._part.range.partition
         asked: PolledAhead | None = None
         try:
             while offset < until_offset:
-                polled = self._poll(offset, until_offset) if asked is None else asked.result()
+                if asked is not None:
+                    polled = asked.result()
+                else:
+                    start, count = PollingStrategy.offset(offset), until_offset - offset
+                    polled = self._messages.poll(
+                        *(self._topic, partition, start, count),
+                        states=states,
+                        size_bytes=_CHUNK_BYTES,
+                        where=where,
+                        until_offset=until_offset,
+                    )
                 asked = None
-                self._check(polled, offset, until_offset)
+                self._check_generation(polled.generation)
                 offset = polled.next_offset
-                asked = self._ask(offset, until_offset) if offset < until_offset else None
-                for chunk in polled.chunks:
-                    # With gaps from compaction, as many messages as requested offsets extend beyond the range.
-                    yield chunk if offset <= until_offset else chunk[: find_offset(chunk, until_offset)]
+                if offset < min(until_offset, polled.end_offset):
+                    asked = self._ask(offset, until_offset, where, states)
+                yield polled
         finally:
             if asked is not None:
                 asked.cancel()
 
-    def _poll(self, offset: int, until_offset: int) -> Polled:
-        start, count = PollingStrategy.offset(offset), until_offset - offset
-        partition = self._part.range.partition
-        return self._messages.poll(self._topic, partition, start, count, states=None, size_bytes=_CHUNK_BYTES)
-
-    def _ask(self, offset: int, until_offset: int) -> PolledAhead | None:
-        """Request the next chunk; None if the connection broke: a later poll reconnects."""
+    def _ask(self, offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None) -> PolledAhead | None:
+        """Send the next poll; None if the connection broke: a later poll reconnects."""
         start, count = PollingStrategy.offset(offset), until_offset - offset
         partition = self._part.range.partition
         try:
-            return self._messages.poll_ahead(self._topic, partition, start, count, states=None, size_bytes=_CHUNK_BYTES)
+            return self._messages.poll_ahead(
+                *(self._topic, partition, start, count),
+                states=states,
+                size_bytes=_CHUNK_BYTES,
+                where=where,
+                until_offset=until_offset,
+            )
         except (OutcomeUnknownError, ServerUnreachableError):
             return None
 
-    def _check(self, polled: Polled, offset: int, until_offset: int) -> None:
-        self._check_generation(polled.generation)
-        first = int.from_bytes(polled.chunks[0][:8], "little") if polled.count else polled.next_offset
-        if polled.end_offset >= until_offset and first == offset:
-            return
-        self.refresh()  # compaction leaves gaps, retention moves the beginning
+    def _check_range(self, polled: Polled, offset: int, until_offset: int) -> None:
+        """Check a poll that has not examined each offset: compaction leaves gaps, but retention moves the beginning."""
+        self.refresh()
         if polled.end_offset < until_offset or offset < self.first_offset:
             raise OffsetOutOfRangeError(
                 f"offsets {offset} to {until_offset} were requested, {self.first_offset} to {polled.end_offset} exist",
@@ -157,3 +213,11 @@ class ServerFollower:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         """Do nothing: no resource is held between reads."""
+
+
+def _until(stored: memoryview, next_offset: int, until_offset: int) -> memoryview:
+    """Return the messages of a poll that are before an offset.
+
+    With gaps from compaction it returns as many messages as were requested, some of them beyond the range.
+    """
+    return stored if next_offset <= until_offset else stored[: find_offset(stored, until_offset)]

@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from headstream.model.delivery_views import DeliveryStatus
+from headstream.model.delivery_views import DeliveryStatus, GroupDeliveries
 from headstream.wire.codes import Code
 from headstream.wire.extensions.shapes import Choice, MaybeU64
 from headstream.wire.records import Command, Record, Records, one
 from headstream.wire.shapes import U32, U64, GroupId, PartitionId, StreamId, Text8, Text32, TopicId
 
-__all__ = ["FailedAttempt", "GetDelivery", "GetGroupDeliveries", "GroupCounts", "PartitionCounts", "ToldMessage"]
+__all__ = [
+    "FailedAttempt",
+    "GetDelivery",
+    "GetGroupDeliveries",
+    "GroupCounts",
+    "PartitionCounts",
+    "ToldMessage",
+    "spell_counts",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,22 @@ class GroupCounts(Record):
     last_attempts: U32
     pauses: U64
     partitions: Annotated[tuple[PartitionCounts, ...], Records(PartitionCounts, is_counted=True)]
+
+
+def spell_counts(found: GroupDeliveries) -> GroupCounts:
+    """Return what a group has not finished as a reply.
+
+    Args:
+        found: The counts.
+    """
+    partitions = tuple(
+        PartitionCounts(
+            *(each.partition, each.pending, each.leased, each.delayed, each.deferred, each.poisoned, each.open_letters),
+            *(each.oldest_leased_us, each.oldest_poisoned_us),
+        )
+        for each in found.partitions
+    )
+    return GroupCounts(found.now_us, *found.pause, partitions)
 
 
 @dataclass(frozen=True, slots=True)

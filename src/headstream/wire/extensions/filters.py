@@ -15,7 +15,7 @@ from headstream.model.polling import PollingKind
 from headstream.wire.codes import Code
 from headstream.wire.commands.offsets import ConsumerRef
 from headstream.wire.extensions.messages import read_messages, read_number, spell_messages
-from headstream.wire.extensions.shapes import ANY_CONSUMER, States
+from headstream.wire.extensions.shapes import ANY_CONSUMER, States, TrailingU64
 from headstream.wire.records import Command, Record, one
 from headstream.wire.refusals import refusal
 from headstream.wire.shapes import (
@@ -115,6 +115,7 @@ class FilterMessages(Command[FilteredMessages]):
         on_filter_error: What happens to a message that the filter cannot be applied to.
         consumer: The consumer or group, needed for `next` and for auto_commit.
         auto_commit: Whether to commit what was examined.
+        until_offset: One past the last offset to examine; 0 for the partition's end. Older servers examine up to the end.
     """
 
     code = Code.FILTER_MESSAGES
@@ -134,6 +135,7 @@ class FilterMessages(Command[FilteredMessages]):
     )
     consumer: Annotated[ConsumerRef | None, OptionalShape(ANY_CONSUMER)] = None
     auto_commit: Annotated[Flag, Default(False)] = False
+    until_offset: TrailingU64 = 0
 
     def validate(self) -> None:
         """Check the count, and that there is a consumer if one is needed."""

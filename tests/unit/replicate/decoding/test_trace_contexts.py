@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 import headstream as hs
-from headstream.replicate.decoding.trace_contexts import MAX_CONTEXTS, find_contexts
+from headstream.interceptors.trace_contexts import MAX_CONTEXTS
+from headstream.replicate.decoding.trace_contexts import find_contexts
 
 SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

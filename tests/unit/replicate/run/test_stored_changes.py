@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from headstream.errors import StorageError
-from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows
+from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, coordinates_table, leave_out, match_rows
 from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
@@ -152,3 +152,13 @@ def test_fetching_stored_changes_puts_them_before_those_that_the_driver_decoded(
     decoded.fetch(["id"])
     assert pa.Table.from_batches(decoded.changes["id"])["n"].to_pylist() == [1, 2]
     assert (decoded.stored, decoded.message_count) == ({}, 2)
+
+
+def test_fetching_stored_changes_adds_nothing_when_all_of_them_are_left_out() -> None:
+    """A repeat leaves out what its first run set aside; an empty list of batches is no table."""
+    places = {"_hs_topic": ["t"], "_hs_partition": pa.array([1], pa.int32()), "_hs_offset": [7]}
+    trace = pa.table({"_hs_operation": pa.array([3], pa.int8()), "_hs_sequence": [""], "_hs_logged_us": [0]})
+    kept = Kept({"id": [pa.record_batch(places)]}, left_out=coordinates_table([("t", 1, 7)]))
+    decoded = Decoded(stored={"id": kept.open("id", ChangeTraits(1, None, "", 0, trace))})
+    decoded.fetch(["id"])
+    assert (decoded.changes, decoded.stored) == ({}, {})

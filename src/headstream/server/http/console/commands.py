@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from headstream.client.progress import find_views
 from headstream.client.transport import Transport
 from headstream.codec.binary import encode_polled
 from headstream.errors import NotFoundError, UnsupportedError
@@ -20,7 +21,8 @@ from headstream.wire.commands.groups import DeleteGroup
 from headstream.wire.commands.partitions import CreatePartitions
 from headstream.wire.commands.topics import DeleteTopic, PurgeTopic
 from headstream.wire.commands.users import GetUser
-from headstream.wire.extensions.filters import FilteredMessages, FilterMessages
+from headstream.wire.extensions.delivery_views import GetGroupDeliveries, GroupCounts, spell_counts
+from headstream.wire.extensions.filters import CountedSegments, CountSegments, FilteredMessages, FilterMessages
 from headstream.wire.extensions.groups import GroupLag, ListGroupLags, MemberLag, PartitionLag, SeekGroup
 from headstream.wire.extensions.messages import FetchedMessages, FetchMessages, ListStates, SetState, StateChange
 from headstream.wire.extensions.topics import (
@@ -65,6 +67,8 @@ class ClientCommands:
             FilterMessages: self._filter,
             ListStates: self._list_states,
             SetState: self._set_state,
+            CountSegments: self._count_segments,
+            GetGroupDeliveries: self._count_deliveries,
             ListGroupLags: lambda command: tuple(_spell_group(one) for one in transport.groups.list(self._name(command))),
             SeekGroup: self._seek,
             DeleteGroup: lambda command: transport.groups.delete(self._name(command), str(command.group)),
@@ -147,6 +151,15 @@ class ClientCommands:
         return FilteredMessages(
             found.partition, found.end_offset, found.next_offset, found.generation, *counts, _stored_bytes(found)
         )
+
+    def _count_segments(self, command: CountSegments) -> CountedSegments:
+        found = self._transport.messages.count_segments(self._name(command), parse_filter(command.where))
+        if found is None:
+            raise UnsupportedError("the log has no segments to skip")
+        return CountedSegments(found.segments_count, found.skipped_count, found.size_bytes, found.skipped_bytes)
+
+    def _count_deliveries(self, command: GetGroupDeliveries) -> GroupCounts:
+        return spell_counts(find_views(self._transport).group(self._name(command), str(command.group)))
 
     def _list_states(self, command: ListStates) -> tuple[StateChange, ...]:
         changes = self._transport.messages.states(self._name(command), command.partition)

@@ -11,9 +11,8 @@ import asyncio
 import functools
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
@@ -22,7 +21,7 @@ from headstream.codec.json_text import decode_json
 from headstream.errors import DecodeError, HeadstreamError
 from headstream.server.http.console.cookies import ConsoleCookie
 from headstream.server.http.console.files import CONSOLE_PATH, ConsoleFiles
-from headstream.server.http.pipelines import PipelineReports
+from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports
 from headstream.server.http.replies import NOT_FOUND, UNAUTHORIZED, Reply, command_reply, json_reply, text_reply
 from headstream.server.http.requests import RefusedBodyError, bounded_for_json, read_body, read_query
 from headstream.server.http.views import Views
@@ -55,7 +54,7 @@ class LocalConsole:
         log: The log, without interceptors; its owner closes it.
         place: The log, as shown in the console, without credentials.
         user_id: The user at the log's server, by id or name; 0 without a server.
-        pipelines: The name of each Replicate pipeline, and a function that returns its report.
+        pipelines: What is shown of Replicate pipelines.
     """
 
     def __init__(
@@ -64,14 +63,14 @@ class LocalConsole:
         log: Client,
         place: str,
         user_id: int | str = 0,
-        pipelines: Mapping[str, Callable[[], dict[str, Any]]] = MappingProxyType({}),
+        pipelines: PipelineReports = NO_PIPELINES,
     ) -> None:
         self._ask = answer
         self._log = log
         self._place = place
         self._user_id = user_id
         self._files = ConsoleFiles()
-        self._views = Views(pipelines=PipelineReports(pipelines, needs_right=False))
+        self._views = Views(pipelines=pipelines)
         self._entrance: str | None = secrets.token_urlsafe(24)
         self._session = secrets.token_urlsafe(32)
         self._cookie: ConsoleCookie | None = None

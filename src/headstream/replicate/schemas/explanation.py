@@ -47,13 +47,18 @@ class Explainer:
     Args:
         find_metadata: Schema id -> the table's version, from another source.
         mask_order: Byte order of masks in Avro.
+        advice: What to do if a schema is unknown.
     """
 
     def __init__(
-        self, find_metadata: Callable[[str], TableMetadata | None], mask_order: Literal["little", "big"] = "little"
+        self,
+        find_metadata: Callable[[str], TableMetadata | None],
+        mask_order: Literal["little", "big"] = "little",
+        advice: str = "give its metadata message before it, or --zone",
     ) -> None:
         self._find = find_metadata
         self._mask_order = mask_order
+        self._advice = advice
         self._learned: dict[str, TableMetadata] = {}
 
     def explain(self, value: bytes) -> dict[str, Any]:
@@ -112,7 +117,7 @@ class Explainer:
         if envelope.form == "avro" and metadata is None and envelope.schema is None:
             if envelope.schema_id is None:
                 raise SchemaError("an Avro data message without a schema or a schema id")
-            return f"unknown schema: give its metadata message before it, or --zone ({envelope.schema_id})"
+            return f"unknown schema: {self._advice} ({envelope.schema_id})"
         change = decode_data(envelope, metadata.data_schema if metadata is not None else None)
         names = _names(change, metadata)
         order = self._mask_order if envelope.form == "avro" else "little"

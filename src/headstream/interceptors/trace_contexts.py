@@ -1,0 +1,30 @@
+"""Trace contexts of messages (W3C `traceparent`): found in bytes that have their headers, those of sampled traces only."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from headstream.codec.buffer import BytesLike
+
+__all__ = ["MAX_CONTEXTS", "find_contexts"]
+
+MAX_CONTEXTS: Final = 128
+"""The most contexts of one batch; a span has no more links."""
+
+_PATTERN: Final = re.compile(rb"traceparent.{5}([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f][13579bdf])", re.DOTALL)
+"""The header's name, the kind and length of its value, and the value; the last bit of its flags is set if it is sampled."""
+
+
+def find_contexts(data: BytesLike) -> list[str]:
+    """Return the different contexts of some messages, in order, at most MAX_CONTEXTS.
+
+    Args:
+        data: Header blocks, or messages as sent.
+    """
+    found: dict[str, None] = {}
+    for match in _PATTERN.finditer(data):
+        found[match[1].decode()] = None
+        if len(found) == MAX_CONTEXTS:
+            break
+    return list(found)

@@ -1,0 +1,47 @@
+"""Matching: messages of a range that match a filter, and how far the range is examined, as executors read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from headstream.filters.filter import Filter
+
+__all__ = ["Matching", "match_chunks"]
+
+_MOST = 1 << 62
+"""No limit: a chunk is examined as a whole."""
+
+
+class Matching(NamedTuple):
+    """Messages of a range that match a filter; all of them without one.
+
+    Args:
+        stored: Stored messages, back to back.
+        next_offset: The offset up to which the range is examined; None: that after the last of these messages.
+        failed_count: How many of the examined messages the filter could not be applied to.
+    """
+
+    stored: memoryview
+    next_offset: int | None = None
+    failed_count: int = 0
+
+
+def match_chunks(chunks: Iterable[memoryview], where: Filter | None) -> Iterator[Matching]:
+    """Yield the messages of each chunk that match a filter.
+
+    Args:
+        chunks: Stored messages.
+        where: The filter; None: all match.
+
+    Raises:
+        HeaderError: the filter cannot be applied to a message, and this is an error. Those before it have been yielded.
+    """
+    for chunk in chunks:
+        if where is None:
+            yield Matching(chunk)
+            continue
+        found = where.select(chunk, _MOST, _MOST)
+        yield Matching(found.data, found.last_offset + 1 if found.scanned_count else None, found.failed_count)
+        if found.is_stopped:
+            raise where.failure_of(chunk[found.end :])
