@@ -10,6 +10,7 @@ tests/support/replicate/load_exceptions.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -50,12 +51,12 @@ def read_history(
     seed: int | None = None,
     ends_runs: bool = False,
     open_engine: OpenEngine = open_plain_engine,
-    bucketed: bool = False,
+    executors: Callable[..., HistoryWork] | None = None,
 ) -> tuple[dict[str, list[Row]], Warned]:
     """Read a history in one way; return every row of its tables, and the changes of key that were warned of.
 
-    A seed lets steps be cut off, and be done again; `ends_runs` is as of deliver(). `bucketed` has no change tables, and lets the
-    changes be merged by bucket of keys, as on executors.
+    A seed lets steps be cut off, and be done again; `ends_runs` is as of deliver(). `executors` makes the work of a
+    pipeline whose changes are merged where they were decoded; it has no change tables.
     """
     settings = dict(MODES[mode])
     atomic = settings.pop("atomic", False)
@@ -63,8 +64,8 @@ def read_history(
     if history.schemas:
         options["registry"] = RegistrySettings(directory=_write_schemas(directory, history))
     rules = TableRules(defaults=TableSettings(**settings))
-    if bucketed:
-        work: HistoryWork = BucketedWork(directory, rules=rules, atomic=atomic, **options)
+    if executors is not None:
+        work: HistoryWork = executors(directory, rules=rules, atomic=atomic, **options)
     else:
         options |= {"change_tables": directory / "changes", "open_engine": open_engine}
         work = HistoryWork(directory, rules=rules, atomic=atomic, **options)
@@ -75,9 +76,11 @@ def read_history(
     assert work.dead_count() == 0, [parcel.reason for parcel in work.ledger.parcels("dead")]
     found = {table: work.table(table) for table in history.rows}
     told = (
-        [] if bucketed else [(row["_hs_partition"], row["_hs_offset"]) for table in history.rows for row in work.changes(table)]
+        [(row["_hs_partition"], row["_hs_offset"]) for table in history.rows for row in work.changes(table)]
+        if executors is None
+        else []
     )
-    assert bucketed or len(told) == len(set(told)) == sum(map(len, history.partitions)) - history.metadata_count
+    assert executors is not None or len(told) == len(set(told)) == sum(map(len, history.partitions)) - history.metadata_count
     work.close()
     return found, warned
 
@@ -147,7 +150,7 @@ def check(
     *,
     crash: bool = False,
     open_engine: OpenEngine = open_plain_engine,
-    bucketed: bool = False,
+    executors: Callable[..., HistoryWork] | None = None,
     **given: Any,
 ) -> None:
     """Read a seed's history in several ways, and compare."""
@@ -161,7 +164,7 @@ def check(
         cut = cut_history(history, seed * 100 + number, style=style)
         faults = seed * 100 + number if crash else None
         found, warned = read_history(
-            directory / f"{number}", history, cut, mode, seed=faults, open_engine=open_engine, bucketed=bucketed
+            directory / f"{number}", history, cut, mode, seed=faults, open_engine=open_engine, executors=executors
         )
         atomic = mode == "atomic"
         for table, rows in found.items():
@@ -203,7 +206,7 @@ def test_tables_equal_the_source_with_loads_whatever_is_cut_off(tmp_path: Path, 
 @pytest.mark.parametrize("seed", range(4000, 4012))
 @pytest.mark.parametrize("mode", ["type 1", "soft"])
 def test_tables_equal_the_source_with_loads_when_executors_merge_by_bucket_of_keys(tmp_path: Path, seed: int, mode: str) -> None:
-    check(tmp_path, seed, mode, bucketed=True, crash=seed % 2 == 0)
+    check(tmp_path, seed, mode, executors=BucketedWork, crash=seed % 2 == 0)
 
 
 @pytest.mark.parametrize("seed", range(4100, 4106))
@@ -216,7 +219,10 @@ def check_same(directory: Path, seed: int, mode: str, **given: Any) -> None:
     """Read a seed's history in the driver and by bucket of keys, and compare every column."""
     history = draw_history(seed, **given)
     cut = cut_history(history, seed)
-    found = [read_history(directory / f"{number}", history, cut, mode, bucketed=number == 1)[0] for number in range(2)]
+    found = [
+        read_history(directory / f"{number}", history, cut, mode, executors=executors)[0]
+        for number, executors in enumerate((None, BucketedWork))
+    ]
     for table in history.rows:
         own, other = (sorted(map(repr, rows[table])) for rows in found)
         assert own == other, f"seed {seed}, {cut.style}, table {table}, {mode}, {given}"
