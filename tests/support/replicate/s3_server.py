@@ -119,6 +119,10 @@ def find_keys(place: StorePlace) -> list[str]:
 class _Faults:
     """A WSGI application around the server's, which refuses requests, loses answers, and counts."""
 
+    _outage_s: float
+    _begins_with: str
+    _refused_count: int
+
     def __init__(self, inner: Callable[..., Iterable[bytes]]) -> None:
         self._inner = inner
         self._lock = threading.Lock()
@@ -133,7 +137,8 @@ class _Faults:
             self._requests.append((method, path))
             is_refused, is_lost = self._choice.random() < self._refused, self._choice.random() < self._lost
             if self._outage_s and method == "PUT" and self._begins_with in path:
-                self._outage_s, self._outage_ends = 0, time.monotonic() + self._outage_s
+                self._outage_ends = time.monotonic() + self._outage_s
+                self._outage_s = 0
             is_refused = is_refused or time.monotonic() < self._outage_ends
             self._refused_count += is_refused
         if is_refused:
@@ -164,10 +169,10 @@ class _Faults:
         self._of = document.get("of", "")
         self._ignores_conditions = document.get("ignores_conditions", False)
         self._choice = random.Random(document.get("seed", 0))
-        self._outage_s: float = document.get("outage", 0)
-        self._begins_with: str = document.get("begins_with", "")
+        self._outage_s = document.get("outage", 0)
+        self._begins_with = document.get("begins_with", "")
         self._outage_ends = 0.0
-        self._refused_count: int = 0
+        self._refused_count = 0
 
 
 def _refuse(start: Callable[..., Any]) -> Iterable[bytes]:

@@ -119,7 +119,8 @@ class SparkChanges:
             folded = own.fold(changes)
             return folded.report, {"rows": folded.rows, "deletions": folded.deletions}
 
-        return self._checked(FoldedChanges(_by_bucket(pieces, task, count, fold), task))
+        pieces = pieces.repartitionById(count, "bucket") if count > 1 else pieces.coalesce(1)
+        return self._checked(FoldedChanges(_by_bucket(pieces, task, fold), task))
 
     def survey(self, task: JoinTask) -> Survey:
         """Return what the driver must know of the changes before they are joined.
@@ -177,7 +178,9 @@ class SparkChanges:
             joined = own.join(changes, stored)
             return joined.report, {"rows": joined.rows, "deletions": joined.deletions, "left": joined.left}
 
-        return self._checked(JoinedChanges(_by_bucket(pieces, task, count, join), task))
+        # Also for one bucket: without a shuffle the task of that bucket would read the table.
+        pieces = pieces.repartitionById(count, "bucket")
+        return self._checked(JoinedChanges(_by_bucket(pieces, task, join), task))
 
     def _checked(self, found: _Result) -> _Result:
         try:
@@ -217,11 +220,8 @@ class _ExecutorRows(Generic[_Task]):
     def deletions(self) -> Iterator[pa.Table]:
         """Yield the highest deletion of each key that has one, a part at a time: key columns, `_hs_sequence`."""
         if self.report.has_deletions:
-            yield from self._tables("deletions")
-
-    def _tables(self, part: str) -> Iterator[pa.Table]:
-        for row in self._parts.where(f"part = '{part}'").select("content").toLocalIterator():
-            yield read_ipc(bytes(row.content))
+            for row in self._parts.where("part = 'deletions'").select("content").toLocalIterator():
+                yield read_ipc(bytes(row.content))
 
     def _frame(self) -> DataFrame:
         def unpack(batches: _Batches) -> _Batches:
@@ -249,7 +249,8 @@ class JoinedChanges(_ExecutorRows[JoinTask]):
 
     def left(self) -> pa.Table | None:
         """Return the changes that are left to the driver, as FoldTask.names; None for none."""
-        found = list(self._tables("left"))
+        contents = self._parts.where("part = 'left'").select("content").toArrow()["content"]
+        found = [read_ipc(content.as_buffer()) for content in contents]
         return pa.concat_tables(found) if found else None
 
     def rows(self, own: pa.Table | None) -> DataFrame:
@@ -286,10 +287,14 @@ def _splitting(task: FoldTask | JoinTask, count: int) -> Callable[[_Batches], _B
     return split
 
 
-def _by_bucket(
-    pieces: DataFrame, task: _Task, count: int, make: Callable[[_Task, pa.Table | None, pa.Table | None], _Parts]
-) -> DataFrame:
-    """Return the parts that a function makes of each bucket: of its changes, in the order of the log, and its stored rows."""
+def _by_bucket(pieces: DataFrame, task: _Task, make: Callable[[_Task, pa.Table | None, pa.Table | None], _Parts]) -> DataFrame:
+    """Return the parts that a function makes of each bucket: of its changes, in the order of the log, and its stored rows.
+
+    Args:
+        pieces: Columns of _PIECE; the pieces of a bucket are in one partition, which has no others.
+        task: The first argument of the function.
+        make: The function.
+    """
     packed = pickle.dumps(task)
 
     def run(batches: _Batches) -> _Batches:
@@ -309,7 +314,6 @@ def _by_bucket(
             )
             yield from _encoded(report, made)
 
-    pieces = pieces.repartitionById(count, "bucket") if count > 1 else pieces.coalesce(1)
     return pieces.mapInArrow(run, _PART)
 
 
