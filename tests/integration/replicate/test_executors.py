@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -183,7 +184,7 @@ def test_few_changes_of_small_tables_are_merged_in_the_driver_and_many_by_spark(
     for table in ("customers", "order_lines"):
         commits = DeltaTable(str(tmp_path / "tables" / "SHOP" / table)).history()
         writers = ["delta-rs" in str(commit.get("clientVersion", "")) for commit in commits if commit["operation"] == "MERGE"]
-        assert writers == [False, True, False], table
+        assert [is_small for is_small, _ in itertools.groupby(writers)] == [False, True, False], table
 
 
 def test_tables_equal_the_source_when_an_executor_is_killed_in_a_merge(tmp_path: Path) -> None:
