@@ -12,7 +12,7 @@ without remaining messages stays as a segment without messages: its seal states 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -115,7 +115,7 @@ class SegmentRewrite:
         self._context = context
         self._buffers = BufferPool()
 
-    def chunks(self, segment: Closed) -> Iterator[memoryview]:
+    def chunks(self, segment: Closed) -> Generator[memoryview]:
         """Yield the messages of a segment, each send checked; see read_closed()."""
         return read_closed(self._directory, segment, self._files, self._buffers)
 

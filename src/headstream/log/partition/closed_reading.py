@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Final
 
 from headstream.codec.batch.stored.scan import scan
@@ -23,7 +23,7 @@ class PassCancelledError(Exception):
     """The pass is obsolete: the topic was changed, or the segment was dropped."""
 
 
-def read_closed(directory: str, segment: Closed, files: Files, buffers: BufferPool) -> Iterator[memoryview]:
+def read_closed(directory: str, segment: Closed, files: Files, buffers: BufferPool) -> Generator[memoryview]:
     """Yield the messages of a segment, sends together up to a size, each one checked.
 
     Args:

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from headstream.server.kafka import cluster, configs, group_offsets, groups, offsets, produce, sessions, topics
+from headstream.server.kafka import cluster, configs, deletion, group_offsets, groups, offsets, produce, sessions, topics
 from headstream.server.kafka.calls import Call, Reply
 from headstream.server.kafka.error_codes import ErrorCode
 from headstream.server.kafka.group_schemas import SCHEMAS as GROUP_SCHEMAS
@@ -123,6 +123,7 @@ APIS: Final[dict[int, Api]] = _make(
         "create_topics": (topics.create_topics, RunsOn.WORK),
         "delete_topics": (topics.delete_topics, RunsOn.WORK),
         "create_partitions": (topics.create_partitions, RunsOn.WORK),
+        "delete_records": (deletion.delete_records, RunsOn.WORK),
         "describe_configs": (configs.describe_configs, RunsOn.LOOP),
         "alter_configs": (configs.alter_configs, RunsOn.WORK),
         "incremental_alter_configs": (configs.change_configs, RunsOn.WORK),

@@ -83,6 +83,7 @@ _FAULTS: Final[tuple[tuple[type[HeadstreamError], ErrorCode], ...]] = (
     (errors.SequenceError, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     (errors.ConsumersLimitError, ErrorCode.POLICY_VIOLATION),
     (errors.ProducersLimitError, ErrorCode.POLICY_VIOLATION),
+    (errors.LegalHoldError, ErrorCode.POLICY_VIOLATION),
     (errors.LimitError, ErrorCode.INVALID_RECORD),
     (errors.HeaderError, ErrorCode.INVALID_RECORD),
     (errors.DecodeError, ErrorCode.CORRUPT_MESSAGE),

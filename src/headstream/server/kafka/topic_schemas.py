@@ -196,6 +196,25 @@ describe_configs response key=32 versions=1-4 flexible=4+
       documentation string 3+ ?
     }
   }
+delete_records request key=21 versions=0-2 flexible=2+
+  topics [] {
+    name string
+    partitions [] {
+      partition_index int32
+      offset int64
+    }
+  }
+  timeout_ms int32
+delete_records response key=21 versions=0-2 flexible=2+
+  throttle_time_ms int32
+  topics [] {
+    name string
+    partitions [] {
+      partition_index int32
+      low_watermark int64
+      error_code int16
+    }
+  }
 alter_configs request key=33 versions=0-2 flexible=2+
   resources [] {
     resource_type int8

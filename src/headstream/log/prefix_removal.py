@@ -1,0 +1,125 @@
+"""Removes the messages of a partition before an offset, with their bytes.
+
+    segments that end at the offset or before      dropped, the oldest first
+    the segment that contains it                   rewritten without the messages before it; the newest one is closed first
+
+The messages that stay keep their offsets, and the rewritten segment its first offset: as after a compaction, a partition can
+begin before its first message. A crash leaves some messages before the offset; the same call removes them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from headstream.codec.batch.results import Compacted
+from headstream.codec.batch.stored.compact import compact_messages, new_key_table
+from headstream.codec.batch.stored.scan import find_offset, scan
+from headstream.errors import CorruptLogError, OffsetOutOfRangeError, TopicNotFoundError
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.partition.closed_reading import PassCancelledError
+from headstream.log.partition.closed_segments import Closed, finish_pass, list_closed
+from headstream.log.partition.segment_removal import drop_segment
+from headstream.log.segment_rewrite import Keep, PassContext, SegmentRewrite
+from headstream.model.topology import check_legal_hold
+from headstream.segments.follower import PartitionFollower
+from headstream.segments.layout import INDEX_SUFFIX, base_offsets, segment_path
+
+if TYPE_CHECKING:
+    from headstream.log.log import Log
+
+__all__ = ["remove_before"]
+
+_NO_SEED: Final = bytes(16)
+
+
+def remove_before(log: Log, topic: TopicRecord, number: int, offset: int) -> None:
+    """Remove the messages of a partition before an offset.
+
+    Args:
+        log: The log; this process is its writer.
+        topic: The topic.
+        number: The partition's number, from 1.
+        offset: The first offset that stays, at most the partition's end.
+
+    Raises:
+        OffsetOutOfRangeError: the offset is negative or after the partition's end; nothing is removed.
+        LegalHoldError: the topic is under legal hold; nothing is removed.
+        TopicNotFoundError: the topic was deleted or changed meanwhile.
+        CorruptLogError: the segment that contains the offset is damaged: it stays.
+        StorageError: the system refused; the rest stays.
+    """
+    check_legal_hold(topic.name, topic.options.legal_hold)
+    directory, files = log.partition_directory(topic, number), log.files
+
+    def is_wanted() -> bool:
+        stream = log.snapshot().get(topic.name.stream)
+        return stream is not None and stream.topics.get(topic.name.topic) == topic
+
+    context = PassContext(log.administration, is_wanted, lambda: log.states.writes_count)
+    try:
+        with log.passing:
+            with log.administration:
+                context.check_wanted()
+                _check_offset(log, directory, offset)
+                bases = base_offsets(files.list_names(directory) or [])
+                if bases and offset > bases[-1]:
+                    log.roll(topic, number)
+                finish_pass(directory, files)
+                closed = [segment for segment in list_closed(directory, files) if segment.base_offset < offset]
+                for segment in closed:
+                    if segment.until_offset <= offset:
+                        drop_segment(directory, segment.base_offset, segment.generation, files)
+            if closed and closed[-1].until_offset > offset:
+                _rewrite(SegmentRewrite(directory, files, context), directory, closed[-1], offset)
+    except PassCancelledError:
+        what = "the topic was deleted or changed while its messages were removed"
+        raise TopicNotFoundError(what, where=str(topic.name), advice="Look the topic up, and try again") from None
+    finally:
+        log.note_removed(topic, number)
+    log.states.forget(topic, number, offset)
+
+
+def _check_offset(log: Log, directory: str, offset: int) -> None:
+    with PartitionFollower(directory, log.files) as follower:
+        if not 0 <= offset <= follower.end_offset:
+            raise OffsetOutOfRangeError(
+                f"messages before offset {offset} were to be removed, and the partition ends at {follower.end_offset}",
+                where=directory,
+                advice="Use an offset of the partition, or its end for all messages",
+            )
+
+
+def _rewrite(rewrite: SegmentRewrite, directory: str, segment: Closed, offset: int) -> None:
+    if segment.fault:
+        raise CorruptLogError(
+            f"a segment is damaged: {segment.fault}. Its messages are not removed",
+            where=segment_path(directory, segment.base_offset, INDEX_SUFFIX),
+            advice="Run headstream verify --repair, and restore what it cannot repair from a copy",
+        )
+    chunks = rewrite.chunks(segment)
+    first = next(chunks, None)
+    chunks.close()
+    if first is not None and find_offset(first, offset):
+        rewrite.run([segment], partial(_keep_from, offset), is_by_key=segment.is_compacted)
+
+
+def _keep_from(offset: int) -> Keep:
+    table = new_key_table(1)
+
+    def keep(chunk: memoryview, byte_position: int, base: int) -> Compacted:
+        begin = find_offset(chunk, offset)
+        kept = compact_messages(
+            chunk[begin:],
+            table,
+            _NO_SEED,
+            null_before_us=0,
+            dropped_state=0,
+            dropped=b"",
+            byte_position=byte_position,
+            base_offset=base,
+        )
+        kept.dropped_count = scan(chunk[:begin]).count
+        return kept
+
+    return keep
