@@ -172,6 +172,11 @@ class StorageSettings:
             "fs.s3a.endpoint.region": own.region or _DEFAULT_REGION,
             "fs.s3a.path.style.access": str(own.uses_path_style).lower(),
         }
+        # Hadoop's own defaults retry a store that answers 503 for days, and the AWS client five times within each attempt.
+        count, first_ms = _doubled_waits(own.retry_us)
+        settings["fs.s3a.attempts.maximum"] = "1"
+        for kind in ("retry", "retry.throttle"):
+            settings |= {f"fs.s3a.{kind}.limit": str(count), f"fs.s3a.{kind}.interval": f"{first_ms}ms"}
         if own.endpoint is not None:
             settings["fs.s3a.endpoint"] = own.endpoint
             settings["fs.s3a.connection.ssl.enabled"] = str(own.endpoint.startswith("https:")).lower()
@@ -203,3 +208,13 @@ class StorageSettings:
         if own.access_key_id is None:
             keys = "of the machine's role (no keys in [storage] or AWS_ACCESS_KEY_ID)"
         return f"endpoint {endpoint}, region {own.region or _DEFAULT_REGION}, credentials {keys}"
+
+
+def _doubled_waits(retry_us: int) -> tuple[int, int]:
+    """Return number and interval, milliseconds, of Hadoop's retries that last a time, microseconds, together.
+
+    Before retry n of them it waits 2^n intervals on average, without an upper limit.
+    """
+    first_us = _FIRST_WAIT_S * 1e6 / 2
+    count = max(round(math.log2(retry_us / first_us + 2)) - 1, 0)
+    return count, math.ceil(retry_us / 1000 / max((2 << count) - 2, 1))
