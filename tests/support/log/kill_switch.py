@@ -1,4 +1,4 @@
-"""KillSwitch: kills a process, as `kill -9` does, at one of its operations on files, on the catalog, or of requests to a server."""
+"""KillSwitch: kills a process, as `kill -9` does, at one of its operations on files and the catalog, or of its requests."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _END_S = 300.0
 class KillSwitch:
     """What kills processes that count their operations with it.
 
-    It has no lock: one that a killed process held would be held for ever. Its process counts one operation at a time, or some that
-    happen at once as one.
+    It has no lock: one that a killed process held would be held for ever. Operations of several threads that happen at once can
+    count as one.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class KillSwitch:
     @property
     def was_used(self) -> bool:
         """Whether it has killed a process since it was armed."""
-        return self._left.value < 0
+        return bool(self._left.value < 0)
 
     def step(self, *_: object) -> None:
         """Count an operation before it happens."""
@@ -55,7 +55,7 @@ class KillSwitch:
             self._count(OsFile, name)
         for name in ("open_write", "make_directory", "sync_directory", "rename", "remove", "remove_directory"):
             self._count(OsFiles, name)
-        write_at, connect = OsFile.write_at, catalog.connect
+        write_at, connect = OsFile.write_at, vars(catalog)["connect"]
 
         def write_twice(file: OsFile, data: Any, position: int) -> None:
             for part, begin in ((data[: len(data) // 2], 0), (data[len(data) // 2 :], len(data) // 2)):
@@ -63,7 +63,7 @@ class KillSwitch:
                 write_at(file, part, position + begin)
 
         def connect_traced(path: str | None, *, is_writer: bool) -> sqlite3.Connection:
-            connection = connect(path, is_writer=is_writer)
+            connection: sqlite3.Connection = connect(path, is_writer=is_writer)
             connection.set_trace_callback(self.step if is_writer else None)
             return connection
 
