@@ -185,32 +185,38 @@ def draw_traces() -> Picture:
     """Draw the spans of messages, of a micro-batch and of its merges, with the links between traces."""
     picture = Picture(
         900,
-        330,
-        "Traces: a micro-batch belongs to the trace of its first sampled message, and is linked to those of the others",
+        366,
+        "Traces: a server's append belongs to the trace of its message, a micro-batch to that of its first sampled message, "
+        "linked to those of the others",
     )
     picture.text(10, 20, "time →", "small")
     for top, name, about in ((34, "trace of message 1", "the first sampled one"), (190, "trace of message 2", "another one")):
         picture.text(10, top + 21, name, "title")
         picture.text(10, top + 21 + _LINE, about, "small")
-    picture.box(180, 36, 130, 34, "send cdc/data", kind="main", code=True)
+    picture.box(180, 36, 124, 34, "send cdc/data", kind="main", code=True)
+    picture.box(226, 84, 130, 34, "append cdc/data", kind="main", code=True)
+    picture.text(226, 134, "in the server", "small")
+    picture.arrow((206, 70), (206, 101), (224, 101))
     picture.box(400, 36, 480, 34, "process micro-batch", kind="main", code=True)
     picture.box(520, 84, 180, 34, "merge SHOP.orders", kind="done", code=True)
     picture.box(520, 128, 290, 34, "merge SHOP.order_lines", kind="done", code=True)
-    picture.arrow((310, 53), (398, 53))
+    picture.arrow((304, 53), (398, 53))
     picture.arrow((450, 70), (450, 101), (518, 101))
     picture.arrow((450, 70), (450, 145), (518, 145))
     picture.text(528, 178, "each merge is one commit of a table", "small")
-    picture.box(220, 192, 130, 34, "send cdc/data", kind="main", code=True)
+    picture.box(200, 192, 124, 34, "send cdc/data", kind="main", code=True)
+    picture.box(246, 240, 130, 34, "append cdc/data", kind="main", code=True)
+    picture.arrow((226, 226), (226, 257), (244, 257))
     picture.box(400, 192, 480, 34, "applied", kind="main", code=True)
-    picture.arrow((350, 209), (398, 209))
+    picture.arrow((324, 209), (398, 209))
     picture.line((860, 192), (860, 72))
     picture.text(850, 180, "links, both ways", "small", anchor="end")
-    picture.text(10, 281, "a consumer", "title")
-    picture.text(10, 281 + _LINE, "of the same topic", "small")
-    picture.box(400, 262, 150, 34, "receive cdc/data", kind="main", code=True)
-    picture.box(590, 262, 150, 34, "process cdc/data", kind="main", code=True)
-    picture.arrow((285, 226), (285, 279), (398, 279))
-    picture.arrow((285, 226), (285, 312), (665, 312), (665, 298))
+    picture.text(10, 317, "a consumer", "title")
+    picture.text(10, 317 + _LINE, "of the same topic", "small")
+    picture.box(400, 298, 150, 34, "receive cdc/data", kind="main", code=True)
+    picture.box(590, 298, 150, 34, "process cdc/data", kind="main", code=True)
+    picture.arrow((210, 226), (210, 315), (398, 315))
+    picture.arrow((210, 226), (210, 348), (665, 348), (665, 334))
     return picture
 
 

@@ -27,7 +27,7 @@ def offsets(messages: Sequence[hs.Message]) -> list[int | None]:
 
 def send_orders(log: hs.Client, count: int, payload: bytes = b"order", partition: int = 1) -> None:
     """Send messages whose headers say which they are: `number`, `source` (web or app), and on every third `vip`."""
-    with log.producer(TOPIC) as producer:
+    with log.producer(TOPIC, linger_ms=60_000) as producer:  # one send, however slow the machine is
         for number in range(count):
             headers: dict[str, Any] = {"number": hs.uint32(number), "source": "web" if number % 2 else "app"}
             if number % 3 == 0:

@@ -120,7 +120,7 @@ def erase_at_each(run: Callable[[Path, int], bool], place: Path, begin: int, ste
 
 
 EACH = pytest.mark.soak
-STEPS = [pytest.param(1, 23, id="some"), pytest.param(1, 1, marks=EACH, id="each")]
+STEPS = [pytest.param(1, 53, id="some"), pytest.param(1, 1, marks=EACH, id="each")]
 
 
 @pytest.mark.parametrize("topic", TOPICS)

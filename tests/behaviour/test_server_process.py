@@ -26,6 +26,7 @@ from headstream.wire.commands.sessions import Ping
 from headstream.wire.commands.streams import CreateStream, ListStreams
 from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
 from tests.support.server.served import Peer, server_process
+from tests.support.server.server_process import ServerProcess
 
 
 def make_topic(peer: Peer) -> None:
@@ -234,3 +235,28 @@ def check(found: list[bytes | None], acknowledged: dict[int, list[bytes]]) -> No
         stored = [payload for payload in found if payload is not None and payload.startswith(b"%d:" % sender)]
         assert stored[: len(payloads)] == payloads
         assert len(stored) <= len(payloads) + 1
+
+
+SET_PROVIDER = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter(), schedule_delay_millis=600_000))
+trace.set_tracer_provider(provider)
+"""
+"""What `opentelemetry-instrument` does: it puts a sitecustomize that sets the global provider before the program starts."""
+
+
+def test_a_server_exports_all_spans_by_the_provider_that_was_set_before_it_started(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SET_PROVIDER)
+    environ = {"PYTHONPATH": str(tmp_path), "HEADSTREAM_TRACING": "true"}
+    with ServerProcess(tmp_path / "log", environ=environ) as server:
+        with hs.connect(f"headstream://iggy:iggy@127.0.0.1:{server.tcp[1]}") as log:
+            log.create_topic("shop/orders")
+            for number in (1, 2, 3):
+                log.send("shop/orders", b"x", headers={"traceparent": f"00-{number:032x}-{number:016x}-0{number % 2}"})
+        assert server.stop() == 0
+        assert server.output.count('"name": "append shop/orders"') == 2
+        assert f'"trace_id": "0x{3:032x}"' in server.output

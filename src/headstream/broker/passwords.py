@@ -4,25 +4,44 @@
 
 bcrypt takes 72 bytes without NUL, a password has up to 100 arbitrary bytes: so its digest is hashed instead. Hashing and
 checking intentionally cost tens of milliseconds and release the interpreter's lock: run them on a worker thread.
+
+Kafka's clients log in with each of their connections, of which they open several to one server. A password that bcrypt has
+matched is therefore recognized for ten minutes by its HMAC, whose key never leaves this process. A changed password has
+another hash, so that the old one is not recognized. A wrong password always costs a bcrypt.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
 
 __all__ = ["Passwords"]
 
+_MATCHED_FOR_S: Final = 600.0
+_MOST_MATCHED: Final = 10_000
+
 
 class Passwords:
-    """Hashes and checks passwords.
+    """Hashes and checks passwords; any thread.
 
     Args:
         rounds: The logarithm of bcrypt's rounds, 4 to 31.
+        clock_s: Returns seconds that only grow.
     """
 
-    def __init__(self, rounds: int) -> None:
+    def __init__(self, rounds: int, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._rounds = rounds
+        self._clock_s = clock_s
+        self._key = os.urandom(32)
+        self._lock = threading.Lock()
+        self._matched: OrderedDict[str, tuple[bytes, float]] = OrderedDict()  # hash -> HMAC of its password, valid until
         # Matches no password; checking it takes as long as a real hash of these rounds.
         self._nobodys = f"$2b${rounds:02d}${'.' * 53}"
 
@@ -37,11 +56,31 @@ class Passwords:
 
         Args:
             password: The password.
-            kept: The result of hash(); None, for an unknown user, takes as long and never matches.
+            kept: The result of hash(); None, for an unknown user, takes as long as a wrong password and never matches.
         """
         import bcrypt
 
-        return bcrypt.checkpw(_digest(password), (kept or self._nobodys).encode()) and kept is not None
+        digest = _digest(password)
+        tag = hmac.digest(self._key, digest, "sha256")
+        if kept is not None and self._is_matched(kept, tag):
+            return True
+        is_right = bcrypt.checkpw(digest, (kept or self._nobodys).encode()) and kept is not None
+        if is_right and kept is not None:
+            self._note_match(kept, tag)
+        return is_right
+
+    def _is_matched(self, kept: str, tag: bytes) -> bool:
+        """Return whether bcrypt has matched this password and hash a short time ago."""
+        with self._lock:
+            known, until_s = self._matched.get(kept, (b"", 0.0))
+        return hmac.compare_digest(known, tag) and self._clock_s() < until_s
+
+    def _note_match(self, kept: str, tag: bytes) -> None:
+        with self._lock:
+            self._matched[kept] = tag, self._clock_s() + _MATCHED_FOR_S
+            self._matched.move_to_end(kept)
+            if len(self._matched) > _MOST_MATCHED:
+                self._matched.popitem(last=False)
 
 
 def _digest(password: str) -> bytes:

@@ -6,12 +6,13 @@ import time
 import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypedDict
+from typing import Final, TypeAlias, TypedDict
 
 from headstream.client.listening import PartitionsCallback
 from headstream.client.transport import TopicNaming, Transport
 from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError
 from headstream.model.deliveries import Retry
+from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName, parse_message_id
 from headstream.model.message import parse_state
 from headstream.model.partitioning import Partitioning, PartitioningKind
@@ -22,6 +23,7 @@ __all__ = [
     "ConsumerOptions",
     "MessageIdInput",
     "PartitionInput",
+    "SendArguments",
     "StartInput",
     "StatesInput",
     "TopicOptionsInput",
@@ -79,6 +81,11 @@ MessageIdInput = int | str | uuid.UUID
 PartitionInput = int | Partitioning | None
 """Target of a message: a partition number from 1 (in Kafka from 0), or a Partitioning; None hashes the key, or without a
 key rotates."""
+
+SendArguments: TypeAlias = tuple[
+    bytes | bytearray | memoryview | None, bytes | None, HeadersInput | None, MessageIdInput, PartitionInput
+]
+"""The payload, key, headers, id and partition of a message to send."""
 
 StatesInput = Iterable[str | int] | None
 """States by name (`available`) or code; None is all of them."""

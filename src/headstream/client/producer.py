@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Final
 
 from headstream.client import forks
-from headstream.client.arguments import MessageIdInput, PartitionInput, choice_of
+from headstream.client.arguments import MessageIdInput, PartitionInput, SendArguments, choice_of
 from headstream.client.checks import check_many
 from headstream.client.delivery import BatchDelivery, Delivery
 from headstream.client.encoding import SentEncoder
@@ -27,11 +27,7 @@ from headstream.client.positions import numbers_of
 from headstream.client.receipts import Delivered, Receipt
 from headstream.client.sending import Batch, Sending, SendingOptions
 from headstream.client.transport import KeyPartitioning, OwnConnections, Transport
-from headstream.errors import (
-    ClosedError,
-    OutcomeUnknownError,
-    PartitionClosedError,
-)
+from headstream.errors import ClosedError, OutcomeUnknownError, PartitionClosedError
 from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
@@ -39,7 +35,6 @@ from headstream.model.polling import partition_of
 from headstream.model.topology import Topic
 
 __all__ = ["Producer"]
-
 
 _FAREWELL_S: Final = 2.0
 """How long close() waits for the server to release the producer's state; otherwise the state expires there. Seconds."""
@@ -51,9 +46,8 @@ class Producer:
     Leaving the body flushes. Each message that send() accepts is stored once, and per partition in the order of sending,
     across broken connections and server restarts, if possible within `delivery_timeout_ms`. After that it fails: the next
     send(), flush() or close() raises an error that lists all failed messages in `messages`, and those whose outcome is
-    unknown in `in_doubt`. The producer continues with other messages.
-
-    An error is raised once: by the messages' receipts if all of them are awaited, else by the producer.
+    unknown in `in_doubt`. The producer continues with other messages. An error is raised once: by the messages' receipts if
+    all of them are awaited, else by the producer.
 
     Args:
         transport: The client's transport.
@@ -82,6 +76,8 @@ class Producer:
         self._failed: list[Batch] = []
         self._raised: list[Batch] = []
         self._forks = forks.count
+        self._skips: Callable[[HeadersInput | None], bool] | None = None
+        """Whether a message with these headers passes no interceptor; None: no message does."""
         open_until_exit(self)
 
     @property
@@ -131,12 +127,21 @@ class Producer:
             InvalidInputError: an argument is of the wrong type or out of range.
             PartitionNotFoundError: the topic has no such partition.
             ClosedError: the producer is closed.
+            InterceptorError: an interceptor refused this message, which was not accepted, or failed to report an earlier one.
             HeadstreamError: earlier messages could not be stored (`error.messages`); this one was not accepted.
         """
+        if self._skips is not None:
+            try:
+                is_skipped = self._skips(headers)
+            except Exception:  # the interceptor is called, whose errors have a policy
+                is_skipped = False
+            if not is_skipped:
+                changed = self._intercept(payload, key, headers, id, partition)
+                if isinstance(changed, Receipt):
+                    return changed
+                payload, key, headers, id, partition = changed
         message, header_bytes = self._encode(payload, key, headers, id)
-        number: int | None = None
-        if partition is not None:
-            number, key = choice_of(partition, key, self._name, self._partitions)
+        number, key = (None, key) if partition is None else choice_of(partition, key, self._name, self._partitions)
         while True:
             with self._lock:
                 self._check_usable()
@@ -150,6 +155,10 @@ class Producer:
         if is_due or self._is_idle or self._thread is None:
             self._wake_thread()
         return receipt
+
+    def _intercept(self, *arguments: *SendArguments) -> SendArguments | Receipt:
+        """Return what is sent, or the receipt of what was stored elsewhere; overridden by a producer with interceptors."""
+        return arguments
 
     def send_and_wait(
         self,
@@ -175,19 +184,17 @@ class Producer:
         Raises:
             HeadstreamError: see send(), for the message at which it stops; those before it are sent.
         """
-        send = self.send
         return [
-            send(each.payload, key=each.key, headers=each.headers, id=each.id, partition=each.partition)
+            self.send(each.payload, key=each.key, headers=each.headers, id=each.id, partition=each.partition)
             if isinstance(each, Message)
-            else send(each)
+            else self.send(each)
             for each in check_many("messages", messages)
         ]
 
     def stats(self) -> ProducerStats:
         """Return the counts of sent messages by outcome."""
         with self._lock:
-            sending = self._sending
-            return self._counts.describe(sending.pending_count, sending.pending_bytes, self._delivery.producer_id)
+            return self._counts.describe(self._sending.pending_count, self._sending.pending_bytes, self._delivery.producer_id)
 
     def flush(self) -> None:
         """Wait until everything sent is stored.
@@ -250,15 +257,11 @@ class Producer:
 
     def _check_usable(self) -> None:
         if self._forks != forks.count:
-            raise self._forked()
+            raise forks.closed_by_fork("producer")
         if self._failed:
             self._raise_failed()
         if self._is_closed:
             raise ClosedError("the producer is closed", where=str(self._name), advice="Create another with log.producer()")
-
-    @staticmethod
-    def _forked() -> ClosedError:
-        return ClosedError("the producer was created before this process was forked", advice="Connect in this process")
 
     def _raise_failed(self) -> None:
         """Raise the error of failed messages that no receipt has reported; called with the lock held."""
@@ -266,8 +269,6 @@ class Producer:
         self._failed, self._raised = [], failed
         if failed:
             raise explain(failed, self._name)
-
-    # -- the thread, and the calls waiting for it --------------------------------------------------------------
 
     def _wake_thread(self) -> None:
         if self._thread is None:
@@ -299,7 +300,7 @@ class Producer:
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             if self._forks != forks.count:
-                raise self._forked()
+                raise forks.closed_by_fork("producer")
             with self._lock:
                 if is_over():
                     return True

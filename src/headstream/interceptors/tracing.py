@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Final
 
@@ -29,9 +30,11 @@ __all__ = ["Tracing"]
 _MAX_BYTES: Final = 255
 """A header value of a topic with limits `iggy`: a longer tracestate or baggage is left out, as W3C's specifications allow."""
 
-
 _COMPANIONS: Final = frozenset(("tracestate", "baggage"))
 """Headers that are of no trace without others."""
+
+_SEARCHABLE: Final = (dict, Headers)
+"""Headers as given to send() whose names are found without encoding them."""
 
 
 class Tracing(Interceptor):
@@ -60,26 +63,25 @@ class Tracing(Interceptor):
         except ImportError as error:
             raise MissingExtraError(f"tracing needs {error.name}", advice="Install headstream[tracing]") from None
         self._trace = trace
-        self._current = context.get_current
+        self._current = _reader_of(context)
         self._tracer = trace.get_tracer("headstream", tracer_provider=tracer_provider)
         self._propagator = propagate.get_global_textmap() if propagator is None else propagator
         self._fields = frozenset(self._propagator.fields)
+        self._is_foreign = self._fields.isdisjoint
         self._marks = tuple(name.encode() for name in self._fields - _COMPANIONS)
         if rate is not None and not 0 <= rate <= 1:
             raise InvalidOptionError(f"rate is {rate!r}", advice="Use 0 to 1, as 0.01 for one message in a hundred")
         self._rate = rate
-        self._untraced = math.inf if rate is None else _draw_gap(rate)
+        self._untraced = 0 if rate is None else _draw_gap(rate)
         """How many messages outside of any trace pass before one begins a trace; threads may miscount by one."""
 
     def skips_send(self, headers: HeadersInput | None) -> bool:
         """Return whether a message with these headers passes without a span and a header."""
-        if self._rate is None:
-            return False
         if self._current():  # a context is attached, of a trace or of something else
             current = self._trace.get_current_span().get_span_context()
             if current.is_valid:
-                return not current.trace_flags.sampled
-        if headers and not (isinstance(headers, (dict, Headers)) and self._fields.isdisjoint(headers)):
+                return self._rate is not None and not current.trace_flags.sampled
+        if headers and not (isinstance(headers, _SEARCHABLE) and self._is_foreign(headers)):
             return False
         if self._untraced < 1:
             return False
@@ -100,12 +102,16 @@ class Tracing(Interceptor):
 
     def on_send(self, message: Message) -> Message:
         """Make a span, and put its context into the headers in place of an earlier one."""
-        trace = self._trace
-        if self._rate is not None and not self._is_wanted(message, self._rate):
-            return message
+        trace, headers = self._trace, message.headers
+        current = trace.get_current_span().get_span_context()
+        is_continued = not current.is_valid and not self._is_foreign(headers)
         # A message that is forwarded outside of any span continues the trace that it came with.
-        has_parent = trace.get_current_span().get_span_context().is_valid
-        parent = None if has_parent else self.context_of(message)
+        parent = self.context_of(message) if is_continued else None
+        if self._rate is not None:
+            if is_continued:
+                current = trace.get_current_span(parent).get_span_context()
+            if not (current.trace_flags.sampled if current.is_valid or is_continued else self._begins(self._rate)):
+                return message
         attributes = {**_attributes(message), "messaging.operation.name": "send", "messaging.operation.type": "send"}
         span = self._tracer.start_span(f"send {message.topic}", parent, trace.SpanKind.PRODUCER, attributes)
         carrier: dict[str, str] = {}
@@ -116,8 +122,9 @@ class Tracing(Interceptor):
         found = [(key, value) for key, value in carrier.items() if 0 < len(value.encode()) <= _MAX_BYTES]
         if not found:
             return message
-        kept = [(key, value) for key, value in message.headers.items() if key not in self._fields]
-        return replace(message, headers=Headers([*kept, *found]))
+        if not self._is_foreign(headers):
+            headers = Headers([(key, value) for key, value in headers.items() if key not in self._fields])
+        return replace(message, headers=headers.with_(*found))
 
     def on_receive(self, message: Message) -> Message:
         """Make a span, child of the sender's."""
@@ -125,13 +132,8 @@ class Tracing(Interceptor):
             self._start("receive", message).end()
         return message
 
-    def _is_wanted(self, message: Message, rate: float) -> bool:
-        """Return whether a message is traced: if its trace is sampled, else by chance if it has none."""
-        current = self._trace.get_current_span().get_span_context()
-        if current.is_valid:
-            return bool(current.trace_flags.sampled)
-        if any(name in message.headers for name in self._fields):
-            return self._is_sampled(message)
+    def _begins(self, rate: float) -> bool:
+        """Return whether a message outside of any trace begins one."""
         if self._untraced >= 1:
             self._untraced -= 1
             return False
@@ -140,7 +142,7 @@ class Tracing(Interceptor):
 
     def _is_sampled(self, message: Message) -> bool:
         """Return whether a message carries the context of a sampled trace."""
-        if not any(name in message.headers for name in self._fields):
+        if self._is_foreign(message.headers):
             return False
         return bool(self._trace.get_current_span(self.context_of(message)).get_span_context().trace_flags.sampled)
 
@@ -177,6 +179,18 @@ class Tracing(Interceptor):
         return self._tracer.start_span(
             f"{operation} {message.topic}", self.context_of(message), self._trace.SpanKind.CONSUMER, attributes
         )
+
+
+def _reader_of(context: Any) -> Callable[[], Any]:
+    """Return a function that returns the current context, from the module `opentelemetry.context`.
+
+    Each message asks it, so where the context is kept in a context variable, as by default, that is read directly.
+    """
+    from opentelemetry.context.contextvars_context import ContextVarsRuntimeContext
+
+    runtime = getattr(context, "_RUNTIME_CONTEXT", None)
+    variable = getattr(runtime, "_current_context", None) if type(runtime) is ContextVarsRuntimeContext else None
+    return variable.get if isinstance(variable, ContextVar) else context.get_current
 
 
 def _draw_gap(rate: float) -> float:

@@ -149,8 +149,11 @@ class SegmentRewrite:
     def _copy(self, group: list[Closed], keep: Keep, is_by_key: bool) -> Rewritten:
         """Copy the messages of a group that stay to new files, synced."""
         base, generation = group[0].base_offset, group[0].generation + 1
-        with self._context.lock:  # the directory is not removed while files are created in it
+        with self._context.lock:  # neither the directory nor the segment is removed while files are created
             self._context.check_wanted()
+            # Files beside an index that retention has removed would look like a segment with a lost index.
+            if not self._files.exists(segment_path(self._directory, base, INDEX_SUFFIX)):
+                raise PassCancelledError
             data = self._files.open_write(segment_path(self._directory, base, log_suffix(generation)))
             index = self._files.open_write(segment_path(self._directory, base, REPLACING_SUFFIX))
         until, oldest_null_us = group[-1].until_offset, None

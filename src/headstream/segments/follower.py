@@ -58,8 +58,7 @@ class PartitionFollower:
         *,
         verify: bool = True,
     ) -> None:
-        self.is_in_query = False
-        self.states_changes = -1  # of the catalog, as of the refresh for them (log/states.py)
+        self.is_in_query, self.states_changes = False, -1  # changes of the catalog that it was refreshed for (log/states.py)
         self.read_ahead = ReadAhead()
         self._verify = verify
         self._directory = os.fspath(directory)

@@ -95,6 +95,22 @@ def test_messages_show_typed_headers_and_payloads_in_three_forms(page: Page) -> 
     assert detail.locator("pre").inner_text().startswith("000000  7b 22 6f 72")
 
 
+EDGES = """row => [...document.querySelector(row).children].map((cell) => {
+  const {left, right} = cell.getBoundingClientRect();
+  return [left, right];
+})"""
+
+
+@pytest.mark.parametrize("topic", ["orders", "strange"])
+def test_titles_of_messages_stand_above_their_columns(page: Page, topic: str) -> None:
+    for place in (f"#/messages/shop/{topic}", f"#/messages/shop/{topic}?partition=1&offset=0"):
+        go(page, place)
+        page.locator(".list .row .time").first.wait_for()
+        if "offset" in place:
+            page.get_by_label("Message at offset 0").wait_for()
+        assert page.evaluate(EDGES, ".row.titles") == page.evaluate(EDGES, "#row-0")
+
+
 def test_keys_move_between_messages_and_rows(page: Page) -> None:
     go(page, "#/messages/shop/orders?partition=1&offset=5")
     page.get_by_label("Message at offset 5").wait_for()

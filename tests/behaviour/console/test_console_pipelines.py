@@ -8,21 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import headstream as hs
 from headstream.cli.checkpoints import explain_by
-from headstream.client.client import Client
 from headstream.errors import StorageError
+from headstream.model.identifiers import TopicName
+from headstream.model.message import Message
 from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
 from headstream.replicate.run.report import PipelineReport
 from headstream.replicate.run.status import note_status
 from headstream.server.http.pipelines import PipelineReports
-from tests.behaviour.console.conftest import find_violations, go, log_in, opened_page
+from tests.behaviour.console.conftest import find_violations, go, log_in, opened_page, send
 from tests.support.replicate.pipeline_work import Work
 from tests.support.replicate.replicate_messages import COLUMNS, make_change, make_table
 from tests.support.server.http_servers import Http, serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
+
+CDC = TopicName.parse("cdc/data")
 
 
 @pytest.fixture
@@ -128,11 +132,9 @@ def test_a_server_without_pipelines_tells_how_to_register_one(browser: Browser) 
 
 
 def test_messages_of_replicate_are_decoded_by_the_schemas_that_a_pipeline_knows(page: Page, pipelines: Http, axe: str) -> None:
-    with Client(pipelines.dispatcher.broker) as log:
-        log.create_topic("cdc/data")
-        with log.producer("cdc/data") as producer:
-            producer.send(data_message(make_table(schema_id="1" * 32), make_change(7)))
-            producer.send(data_message(make_table(schema_id="5" * 32), make_change(8)))
+    pipelines.dispatcher.broker.topics.create(CDC, 1, hs.Limits.WIDE)
+    payloads = (data_message(make_table(schema_id=digit * 32), make_change(number)) for digit, number in (("1", 7), ("5", 8)))
+    send(pipelines, CDC, 1, *(Message(payload=payload) for payload in payloads))
     go(page, "#/messages/cdc/data?partition=1&offset=0")
     detail = page.get_by_label("Message at offset 0")
     decoded = detail.get_by_role("group", name="Decoded message")

@@ -15,8 +15,9 @@ from headstream.log.compaction_pass import CompactionPass, Outcome
 from headstream.log.partition.closed_segments import finish_pass, list_closed
 from headstream.log.partition.index_rebuild import IndexRebuild
 from headstream.log.partition.partition import PartitionWriter
+from headstream.log.partition.segment_removal import drop_segment
 from headstream.log.segment_rewrite import PassContext
-from headstream.log.system.files import Files, MemoryFiles
+from headstream.log.system.files import Files, MemoryFile, MemoryFiles
 from headstream.model.message import Message
 from headstream.segments.files import BufferPool
 from headstream.segments.follower import PartitionFollower
@@ -205,6 +206,39 @@ def test_a_pass_that_is_not_wanted_any_more_leaves_all_as_it_was() -> None:
         assert set(what_stays(sent, 0)) <= set(read(files)) <= set(sent)
         if asked < 2:
             assert files.list_names(PLACE) == names
+
+
+class WatchedFiles(MemoryFiles):
+    """Notes what is opened for writing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+
+    def open_write(self, path: str) -> MemoryFile:
+        self.opened.append(path)
+        return super().open_write(path)
+
+
+def test_no_file_is_made_for_a_segment_that_retention_has_just_dropped() -> None:
+    rng, files = random.Random(1), WatchedFiles()
+    partition = make(files, 5000)
+    fill(partition, rng, 10, 0)
+    partition.roll()
+    asked = 0
+
+    def drop_before_the_copy() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 2:  # the first time is before the pass lists segments
+            drop_segment(PLACE, 0, 0, files)
+            files.opened.clear()
+        return True
+
+    outcome = compact(files, around=PassContext(is_wanted=drop_before_the_copy))
+    assert asked == 2
+    assert not outcome.is_whole
+    assert files.opened == []  # a .log without an index would look like damage to readers, and to the next opening
 
 
 def test_damage_is_not_copied() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headstream.client.arguments import MessageIdInput, PartitionInput, message_id_of
+from headstream.client.arguments import SendArguments, message_id_of
 from headstream.client.delivery import BatchDelivery
 from headstream.client.interception.dead_letters import DeadLetters
 from headstream.client.producer import Producer
@@ -40,40 +40,27 @@ class InterceptedProducer(Producer):
         self._chain = chain
         self._dead_letters = dead_letters
         self._reports: list[InterceptorError] = []
-        self._skips = chain.skips_send
+        self._skips = chain.skips_send or _skips_nothing
         chain.remember_loop()
         if chain.reports_acknowledgements:
             self._delivery = _ReportingDelivery(self._delivery, str(self._name), self._reports, chain)
+            skips = self._skips
+            self._skips = lambda headers: not self._reports and skips(headers)
 
     @property
     def is_full(self) -> bool:
         """Whether send() can block: on a full buffer, or on an asynchronous interceptor."""
         return self._chain.is_async or super().is_full
 
-    def send(
-        self,
-        payload: bytes | bytearray | memoryview | None,
-        *,
-        key: bytes | None = None,
-        headers: HeadersInput | None = None,
-        id: MessageIdInput = 0,
-        partition: PartitionInput = None,
-    ) -> Receipt:
-        """Pass a message through the interceptors, and send it; see Producer.send().
+    def _intercept(self, *arguments: *SendArguments) -> SendArguments | Receipt:
+        """Return a message's arguments after the interceptors, or its receipt as a dead letter.
 
         Raises:
-            InterceptorError: an interceptor raised an error; the message was not accepted. Or on_acknowledged raised one for
-                an earlier message, which does not change that message's outcome.
+            InterceptorError: an interceptor raised an error; see Producer.send().
         """
         if self._reports:
             raise self._reports.pop(0)
-        if self._skips is not None:
-            try:
-                is_skipped = self._skips(headers)
-            except Exception:  # on_send is called, whose errors have a policy
-                is_skipped = False
-            if is_skipped:
-                return Producer.send(self, payload, key=key, headers=headers, id=id, partition=partition)
+        payload, key, headers, id, partition = arguments
         number = partition if isinstance(partition, int) else None
         message = Message(
             payload=bytes(payload) if isinstance(payload, (bytearray, memoryview)) else payload,
@@ -88,7 +75,7 @@ class InterceptedProducer(Producer):
         except SetAsideError as aside:
             return self._dead_letters.send(aside)
         chosen = message.partition if message.partition is not None or number is not None else partition
-        return super().send(message.payload, key=message.key, headers=message.headers, id=message.id, partition=chosen)
+        return message.payload, message.key, message.headers, message.id, chosen
 
     def flush(self) -> None:
         """Wait until everything sent is stored, dead letters included; see Producer.flush()."""
@@ -111,6 +98,10 @@ class InterceptedProducer(Producer):
         self._dead_letters.flush()
         if self._reports:
             raise self._reports.pop(0)
+
+
+def _skips_nothing(headers: HeadersInput | None) -> bool:
+    return False
 
 
 class _ReportingDelivery:

@@ -44,8 +44,8 @@ NO_NUMBER: Final = (0, 0, 0)
 NO_SEGMENT: Final = -1
 """The base offset of a partition without a segment."""
 
-MAX_SHORT_BYTES: Final = 16 << 10
-"""The most bytes of a send on the fast path: a longer one holds up other threads too long."""
+MAX_SHORT_BYTES: Final = 32 << 10
+"""The most bytes of a send on the fast path: a batch of 16 KiB by Kafka's clients fits, a longer one holds up other threads."""
 
 MOST_BYTES = cython.declare(cython.longlong, MAX_SHORT_BYTES)
 ENTRY_BYTES = cython.declare(cython.longlong, INDEX_ENTRY_BYTES)

@@ -1,9 +1,10 @@
 """KafkaConnection: one client of Kafka's protocol, from received bytes to responses, one request after the other.
 
-    bytes -> KafkaFrameBuffer -> a frame -> head, schema -> handler: here, on a thread, or waiting -> pieces -> one write
+    bytes -> KafkaFrameBuffer -> a frame -> head, schema -> handler: here, on a thread, or waiting -> pieces -> a write
 
-While a request is answered, the next ones are received as far as the buffer has room. What a client can hold is so one
-frame, one response and a full write buffer, within the memory budget of all transports.
+While a request is answered, the next ones are received as far as the buffer has room. Requests that were received together and
+need not wait are answered together, with one write. What a client can hold is so a buffer, the responses to the requests in it
+and a full write buffer, within the memory budget of all transports.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from headstream.broker.sessions import Session
 from headstream.errors import DecodeError, HeadstreamError
@@ -29,45 +30,30 @@ from headstream.server.kafka.apis import (
     RunsOn,
     status_of,
 )
-from headstream.server.kafka.calls import Call, ListenerContext
+from headstream.server.kafka.calls import Call
 from headstream.server.kafka.fetch import Fetch
-from headstream.server.kafka.framing import KafkaFrameBuffer, RequestHead, pull_head, response_pieces, skip_tags
+from headstream.server.kafka.framing import KafkaFrameBuffer, RequestHead, pull_head, skip_tags
 from headstream.server.kafka.produce import decompressed_bytes, is_big
+from headstream.server.kafka.responses import ResponseWriter
 from headstream.server.kafka.sessions import MECHANISMS
-from headstream.server.kafka.traffic import KafkaTraffic
+from headstream.server.kafka.shared import SharedKafka
 from headstream.server.network.addresses import Address
-from headstream.server.network.admission import UnauthenticatedTurns
-from headstream.server.network.sockets import write_pieces
 from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount
-from headstream.server.resources.workers import Workers
 from headstream.server.tcp.timeouts import ConnectionTimeouts
 
-__all__ = ["KafkaConnection", "SharedKafka"]
+__all__ = ["KafkaConnection"]
 
 _BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 _CONTROL_BYTES: Final = 4 << 20
 """The longest request that is not Produce: large assignments have some hundred KiB."""
 _FREE_BYTES: Final = 64 << 10  # buffers up to this size are not counted in the memory budget
+_FRAMES_TOGETHER: Final = 4
+"""Requests of up to _FREE_BYTES that a buffer has room for: Kafka's producers send five without waiting for a response."""
 _IDLE_S: Final = 5.0
 """A connection that is idle for this long releases its buffer. Seconds."""
 _AGAIN_S: Final = 0.01  # interval of rechecks of a fetch that waits for more than one byte, seconds
 _MANY_PARTITIONS: Final = 8  # a fetch of more is read on a thread
-
-
-class SharedKafka(Protocol):
-    """What all connections of the listener share."""
-
-    context: ListenerContext
-    workers: Workers
-    traffic: KafkaTraffic
-    turns: UnauthenticatedTurns
-
-    def joined(self, connection: KafkaConnection) -> bool:
-        """Register a new connection; return False beyond the limit of connections."""
-
-    def left(self, connection: KafkaConnection) -> None:
-        """Unregister a closed connection."""
 
 
 class _ClosedError(Exception):
@@ -95,6 +81,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._timeouts = ConnectionTimeouts(self._limits, loop.time())
         self._heard_s = loop.time()
         self._transport: asyncio.Transport
+        self._here: Address
+        self._responses: ResponseWriter
         self._memory: MemoryAccount
         self._session: Session
         self._task: asyncio.Task[None] | None = None
@@ -116,6 +104,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self._session = self._listener.context.dispatcher.sessions.open(str(Address(*peer[:2])) if peer else "unknown:0")
         self._memory = self._listener.context.budget.open(self._session.client)
+        self._here = Address(*transport.get_extra_info("sockname")[:2])
+        self._responses = ResponseWriter(self._transport, self._listener.traffic)
         self._task = self._loop.create_task(self._serve())
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -204,6 +194,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     await self._listener.turns.wait()
                 await self._answer(frame)
                 del frame
+                if self._responses.is_full or not self._frames.has_frame:
+                    self._responses.flush()
                 self._resume()
                 await self._drained.wait()
                 self.is_busy = False
@@ -216,6 +208,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         except Exception as error:  # a bug must not stop the server
             self._note(logging.ERROR, "internal error", error)
         finally:
+            self._responses.flush()
             self._transport.close()
             self._memory.close()
             self._listener.context.dispatcher.sessions.close(self._session)
@@ -229,9 +222,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             needed = frames.needed_bytes()
             if needed > frames.capacity_bytes:
                 self._pause()
-                if needed > _FREE_BYTES:
-                    await self._memory.hold_soon(needed)
-                frames.resize(needed)
+                frames.resize(await self._hold_buffer(needed))
                 self._resume()
             frame = frames.take()
             if frame is not None:
@@ -241,6 +232,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._timeouts.begin_frame(self._loop.time())
             self._resume()
             await self._came.wait()
+
+    async def _hold_buffer(self, needed_bytes: int) -> int:
+        """Return the buffer's next size, held in the memory budget: for the next request, and if there is memory for others."""
+        if needed_bytes > _FREE_BYTES:
+            self._responses.flush()
+            await self._memory.hold_soon(needed_bytes)
+            return needed_bytes
+        many_bytes = needed_bytes * _FRAMES_TOGETHER
+        return many_bytes if many_bytes <= _FREE_BYTES or self._memory.hold_requests(many_bytes) else needed_bytes
 
     def _pause(self) -> None:
         if not self._is_paused:
@@ -261,7 +261,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         head, at = pull_head(frame)
         api = self._find_api(head)
         if api is None:
-            self._write(head, [UNSUPPORTED], is_flexible=False)
+            self._responses.add(head.correlation_id, [UNSUPPORTED], is_flexible=False)
             return
         if api.request.is_flexible(head.version):
             at = skip_tags(frame, at)
@@ -271,7 +271,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         reply = await self._run(api, call)
         if reply is not None:
             is_flexible = api.response.is_flexible(head.version) and head.api_key != API_VERSIONS
-            self._write(head, api.response.encode(head.version, reply), is_flexible=is_flexible)
+            self._responses.add(head.correlation_id, api.response.encode(head.version, reply), is_flexible=is_flexible)
             if head.api_key == SASL_AUTHENTICATE:
                 self._logged_in(reply)
         self._listener.traffic.answered(head.api_key, status_of(reply), perf_counter() - began_s)
@@ -310,7 +310,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             version=version,
             client_id=client_id,
             request=request,
-            here=Address(*self._transport.get_extra_info("sockname")[:2]),
+            here=self._here,
             mechanism=self._mechanism,
         )
 
@@ -322,7 +322,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if reply is not None:
             self._logged_in(reply)
             if not reply.get("error_code", 0):
-                self._transport.write(bytes(4))  # an empty token
+                self._responses.add_bytes(bytes(4))  # an empty token
         self._listener.traffic.answered(SASL_AUTHENTICATE, status_of(reply), perf_counter() - began_s)
 
     def _logged_in(self, reply: Mapping[str, Any]) -> None:
@@ -338,13 +338,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     async def _run(self, api: Api, call: Call) -> Mapping[str, Any] | None:
         runs_on = api.runs_on
-        if runs_on is RunsOn.FETCH:
-            return await self._fetch(call)
         if runs_on is RunsOn.LOOP and api.name == "produce" and is_big(call):
             runs_on = RunsOn.WORK
         if runs_on is RunsOn.LOOP:
             reply: Mapping[str, Any] | None = api.handler(call)
             return reply
+        self._responses.flush()  # this request can wait
+        if runs_on is RunsOn.FETCH:
+            return await self._fetch(call)
         if runs_on is RunsOn.GROUP:
             waited = api.handler(call)
             return cast(Mapping[str, Any], await waited if isinstance(waited, asyncio.Future) else waited)
@@ -385,15 +386,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _call_loop(self, function: Any) -> None:
         with suppress(RuntimeError):  # the loop has been closed: the server has stopped
             self._loop.call_soon_threadsafe(function)
-
-    # -- responses ------------------------------------------------------------------------------------------
-
-    def _write(self, head: RequestHead, body: Any, *, is_flexible: bool) -> None:
-        pieces = response_pieces(head.correlation_id, body, is_flexible=is_flexible)
-        size = sum(map(len, pieces))
-        self._listener.traffic.sent_bytes += size
-        if not self._transport.is_closing():
-            write_pieces(self._transport, pieces, size, is_joined=False)
 
     def _note(self, level: int, event: str, error: BaseException | None = None, /, **fields: object) -> None:
         session = self._session

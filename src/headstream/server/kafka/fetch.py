@@ -79,7 +79,7 @@ class Fetch:
             place = find_place(self._call, name, Rights.poll)
             if not 0 <= index < place.topic.partitions:
                 raise PartitionNotFoundError(f"the topic {name!r} has no partition {index}")
-            check_epoch(wanted["current_leader_epoch"])
+            check_epoch(wanted.get("current_leader_epoch", -1))
         except HeadstreamError as error:
             return _FetchedPartition(name, index, None, wanted, error)
         return _FetchedPartition(name, index, place, wanted, None)

@@ -131,6 +131,14 @@ class KafkaFrameBuffer:
         """Whether no bytes can be received until a frame is taken or the buffer grows."""
         return self.pending_bytes == len(self._data)
 
+    @property
+    def has_frame(self) -> bool:
+        """Whether take() returns a frame; True too if its length is invalid, which take() reports."""
+        try:
+            return 0 < self.needed_bytes() <= self.pending_bytes
+        except DecodeError:
+            return True
+
     def writable(self) -> memoryview:
         """Return the free part of the buffer, which is not empty; frames taken before become invalid."""
         if self._begin == self._end:

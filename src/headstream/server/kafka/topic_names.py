@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from headstream.broker.commands.topic_lookup import FoundTopic
 from headstream.broker.permissions import Rights
@@ -27,9 +28,14 @@ def topic_name(call: Call, name: str) -> TopicName:
         ProtocolError: the name is invalid in Kafka.
     """
     try:
-        return KafkaTopicNames(call.context.settings.default_stream).topic_name(name)
+        return _topic_name(call.context.settings.default_stream, name)
     except InvalidInputError:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is an invalid topic name") from None
+
+
+@lru_cache(maxsize=4096)
+def _topic_name(default_stream: str, name: str) -> TopicName:
+    return KafkaTopicNames(default_stream).topic_name(name)
 
 
 def kafka_name(call: Call, name: TopicName) -> str | None:
