@@ -1,24 +1,29 @@
-"""A micro-batch on a cluster: what the driver's Python process needs, by its size; results in results/replicate_cluster.txt.
+"""The pipeline on a cluster: the driver's memory, processor time, small changes; results in results/replicate_cluster.txt.
 
-load     inserts of new keys into an empty table
-merge    80 % updates, 10 % inserts, 10 % deletes of the same number of changes, keys anywhere
+load      inserts of new keys into an empty table, one micro-batch
+merge     80 % updates, 10 % inserts, 10 % deletes of the same number of changes, keys anywhere
+partial   the same, and the updates carry two of ten columns
+tables    few changes for each of many tables in every micro-batch: what a table costs after the first one, in a directory and in
+          an S3 server of this machine, and the requests to it
 
-Each line is one micro-batch of a pipeline in a process of its own, local-cluster[2,1,2048], tables merged by Spark. `executors`
-folds the changes on the executors; `driver` gets them into the driver's Python process, folds them there, and gives them back
-to Spark. The memory is the peak of the driver's Python process less that before the run; the processor time is that of all
-processes.
+Each line is a process of its own with executors on this machine, local-cluster[N,1,2048]. Ways: `executors` fold and merge, the
+default; `driver` gets the changes into the driver's Python process, folds them there, and gives them back to Spark's MERGE, as
+before executors did it; `by hand` is a foreachBatch job with from_avro, row_number and MERGE. Memory: by how much the driver's
+Python process has grown at most, and the peak of what collections leave in the heap of its Java process (all of that process in
+parentheses). Processor time is that of all processes.
 
-    python -m bench.replicate_cluster [--quick]
+    python -m bench.replicate_cluster [--quick] [--parts batches,large,tables]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
 import subprocess
 import sys
-import threading
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,145 +31,189 @@ from typing import Any, Final
 
 import pyspark
 
-from bench.machine import Report, run_benchmark
+from bench.cluster_meter import Meter
+from bench.machine import Report
+from bench.replicate_apply import merge_by_hand, run_theirs
 from bench.replicate_messages import Envelopes, make_log, make_table, mix, send
 from headstream.replicate.run.pipeline import ReplicatePipeline
+from headstream.replicate.run.summary import Summary
 from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.settings.table_settings import TableRules, TableSettings
+from headstream.replicate.storage.places import Place, bind, parse_place
+from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.spark import session, stop
+from tests.support.replicate.s3_server import S3Server
 
-_MASTER: Final = "local-cluster[2,1,2048]"
-_TICK: Final = os.sysconf("SC_CLK_TCK")
-
-
-def find_processor_seconds() -> dict[int, float]:
-    """Return the processor time of this process and its descendants so far."""
-    seconds, parents = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it has ended
-                continue
-            parents[int(entry.name)] = int(fields[1])
-            seconds[int(entry.name)] = (int(fields[11]) + int(fields[12])) / _TICK
-
-    def is_ours(number: int) -> bool:
-        while number in parents and number != os.getpid():
-            number = parents[number]
-        return number == os.getpid()
-
-    return {number: found for number, found in seconds.items() if is_ours(number)}
+_ROUNDS: Final = 4
+_CHANGES_A_TABLE: Final = 5
 
 
-class Meter:
-    """Measures while a micro-batch runs."""
-
-    def __enter__(self) -> Meter:
-        self._ended = threading.Event()
-        self._seconds = self._before = find_processor_seconds()
-        self._least = self._most = self._resident()
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    @staticmethod
-    def _resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    def _watch(self) -> None:
-        while True:
-            self._most = max(self._most, self._resident())
-            self._seconds = self._seconds | find_processor_seconds()
-            if self._ended.wait(0.2):
-                return
-
-    @property
-    def processor_seconds(self) -> float:
-        """The processor time of all processes."""
-        return sum(found - self._before.get(number, 0.0) for number, found in self._seconds.items())
-
-    @property
-    def grown_bytes(self) -> int:
-        """By how much the driver's Python process has grown at most."""
-        return self._most - self._least
-
-
-def run_job(work: Path, way: str, name: str) -> dict[str, Any]:
-    """Run the pipeline over all that is new in the log, one micro-batch, in this process."""
+def run_job(work: Path, way: str, name: str, most: int, executors: int, store: str) -> dict[str, Any]:
+    """Run a job over all that is new in the log, in this process."""
     settings = {"spark.driver.memory": "4g", "spark.driver.maxResultSize": "3g", "spark.executor.memory": "2g"}
-    spark = session(master=_MASTER, config=settings)
+    spark = session(master=f"local-cluster[{executors},1,2048]", config=settings, with_jars=["s3"] if store else [])
+    with Meter(spark) as meter:
+        found = run_by_hand(spark, work, name) if way == "by hand" else run_pipeline(spark, work, way, name, most, store)
+    stop(spark)
+    return found | meter.result()
+
+
+def run_by_hand(spark: Any, work: Path, name: str) -> dict[str, Any]:
+    """Run the hand-written job."""
+    table, path = make_table(1), work / name
+    if not path.exists():
+        columns = ", ".join(f"{column} {kind}" for column, kind in by_hand_columns().items())
+        spark.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta")
+    ran = run_theirs(spark, work, name, lambda batch: merge_by_hand(batch, table, path))
+    return {"seconds": sum(ran.batches), "rows": 0, "rounds": []}
+
+
+def by_hand_columns() -> dict[str, str]:
+    """Return the columns of the hand-written job's table."""
+    from bench.replicate_messages import table_types
+
+    return table_types() | {"_hs_sequence": "STRING"}
+
+
+def run_pipeline(spark: Any, work: Path, way: str, name: str, most: int, store: str) -> dict[str, Any]:
+    """Run the pipeline."""
+    rounds: list[tuple[float, int]] = []
+
+    def note(summary: Summary) -> None:
+        if summary.batches > len(rounds):
+            rounds.append((summary.seconds, summary.merges))
+
+    place: Place = bind(parse_place(store), StorageSettings().resolved()) if store else work
     config = ReplicateConfig(
         source=(work / "log").as_uri(),
         topics=("cdc/data",),
         metadata=("cdc/metadata",),
-        tables=work / name,
-        checkpoint=work / f"{name}-checkpoint",
-        max_messages_per_batch=100_000_000,
+        tables=place / name,
+        checkpoint=place / f"{name}-checkpoint",
+        max_messages_per_batch=most,
         max_bytes_per_batch=8 << 30,
+        rules=TableRules(defaults=TableSettings(engine="spark" if way == "driver" else "auto")),
         once=True,
     )
-    pipeline = ReplicatePipeline(spark, config)
+    pipeline = ReplicatePipeline(spark, config, on_progress=note)
     if way == "driver":
         pipeline._store_session = None
-    with Meter() as meter:
-        summary = pipeline.run()
-    stop(spark)
-    assert (summary.dead, summary.parked, summary.failing, summary.batches) == (0, 0, {}, 1), summary
-    found = {"seconds": summary.seconds, "processor": meter.processor_seconds, "grown": meter.grown_bytes}
-    return found | {"rows": summary.rows_in_driver}
+    summary = pipeline.run()
+    assert (summary.dead, summary.parked, summary.failing) == (0, 0, {}), summary
+    return {"seconds": summary.seconds, "rows": summary.rows_in_driver, "rounds": rounds}
 
 
-def start_job(work: Path, way: str) -> dict[str, Any]:
+def start_job(
+    work: Path, way: str, *, most: int = 100_000_000, executors: int = 2, store: S3Server | None = None
+) -> dict[str, Any]:
     """Run a job in a process of its own."""
     home = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_SCALA_VERSION": "2.13", "PYSPARK_PYTHON": sys.executable}
-    command = [sys.executable, "-m", "bench.replicate_cluster", "--job", str(work), way]
-    ran = subprocess.run(command, stdout=subprocess.PIPE, check=True, env={**os.environ, **home})
+    place = "" if store is None else str(store.place(f"bench/{work.name}"))
+    command = [sys.executable, "-m", "bench.replicate_cluster", "--job", str(work), way, str(most), str(executors), place]
+    given = {} if store is None else {**store.variables, "AWS_REGION": "us-east-1"}
+    with tempfile.TemporaryFile("w+") as errors:
+        ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, env={**os.environ, **home, **given}, check=False)
+        errors.seek(0)
+        assert ran.returncode == 0, errors.read()[-3000:]
     found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
     return found
 
 
 def make_changes(kind: str, count: int) -> Iterator[bytes]:
     """Yield the messages of one micro-batch."""
-    envelopes = Envelopes(make_table(1))
-    rng = random.Random(1)
-    if kind == "load":
-        for number in range(count):
-            yield envelopes.write("INSERT", number, number)
+    envelopes = Envelopes(make_table(1), partial=kind == "partial")
+    rng = random.Random(kind)
+    first = {"load": 0, "merge": 1, "partial": 2}[kind] * count
+    for number, operation in enumerate(["INSERT"] * count if kind == "load" else mix(count)):
+        key = first + number if operation == "INSERT" else rng.randrange(count)
+        yield envelopes.write(operation, key, first + number)
+
+
+def describe(found: dict[str, Any], count: int) -> str:
+    """Return what a job of some changes used."""
+    memory = f"Python +{found['grown'] / 1e6:.0f} MB, heap {found['heap'] / 1e6:.0f} MB ({found['java'] / 1e6:.0f} MB)"
+    cost = f"{found['processor'] / count * 1e6:.1f} us of processor time a change, {found['seconds']:.1f} s"
+    return f"{memory}, {found['rows']:,} rows in the driver; {cost}"
+
+
+def bench_batches(report: Report, directory: Path, count: int, kinds: dict[str, tuple[str, ...]]) -> None:
+    """Micro-batches of one size, each in the ways given."""
+    work = directory / f"batches-{count}"
+    make_log((work / "log").as_uri(), [make_table(1)])
+    for kind, ways in kinds.items():
+        send((work / "log").as_uri(), make_changes(kind, count))
+        for way in ways:
+            executors = 1 if way.endswith(", 1") else 2
+            found = start_job(work, way.removesuffix(", 1"), executors=executors)
+            report.line(f"{kind:7} of {count:>10,}, {way:9}: {describe(found, count)}")
+
+
+def send_rounds(work: Path, tables: int, rounds: int) -> None:
+    """Send inserts for each table, then updates, table by table in each round."""
+    writers = [Envelopes(make_table(number)) for number in range(tables)]
+
+    def values() -> Iterator[bytes]:
+        for at in range(rounds):
+            for change in range(_CHANGES_A_TABLE):
+                for writer in writers:
+                    yield writer.write("INSERT" if at == 0 else "UPDATE", change, at * _CHANGES_A_TABLE + change)
+
+    send((work / "log").as_uri(), values())
+
+
+def bench_tables(report: Report, directory: Path, tables: int, way: str, *, in_store: bool, rounds: int = _ROUNDS) -> None:
+    """Few changes for each of some tables."""
+    work = directory / f"tables-{tables}-{way}-{in_store}"
+    make_log((work / "log").as_uri(), [make_table(number) for number in range(tables)])
+    send_rounds(work, tables, rounds)
+    most = tables * _CHANGES_A_TABLE
+    if not in_store:
+        found, requests = start_job(work, way, most=most), 0
     else:
-        for number, operation in enumerate(mix(count)):
-            key = count + number if operation == "INSERT" else rng.randrange(count)
-            yield envelopes.write(operation, key, count + number)
-
-
-def bench_batches(report: Report, directory: Path, counts: list[int]) -> None:
-    """Both ways, by the number of changes."""
-    for count in counts:
-        work = directory / str(count)
-        make_log((work / "log").as_uri(), [make_table(1)])
-        for kind in ("load", "merge"):
-            send((work / "log").as_uri(), make_changes(kind, count))
-            for way in ("executors", "driver"):
-                began = time.perf_counter()
-                found = start_job(work, way)
-                report.line(
-                    f"{kind:5} of {count:>10,} changes, {way:9}: driver's Python process +{found['grown'] / 1e6:.0f} MB, "
-                    f"{found['rows']:,} rows in it; {found['processor'] / count * 1e6:.1f} us of processor time a change, "
-                    f"{found['seconds']:.1f} s ({time.perf_counter() - began:.0f} s with the start of Spark)"
-                )
+        with S3Server() as store:
+            found = start_job(work, way, most=most, store=store)
+            requests = len(store.requests())
+    first, last = found["rounds"][0], found["rounds"][-1]
+    merges = last[1] - first[1]
+    each = (last[0] - first[0]) / merges * 1e3 if merges else 0.0
+    told = f"{tables:5} tables, {way:9}, {'S3 server' if in_store else 'directory'}: first micro-batch {first[0]:.1f} s, then "
+    told += f"{each:.0f} ms a merge ({merges:,} merges); Python +{found['grown'] / 1e6:.0f} MB, heap {found['heap'] / 1e6:.0f} MB"
+    if requests:
+        told += f"; {requests / last[1]:.1f} requests a merge, with the making of the tables and the checkpoint"
+    report.line(told)
 
 
 def main() -> None:
     """Run all of it, or one job."""
     if "--job" in sys.argv:
-        work, way = sys.argv[sys.argv.index("--job") + 1 :]
-        print(json.dumps(run_job(Path(work), way, way)))
+        work, way, most, executors, store = sys.argv[sys.argv.index("--job") + 1 :]
+        print(json.dumps(run_job(Path(work), way, way.replace(" ", "-"), int(most), int(executors), store)))
         return
-    with run_benchmark("replicate_cluster", __doc__, "smaller micro-batches, nothing written") as (report, directory, quick):
-        bench_batches(report, directory, [20_000, 100_000] if quick else [200_000, 2_000_000])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="smaller micro-batches, nothing written")
+    parser.add_argument("--parts", default="batches,tables,large", help="which parts, of: batches,tables,large")
+    given = parser.parse_args()
+    parts, quick = given.parts.split(","), given.quick
+    began = time.monotonic()
+    everything = ("executors", "driver", "by hand")
+    with (
+        tempfile.TemporaryDirectory(prefix="headstream-bench-") as name,
+        Report("replicate_cluster", write=not quick) as report,
+    ):
+        directory = Path(name)
+        if "batches" in parts:
+            small = 20_000 if quick else 200_000
+            bench_batches(report, directory, small, {"load": everything, "merge": everything, "partial": everything[:2]})
+        if "tables" in parts:
+            for tables in (1, 20) if quick else (1, 200, 2000):
+                bench_tables(report, directory, tables, "executors", in_store=False)
+            for tables in (1,) if quick else (1, 200):
+                bench_tables(report, directory, tables, "executors", in_store=True)
+            bench_tables(report, directory, 5 if quick else 20, "driver", in_store=False)
+        if "large" in parts:
+            large = 100_000 if quick else 2_000_000
+            bench_batches(report, directory, large, {"load": everything[:2], "merge": everything, "partial": everything[:1]})
+        report.line(f"{(time.monotonic() - began) / 60:.0f} minutes in all, other work beside it")
 
 
 if __name__ == "__main__":

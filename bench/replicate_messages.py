@@ -37,6 +37,7 @@ ENVELOPE_SCHEMA: Final = """{"type":"record","name":"MessageEnvelope","fields":[
 """The envelope with its magic, as a hand-written consumer has it."""
 _ENVELOPE: Final = fastavro.parse_schema(json.loads(ENVELOPE_SCHEMA))
 _MAGIC: Final = b"atMSG"
+_NULL: Final = b"\x00"
 _SOME: Final = b"\x02"
 """Of null or a value: a value."""
 _OTHER_HEADERS: Final = {
@@ -87,9 +88,10 @@ class Envelopes:
 
     Args:
         table: Whose.
+        partial: Whether updates carry the key and the name alone.
     """
 
-    def __init__(self, table: TableMetadata) -> None:
+    def __init__(self, table: TableMetadata, *, partial: bool = False) -> None:
         schema = json.loads(table.data_schema)
         self._columns = {field["name"]: field["type"] for field in schema["fields"][0]["type"]["fields"]}
         self._headers = {field["name"]: field["type"] for field in schema["fields"][2]["type"]["fields"]}
@@ -100,9 +102,11 @@ class Envelopes:
         # No row before; then the verb and what follows each change sequence.
         self._verbs = {verb: b"\x00" + self._header("operation", verb) for verb in OPERATIONS}
         self._after = b"".join(self._header(name, value) for name, value in _OTHER_HEADERS.items())
+        part = _OTHER_HEADERS | {"columnMask": b"\x05\x00"}
+        self._after_part = b"".join(self._header(name, value) for name, value in part.items()) if partial else b""
 
     def write(self, operation: str, key: int, at: int, *, sequence: str | None = None) -> bytes:
-        """Return a data message with every column.
+        """Return a data message with every column, except of partial updates.
 
         Args:
             operation: The verb.
@@ -113,7 +117,11 @@ class Envelopes:
         first, middle, last = self._pieces[at % CYCLE]
         name, text = _text(f"name {at}"), _text(f"text {key}")
         order = _text(make_sequence(at) if sequence is None else sequence)
-        parts = (_SOME, _long(key), first, _SOME, name, middle, _SOME, text, last, self._verbs[operation], order, self._after)
+        if operation == "UPDATE" and self._after_part:
+            parts = [_SOME, _long(key), _NULL, _SOME, name, _NULL * 7, self._verbs[operation], order, self._after_part]
+        else:
+            parts = [_SOME, _long(key), first, _SOME, name, middle, _SOME, text, last]
+            parts += [self._verbs[operation], order, self._after]
         body = b"".join(parts)
         return b"".join((self._before, _long(len(body)), body))
 

@@ -10,6 +10,7 @@ tests/support/replicate/load_exceptions.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,6 +21,7 @@ import pytest
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from tests.property.test_replicate_delivery import CrashError, Crashes
+from tests.support.replicate.bucketed_changes import BucketedWork
 from tests.support.replicate.load_delivery import Cut, HistoryWork, cut_history, deliver
 from tests.support.replicate.load_exceptions import Warned, is_expected, late_moves_until, unknown_moves, warned_moves
 from tests.support.replicate.load_histories import History, Row, draw_history
@@ -49,10 +51,12 @@ def read_history(
     seed: int | None = None,
     ends_runs: bool = False,
     open_engine: OpenEngine = open_plain_engine,
+    executors: Callable[..., HistoryWork] | None = None,
 ) -> tuple[dict[str, list[Row]], Warned]:
     """Read a history in one way; return every row of its tables, and the changes of key that were warned of.
 
-    A seed lets steps be cut off, and be done again; `ends_runs` is as of deliver().
+    A seed lets steps be cut off, and be done again; `ends_runs` is as of deliver(). `executors` makes the work of a
+    pipeline whose changes are merged where they were decoded; it has no change tables.
     """
     settings = dict(MODES[mode])
     atomic = settings.pop("atomic", False)
@@ -60,17 +64,23 @@ def read_history(
     if history.schemas:
         options["registry"] = RegistrySettings(directory=_write_schemas(directory, history))
     rules = TableRules(defaults=TableSettings(**settings))
-    work = HistoryWork(
-        directory, rules=rules, atomic=atomic, change_tables=directory / "changes", open_engine=open_engine, **options
-    )
+    if executors is not None:
+        work: HistoryWork = executors(directory, rules=rules, atomic=atomic, **options)
+    else:
+        options |= {"change_tables": directory / "changes", "open_engine": open_engine}
+        work = HistoryWork(directory, rules=rules, atomic=atomic, **options)
     with pytest.MonkeyPatch.context() as patch, warned_moves() as warned:
         disturb = None if seed is None else _disturb(work, Crashes(patch), Random(seed))
         deliver(work, cut, disturb=disturb, ends_runs=ends_runs)
     assert work.ledger.waiting().count == 0, work.ledger.waiting()
     assert work.dead_count() == 0, [parcel.reason for parcel in work.ledger.parcels("dead")]
     found = {table: work.table(table) for table in history.rows}
-    told = [(row["_hs_partition"], row["_hs_offset"]) for table in history.rows for row in work.changes(table)]
-    assert len(told) == len(set(told)) == sum(map(len, history.partitions)) - history.metadata_count
+    told = (
+        [(row["_hs_partition"], row["_hs_offset"]) for table in history.rows for row in work.changes(table)]
+        if executors is None
+        else []
+    )
+    assert executors is not None or len(told) == len(set(told)) == sum(map(len, history.partitions)) - history.metadata_count
     work.close()
     return found, warned
 
@@ -134,7 +144,14 @@ def kept(history: History, rows: list[Row], table: str, *, ends_above: str = "")
 
 
 def check(
-    directory: Path, seed: int, mode: str, *, crash: bool = False, open_engine: OpenEngine = open_plain_engine, **given: Any
+    directory: Path,
+    seed: int,
+    mode: str,
+    *,
+    crash: bool = False,
+    open_engine: OpenEngine = open_plain_engine,
+    executors: Callable[..., HistoryWork] | None = None,
+    **given: Any,
 ) -> None:
     """Read a seed's history in several ways, and compare."""
     if MODES[mode].get("scd_type") == 2:  # a history needs keys, and whole changes of them
@@ -146,7 +163,9 @@ def check(
     for number, style in enumerate(_STYLES):
         cut = cut_history(history, seed * 100 + number, style=style)
         faults = seed * 100 + number if crash else None
-        found, warned = read_history(directory / f"{number}", history, cut, mode, seed=faults, open_engine=open_engine)
+        found, warned = read_history(
+            directory / f"{number}", history, cut, mode, seed=faults, open_engine=open_engine, executors=executors
+        )
         atomic = mode == "atomic"
         for table, rows in found.items():
             expected = in_order(history, list(history.rows[table].values()), table)
@@ -182,6 +201,31 @@ def test_tables_equal_the_source_with_loads_whatever_the_reading(tmp_path: Path,
 @pytest.mark.parametrize("mode", MODES)
 def test_tables_equal_the_source_with_loads_whatever_is_cut_off(tmp_path: Path, seed: int, mode: str) -> None:
     check(tmp_path, seed, mode, crash=True)
+
+
+@pytest.mark.parametrize("seed", range(4000, 4012))
+@pytest.mark.parametrize("mode", ["type 1", "soft"])
+def test_tables_equal_the_source_with_loads_when_executors_merge_by_bucket_of_keys(tmp_path: Path, seed: int, mode: str) -> None:
+    check(tmp_path, seed, mode, executors=BucketedWork, crash=seed % 2 == 0)
+
+
+@pytest.mark.parametrize("seed", range(4100, 4106))
+@pytest.mark.parametrize("mode", ["type 1", "soft"])
+def test_executors_write_what_the_driver_would_with_all_bookkeeping(tmp_path: Path, seed: int, mode: str) -> None:
+    check_same(tmp_path, seed, mode)
+
+
+def check_same(directory: Path, seed: int, mode: str, **given: Any) -> None:
+    """Read a seed's history in the driver and by bucket of keys, and compare every column."""
+    history = draw_history(seed, **given)
+    cut = cut_history(history, seed)
+    found = [
+        read_history(directory / f"{number}", history, cut, mode, executors=executors)[0]
+        for number, executors in enumerate((None, BucketedWork))
+    ]
+    for table in history.rows:
+        own, other = (sorted(map(repr, rows[table])) for rows in found)
+        assert own == other, f"seed {seed}, {cut.style}, table {table}, {mode}, {given}"
 
 
 def check_runs(directory: Path, seed: int, mode: str, *, crash: bool = False) -> None:

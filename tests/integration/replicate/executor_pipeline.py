@@ -11,25 +11,27 @@ import time
 from pathlib import Path
 from typing import Any
 
+from headstream.replicate.apply import stored_batch
 from headstream.replicate.apply.delta_spark import DeltaSparkEngine
 from headstream.replicate.parked.parking import ParkingLot
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.settings.config import ReplicateConfig
-from headstream.replicate.settings.table_settings import TableRules
+from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from headstream.spark import session, stop
 
 TABLES = ("SHOP.customers", "SHOP.order_lines")
 
 
-def run_once(spark: Any, directory: Path) -> dict[str, Any]:
+def run_once(spark: Any, directory: Path, *, soft: bool) -> dict[str, Any]:
     """Apply all that is in the log; return the summary."""
+    defaults = TableSettings(deletes="soft") if soft else TableSettings()
     config = ReplicateConfig(
         source=(directory / "log").as_uri(),
         topics=("cdc/data",),
         metadata=("cdc/metadata",),
         tables=directory / "tables",
         checkpoint=directory / "checkpoint",
-        rules=TableRules(include=TABLES),
+        rules=TableRules(include=TABLES, defaults=defaults),
         max_dead_rate=1.0,
         once=True,
     )
@@ -86,12 +88,14 @@ def main(directory: Path, *how: str) -> None:
     """Run once for each line of the input, and write the summary."""
     spark = session(master="local-cluster[2,1,1024]", quick_start=True)
     killed: list[int] = []
+    if "few" not in how:  # so few changes would be merged in the driver
+        stored_batch.MAX_SMALL_ROWS = 0  # type: ignore[misc]
     if "lose-executor" in how:
         kill_an_executor_in_a_merge(killed)
     if "die-after-merges" in how:
         ParkingLot.end_batch = lambda self: os.killpg(os.getpgid(0), signal.SIGKILL)  # type: ignore[method-assign]
     for _ in sys.stdin:
-        found = run_once(spark, directory) | {"killed": [number for number in killed if number]}
+        found = run_once(spark, directory, soft="soft" in how) | {"killed": [number for number in killed if number]}
         sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()
     stop(spark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -115,12 +116,13 @@ class Log:
         for metadata in self.source.tables():
             schema, table = metadata.lineage.schema, metadata.lineage.table
             rows = DeltaTable(str(self.directory / "tables" / schema / table)).to_pyarrow_table().to_pylist()
+            rows = [row for row in rows if not row.get("_hs_deleted")]
             assert digest_rows(rows, metadata.key_columns) == self.source.digest(schema, table), f"{schema}.{table}"
 
 
 def test_executors_fold_what_a_source_sends_and_the_driver_gets_only_what_needs_it(tmp_path: Path) -> None:
     """A full load; then changes out of order, repeated, of two structures, with rows of the load that are late and bad messages;
-    then changes of which some leave columns out, which the driver folds."""
+    then changes of which some leave columns out, sent again: the driver gets keys of changes older than their rows'."""
     log = Log(tmp_path, transactions=150)
     bad = (b"no envelope", log.changes[0].value[:-7])
     with cluster(tmp_path) as pipeline:
@@ -142,6 +144,47 @@ def test_executors_fold_what_a_source_sends_and_the_driver_gets_only_what_needs_
         assert summary["changes"] == count
         assert 0 < summary["rows_in_driver"] <= count
         log.assert_equal()
+
+
+@pytest.mark.parametrize("how", [[], ["soft"], ["lose-executor"]])
+def test_executors_join_partial_images_to_stored_rows(tmp_path: Path, how: list[str]) -> None:
+    log = Log(tmp_path, transactions=150)
+    half = len(log.changes) // 2
+    partial = [m for m in log.source.capture(CaptureOptions(partial_images=True)) if m.role == "data"][2 * ROWS :]
+    assert len(partial) == len(log.changes)
+    with cluster(tmp_path, *how) as pipeline:
+        log.send([*log.metadata, *log.loads, *log.changes[:half]])
+        pipeline.run()
+        count = log.send(shuffle(partial[half:-60], seed=3, window=10))
+        summary = pipeline.run()
+        assert (summary["changes"], summary["parked"], summary["failing"]) == (count, 0, {})
+        assert summary["rows_in_driver"] < count // 4
+        count = log.send(partial[-60:])
+        summary = pipeline.run()
+        assert (summary["changes"], summary["failing"]) == (count, {})
+        assert summary["rows_in_driver"] < count // 4
+    log.assert_equal()
+
+
+def test_few_changes_of_small_tables_are_merged_in_the_driver_and_many_by_spark(
+    tmp_path: Path,
+) -> None:
+    log = Log(tmp_path, transactions=150)
+    with cluster(tmp_path) as pipeline:
+        log.send([*log.metadata, *log.loads])
+        pipeline.run()
+    with cluster(tmp_path, "few") as pipeline:
+        count = log.send(log.changes[:-100])
+        summary = pipeline.run()
+        assert (summary["changes"], summary["rows_in_driver"], summary["failing"]) == (count, count, {})
+    with cluster(tmp_path) as pipeline:
+        log.send(log.changes[-100:])
+        assert pipeline.run()["rows_in_driver"] == 0
+    log.assert_equal()
+    for table in ("customers", "order_lines"):
+        commits = DeltaTable(str(tmp_path / "tables" / "SHOP" / table)).history()
+        writers = ["delta-rs" in str(commit.get("clientVersion", "")) for commit in commits if commit["operation"] == "MERGE"]
+        assert [is_small for is_small, _ in itertools.groupby(writers)] == [False, True, False], table
 
 
 def test_tables_equal_the_source_when_an_executor_is_killed_in_a_merge(tmp_path: Path) -> None:

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from pyspark.sql import SparkSession
 
-from headstream.replicate.apply.delta_spark import DeltaSparkEngine
-from headstream.replicate.apply.engine import TableEngine
-from headstream.replicate.storage.places import Place
 from tests.property.test_replicate_loads import check
-from tests.support.replicate.pipeline_work import OpenEngine
+from tests.support.replicate.executor_work import ExecutorWork, merge_small_batches_by_spark, open_spark_engine
 
 pytestmark = pytest.mark.spark
 
 
-def by_spark(spark: SparkSession) -> OpenEngine:
-    def open_engine(path: Place, kind: Literal["auto", "deltalake", "spark"] = "auto") -> TableEngine:
-        return DeltaSparkEngine(path, spark)
-
-    return open_engine
-
-
 @pytest.mark.parametrize(("seed", "mode"), [(40_000, "type 1"), (40_002, "type 2")])
 def test_tables_equal_the_source_with_loads_when_spark_merges(tmp_path: Path, spark: SparkSession, seed: int, mode: str) -> None:
-    check(tmp_path, seed, mode, open_engine=by_spark(spark), steps=2, keyless=False)
+    check(tmp_path, seed, mode, open_engine=open_spark_engine(spark), steps=2, keyless=False)
 
 
 @pytest.mark.soak
@@ -35,4 +25,23 @@ def test_tables_equal_the_source_with_loads_when_spark_merges(tmp_path: Path, sp
 def test_tables_equal_the_source_with_loads_for_long_when_spark_merges(
     tmp_path: Path, spark: SparkSession, seed: int, mode: str
 ) -> None:
-    check(tmp_path, seed, mode, open_engine=by_spark(spark), steps=3, crash=seed % 3 == 0)
+    check(tmp_path, seed, mode, open_engine=open_spark_engine(spark), steps=3, crash=seed % 3 == 0)
+
+
+@pytest.mark.parametrize(("seed", "mode"), [(41_000, "type 1"), (41_001, "soft")])
+def test_tables_equal_the_source_with_loads_when_executors_fold_and_join(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, mode: str
+) -> None:
+    merge_small_batches_by_spark(monkeypatch)
+    check(tmp_path, seed, mode, executors=functools.partial(ExecutorWork, spark=spark), steps=2)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("mode", ["type 1", "soft"])
+@pytest.mark.parametrize("seed", range(41_100, 41_115))
+def test_tables_equal_the_source_with_loads_for_long_when_executors_fold_and_join(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, mode: str
+) -> None:
+    merge_small_batches_by_spark(monkeypatch)
+    check(tmp_path, seed, mode, executors=functools.partial(ExecutorWork, spark=spark), steps=3, crash=seed % 3 == 0)

@@ -11,6 +11,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -78,6 +79,19 @@ class S3Server:
         """
         self._control({"refused": refused, "lost": lost, "of": of, "seed": seed, "ignores_conditions": ignores_conditions})
 
+    def plan_outage(self, seconds: float, begins_with: str) -> None:
+        """Let all requests be refused for a time, once.
+
+        Args:
+            seconds: The time.
+            begins_with: The part of a path with whose next write it begins.
+        """
+        self._control({"outage": seconds, "begins_with": begins_with})
+
+    def refused_count(self) -> int:
+        """Return how many requests have been refused since faults were last switched on or off."""
+        return int(self._control("refused"))
+
     def recover(self) -> None:
         """Let no request fail any more."""
         self.break_down()
@@ -105,6 +119,10 @@ def find_keys(place: StorePlace) -> list[str]:
 class _Faults:
     """A WSGI application around the server's, which refuses requests, loses answers, and counts."""
 
+    _outage_s: float
+    _begins_with: str
+    _refused_count: int
+
     def __init__(self, inner: Callable[..., Iterable[bytes]]) -> None:
         self._inner = inner
         self._lock = threading.Lock()
@@ -118,6 +136,11 @@ class _Faults:
         with self._lock:
             self._requests.append((method, path))
             is_refused, is_lost = self._choice.random() < self._refused, self._choice.random() < self._lost
+            if self._outage_s and method == "PUT" and self._begins_with in path:
+                self._outage_ends = time.monotonic() + self._outage_s
+                self._outage_s = 0
+            is_refused = is_refused or time.monotonic() < self._outage_ends
+            self._refused_count += is_refused
         if is_refused:
             return _refuse(start)
         if self._ignores_conditions:
@@ -130,18 +153,26 @@ class _Faults:
 
     def _control(self, environ: Mapping[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         document = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        answer: Any
         with self._lock:
-            requests, self._requests = self._requests, []
-            if document is not None:
+            if document == "refused":
+                answer = self._refused_count
+            else:
+                answer, self._requests = self._requests, []
+            if isinstance(document, dict):
                 self._set(document)
         start("200 OK", [("Content-Type", "application/json")])
-        return [json.dumps(requests).encode()]
+        return [json.dumps(answer).encode()]
 
     def _set(self, document: Mapping[str, Any]) -> None:
         self._refused, self._lost = document.get("refused", 0), document.get("lost", 0)
         self._of = document.get("of", "")
         self._ignores_conditions = document.get("ignores_conditions", False)
         self._choice = random.Random(document.get("seed", 0))
+        self._outage_s = document.get("outage", 0)
+        self._begins_with = document.get("begins_with", "")
+        self._outage_ends = 0.0
+        self._refused_count = 0
 
 
 def _refuse(start: Callable[..., Any]) -> Iterable[bytes]:

@@ -32,16 +32,15 @@ class DeltaSparkEngine:
     """TableEngine by Spark.
 
     Args:
-        path: The table's directory or URI.
+        log: The log of the table, or its directory or URI.
         spark: A session with Delta. The engine works in a session of its own, so that engines in several threads do
             not see each other's settings and views.
     """
 
-    def __init__(self, path: Place, spark: SparkSession) -> None:
+    def __init__(self, log: TableLog | Place, spark: SparkSession) -> None:
         self._spark = open_session(spark)
         self._tables = SparkMappedTables(self._spark)
-        with translated(path, "the table's log cannot be read"):
-            self._log = TableLog(path)
+        self._log = log if isinstance(log, TableLog) else _open_log(log)
 
     @property
     def path(self) -> Place:
@@ -126,6 +125,12 @@ class DeltaSparkEngine:
         types = self.columns
         return rows.cast(pa.schema([pa.field(name, arrow_type(types[name])) for name in columns]))
 
+    def frame(self, columns: Sequence[str], where: str) -> DataFrame:
+        """Return columns of the rows that an SQL condition holds for, on the executors, of the table's present version."""
+        names = ", ".join(map(quote_name, columns))
+        with translated(self.path, "the table cannot be read"):
+            return self._spark.sql(f"SELECT {names} FROM {self._name} WHERE {where}")
+
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
         """Return columns of the rows that have one of some keys, found by the executors."""
         names = ", ".join(f"t.{quote_name(name)}" for name in columns)
@@ -194,3 +199,8 @@ class DeltaSparkEngine:
         finally:
             self._spark.conf.unset(_APP_ID)
             self._spark.conf.unset(_VERSION)
+
+
+def _open_log(path: Place) -> TableLog:
+    with translated(path, "the table's log cannot be read"):
+        return TableLog(path)

@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Transaction, write_deltalake
@@ -21,10 +20,11 @@ from headstream.replicate.apply.mapped import MappedTables, needs_column_mapping
 from headstream.replicate.apply.plan import MergePlan, quote_name
 from headstream.replicate.apply.rewriting import is_cheaper, rewritten
 from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.columns.raw import match_keys
 from headstream.replicate.storage.delta_places import Translated, delta_options, make_parent, open_table
 from headstream.replicate.storage.places import Place
 
-__all__ = ["DeltaLakeEngine", "TableLog", "match_keys"]
+__all__ = ["DeltaLakeEngine", "TableLog"]
 
 _SPARK_TYPES: Final = {
     "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
@@ -77,6 +77,11 @@ class TableLog:
         """Return the highest version that a commit recorded for app_id, or None."""
         return self.table.transaction_version(app_id)
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of the table's files."""
+        return 0 if self._table is None else int(pc.sum(pa.table(self._table.get_add_actions())["size_bytes"]).as_py() or 0)
+
     def count_values(self, column: str) -> int | None:
         """Return how many rows have a value in a column; None where a file's statistics do not say."""
         field = next(field for field in self.table.schema().fields if field.name == column)
@@ -102,13 +107,13 @@ class DeltaLakeEngine:
     """TableEngine by deltalake.
 
     Args:
-        path: The table's directory or URI.
+        log: The log of the table, or its directory or URI.
         mapped: Makes and changes it where its column names need mapping.
     """
 
-    def __init__(self, path: Place, mapped: MappedTables) -> None:
+    def __init__(self, log: TableLog | Place, mapped: MappedTables) -> None:
         self._mapped = mapped
-        self._log = TableLog(path)
+        self._log = log if isinstance(log, TableLog) else TableLog(log)
 
     @property
     def path(self) -> Place:
@@ -234,6 +239,10 @@ class DeltaLakeEngine:
         with Translated(self.path, "the table cannot be read"):
             return pa.Table.from_batches(self._query(columns, where), self._schema(columns))
 
+    def frame(self, columns: Sequence[str], where: str) -> DataFrame:
+        """Not possible: takes_frames is false."""
+        raise AssertionError(where)
+
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
         """Return columns of the rows that have one of some keys."""
         schema = self._schema(columns)
@@ -283,19 +292,6 @@ class DeltaLakeEngine:
     def count_values(self, column: str) -> int | None:
         """Return how many rows have a value in a column, from the statistics of files; None where those do not say."""
         return self._log.count_values(column)
-
-
-def match_keys(rows: pa.Table, keys: pa.Table, *, without: bool = False) -> pa.Table:
-    """Return the rows that have one of some keys.
-
-    Args:
-        rows: With the key columns.
-        keys: The key columns alone, in the same types; a key may be there more than once.
-        without: Whether the rows are wanted that have none of them.
-    """
-    numbered = rows.select(keys.column_names).append_column("_hs_row", pa.array(np.arange(rows.num_rows)))
-    found = numbered.join(keys, keys.column_names, join_type="left anti" if without else "left semi")
-    return rows.take(found["_hs_row"].combine_chunks().sort())
 
 
 @contextmanager

@@ -92,6 +92,12 @@ class TableEngine(Protocol):
     def read(self, columns: Sequence[str], where: str) -> pa.Table:
         """Return columns of the rows that match an SQL condition over the table's columns."""
 
+    def frame(self, columns: Sequence[str], where: str) -> DataFrame:
+        """Return columns of the rows that match an SQL condition, on Spark's executors, of the table's present version.
+
+        To be called only if takes_frames is true.
+        """
+
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
         """Return columns of the rows with given keys; holds no other rows of the table in memory.
 

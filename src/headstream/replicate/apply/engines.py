@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from headstream.replicate.apply.cluster_engine import ClusterEngine
 from headstream.replicate.apply.delta_spark import DeltaSparkEngine
 from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.apply.engine import TableEngine
@@ -84,11 +85,11 @@ class Engines:
 
         Args:
             path: The table's directory or URI.
-            kind: `auto` is deltalake where Spark's tasks run in the driver's process, several times quicker there, and Spark
-                where executors are processes of their own, on this machine or others, which share the work of a merge.
+            kind: `auto` is deltalake where Spark's tasks run in the driver's process, several times quicker there, and where
+                executors are processes of their own, on this machine or others, Spark for what is large, whose work they share.
         """
-        if kind == "auto":
-            kind = self._choose()
+        if kind == "auto" and self._choose() == "spark":
+            return ClusterEngine(path, self._spark, self._mapped)
         return DeltaSparkEngine(path, self._spark) if kind == "spark" else DeltaLakeEngine(path, self._mapped)
 
     def _choose(self) -> Literal["deltalake", "spark"]:

@@ -45,6 +45,8 @@ class FoldReport:
         rejected: Rejected changes: (topic, partition, offset, reason).
         has_below_first: Whether late changes were placed below the first load.
         needs_driver: Whether the changes need more than the changes of their key; there are no rows then.
+        has_versions: Whether columns of a row are of different changes.
+        is_unsettled: Whether changes are placed below the end of a load that was settled before them: see Loads.place().
     """
 
     changes: int = 0
@@ -56,6 +58,8 @@ class FoldReport:
     rejected: tuple[tuple[str, int, int, str], ...] = ()
     has_below_first: bool = False
     needs_driver: bool = False
+    has_versions: bool = False
+    is_unsettled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,8 @@ def join_reports(parts: Sequence[FoldReport]) -> FoldReport:
         tuple(rejected for part in parts for rejected in part.rejected),
         any(part.has_below_first for part in parts),
         any(part.needs_driver for part in parts),
+        any(part.has_versions for part in parts),
+        any(part.is_unsettled for part in parts),
     )
 
 

@@ -84,6 +84,10 @@ class GuardedEngine:
         """Return columns of the rows that match an SQL condition over the table's columns."""
         return self._engine.read(columns, where)
 
+    def frame(self, columns: Sequence[str], where: str) -> DataFrame:
+        """Return columns of the rows that match an SQL condition, on Spark's executors."""
+        return self._engine.frame(columns, where)
+
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
         """Return columns of the rows with given keys."""
         return self._engine.read_keys(columns, where, keys)

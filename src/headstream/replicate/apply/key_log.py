@@ -17,7 +17,7 @@ table's columns and their types without being rewritten:
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,20 +25,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
+from headstream.replicate.apply.logged_rows import LOGGED, stacked
 from headstream.replicate.columns.changes import OLD_PREFIX
 from headstream.replicate.columns.row_merge import Key, KeyEvent
 from headstream.replicate.columns.row_versions import read_versions
 from headstream.replicate.storage.delta_places import Translated
 
-__all__ = ["LOGGED", "MAX_KEPT", "KeyLog", "read_events", "stacked"]
+__all__ = ["MAX_KEPT", "KeyLog", "read_events"]
 
-LOGGED: Final = [
-    pa.field("_hs_kind", pa.string()),
-    pa.field("_hs_sequence", pa.string()),
-    pa.field("_hs_transaction", pa.string()),
-    pa.field("_hs_event", pa.int64()),
-    pa.field("_hs_versions", pa.string()),
-]
 MAX_KEPT: Final = 200_000
 """Maximum changes: they are held in memory, about 2 KB each, and are read when a table is opened. The older half of more is
 folded (state_rows.fold_log()): a change that arrives later and is older than those is applied on top of their result.
@@ -271,39 +265,6 @@ def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[Key
         key = tuple(row[key] for key in keys)
         events.append(KeyEvent(kind, key, sequence, columns, before, row["_hs_transaction"] or "", row["_hs_event"] or 0))
     return events
-
-
-def stacked(tables: Sequence[pa.Table], types: Mapping[str, pa.DataType] | None = None) -> pa.Table:
-    """Concatenate rows of several tables; null where a table lacks a column.
-
-    Args:
-        tables: Their columns of one name fit into one type.
-        types: The types of columns; others have the widest: what was stored first can be read last.
-    """
-    known = types or {}
-    fields: dict[str, pa.Field] = {}
-    for field in (field for table in tables for field in table.schema):
-        kind = known.get(field.name, field.type)
-        before = fields.get(field.name)
-        fields[field.name] = pa.field(field.name, kind if before is None else _wider(before.type, kind))
-    schema = pa.schema(list(fields.values()))
-    parts = []
-    for table in tables:
-        present = set(table.schema.names)
-        columns = [table[name] if name in present else pa.nulls(table.num_rows, field.type) for name, field in fields.items()]
-        parts.append(pa.table(columns, names=list(fields)).cast(schema))
-    return pa.concat_tables(parts)
-
-
-def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the type that has the values of both; the second if Arrow knows none."""
-    if one == other:
-        return one
-    try:
-        found = pa.unify_schemas([pa.schema([("value", one)]), pa.schema([("value", other)])], promote_options="permissive")
-    except (pa.ArrowTypeError, pa.ArrowInvalid):
-        return other
-    return found.field("value").type
 
 
 def _identity(event: KeyEvent) -> tuple[Any, ...]:

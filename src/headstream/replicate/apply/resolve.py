@@ -8,7 +8,8 @@ For the others the driver reads the rows and gives the engine the resolved ones:
     keys whose columns have versions, and that a change is not newer than
     softly deleted keys with other changes in the batch       the deleted row keeps its last values
 
-row_merge.py resolves a key; values stay in Arrow tables, and each is taken from the row that wrote it.
+row_merge.py resolves a key; values stay in Arrow tables, and each is taken from the row that wrote it. Executors do the same
+for a bucket of keys (join.py), except for keys whose changes are to be logged: the log is the driver's.
 """
 
 from __future__ import annotations
@@ -16,41 +17,38 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.replicate.apply.engine import TableEngine
-from headstream.replicate.apply.key_log import KeyLog, stacked
+from headstream.replicate.apply.batch_events import BatchEvents
 from headstream.replicate.apply.key_ranges import key_ranges, ranges_sql
+from headstream.replicate.apply.logged_rows import ChangeLog, stacked
 from headstream.replicate.apply.plan import quote_text
 from headstream.replicate.apply.soft import DELETED
 from headstream.replicate.apply.state_rows import key_table, leave_out_same, log_rows, shifted, taken
 from headstream.replicate.apply.stored_rows import Bookkeeping, StoredRow, displaced_keys, joined, without_ended
-from headstream.replicate.apply.tombstones import Tombstones
-from headstream.replicate.columns.changes import OLD_PREFIX, OPERATIONS, Collapsed
+from headstream.replicate.columns.changes import OPERATIONS, Collapsed
 from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.columns.row_merge import (
     KNOWN_STATE,
-    NO_SOURCE,
     Key,
     KeyEvent,
     KeyState,
     KnownRow,
-    Written,
     replay,
 )
 from headstream.replicate.columns.row_versions import NO_WHOLE_IMAGE, read_versions, write_versions
-from headstream.replicate.columns.versions import ABSENT_VERSION, LOAD_MARK, LOAD_TIME_CHARACTERS, version_of
+from headstream.replicate.columns.versions import ABSENT_VERSION, LOAD_MARK, LOAD_TIME_CHARACTERS
+from headstream.replicate.storage.places import Place
 
-__all__ = ["Resolved", "Resolver"]
+__all__ = ["KnownDeletions", "Resolved", "Resolver", "StoredTable"]
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _LOAD_TIMES: Final = re.compile(rf"{re.escape(LOAD_MARK)}\d{{{LOAD_TIME_CHARACTERS}}}")
-_UPDATE: Final = OPERATIONS.index("UPDATE")
 _INSERT: Final = OPERATIONS.index("INSERT")
 _BOOKKEEPING: Final = ["_hs_sequence", "_hs_versions"]
 
@@ -63,30 +61,64 @@ class Resolved:
         rows: The rows to write: key columns, the table's columns, `_hs_delete`, `_hs_sequence`, `_hs_versions`.
         deletions: The tombstones to write first: key columns, `_hs_sequence`.
         same: Columns whose stored values are unchanged in all of these rows.
+        deferred: Keys that are not resolved: their changes are to be logged first, and the resolver has no log.
     """
 
     rows: pa.Table
     deletions: pa.Table
     same: frozenset[str]
+    deferred: frozenset[Key] = frozenset()
+
+
+class StoredTable(Protocol):
+    """What a resolver reads of a table: its engine, or the rows of some keys."""
+
+    @property
+    def path(self) -> Place:
+        """Its directory or URI."""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """All columns and their Spark types, in its order."""
+
+    def read(self, columns: Sequence[str], where: str) -> pa.Table:
+        """Return columns of the rows that match an SQL condition over its columns."""
+
+    def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
+        """Return columns of the rows with given keys; the condition holds for all of them."""
+
+
+class KnownDeletions(Protocol):
+    """What a resolver reads of tombstones."""
+
+    def find(self, rows: pa.Table) -> pa.Table:
+        """Return the key columns and `_hs_deletion`, the highest sequence, of the rows' keys with tombstones above the rows."""
 
 
 class Resolver:
-    """The part of a table's merge that is done in the driver.
+    """The part of a table's merge that joins changes to stored rows.
 
     Args:
         engine: Reads the table.
         keys: Its key columns.
         tombstones: Its tombstones.
-        log: The changes of keys that changes of key connect.
+        log: The changes of keys that changes of key connect; None where there is none, for resolve() and find_late() only.
         soft: Whether deleted rows are marked and stay.
     """
 
-    def __init__(self, engine: TableEngine, keys: list[str], tombstones: Tombstones, log: KeyLog, *, soft: bool) -> None:
+    def __init__(
+        self, engine: StoredTable, keys: list[str], tombstones: KnownDeletions, log: ChangeLog | None, *, soft: bool
+    ) -> None:
         self._engine = engine
         self._keys = keys
         self._tombstones = tombstones
-        self._log = log
+        self._own_log = log
         self._soft = soft
+
+    @property
+    def _log(self) -> ChangeLog:
+        assert self._own_log is not None, "the driver has a log"
+        return self._own_log
 
     def find_late(self, changes: pa.Table, *, tracks: bool) -> pa.Array:
         """Return the places of whole changes that are not newer than a row whose columns have versions.
@@ -98,8 +130,13 @@ class Resolver:
         where = "_hs_versions IS NOT NULL"
         if self._soft:
             where = f"({where} OR coalesce({DELETED}, false))"
-        columns = [*self._keys, "_hs_sequence", "_hs_versions"]
+        columns = [*self._keys, "_hs_sequence", "_hs_versions", *([DELETED] if self._soft else [])]
         found = self.read(columns, changes.select(self._keys), [] if tracks else [where])
+        if not tracks:  # the condition need not have been used
+            chosen = found["_hs_versions"].is_valid()
+            chosen = pc.or_(chosen, pc.fill_null(found[DELETED], False)) if self._soft else chosen
+            found = found.filter(chosen)
+        found = found.select([*self._keys, "_hs_sequence", "_hs_versions"])
         numbered = changes.select([*self._keys, "_hs_sequence", "_hs_operation"])
         numbered = numbered.append_column("_hs_place", _numbers(changes.num_rows))
         both = numbered.join(found.rename_columns([*self._keys, "_hs_stored", "_hs_versions"]), self._keys, join_type="inner")
@@ -131,10 +168,10 @@ class Resolver:
             ended: The places below which full loads have replaced rows.
             tracks: Whether to log the changes of keys from which a change of key that has not arrived yet can have moved a row.
         """
-        batch = _Batch(events, late, self._keys, collapsed)
+        batch = BatchEvents(events, late, self._keys, collapsed)
         if not batch.rows.num_rows:
             return None
-        connected = self._log.connected(batch.keys)
+        connected = set() if self._own_log is None else self._log.connected(batch.keys)
         types = {name: arrow_type(kind) for name, kind in self._engine.columns.items()}
         wanted = key_table(batch.keys | connected, self._keys, types)
         rows = self.read(self._wanted_columns(collapsed.columns, types), wanted)
@@ -147,7 +184,7 @@ class Resolver:
         if tracks:
             moved |= displaced_keys(incoming, batch.inserts, stored, tombstoned)
         kept = moved | connected
-        if kept:
+        if kept and self._own_log is not None:
             together = stacked(values, types)
             known = self._known({key for key in moved if key not in self._log}, together.schema, stored, ended)
             self._log.add(log_rows([*known, *(one for one in incoming if one.key in kept)], together, self._keys))
@@ -166,7 +203,8 @@ class Resolver:
             state = joined(facts, stored.get(key), tombstoned.get(key, ""), ended)
             if state is not None:
                 states[key] = state
-        return self._written(states, stored, tombstoned, values, types)
+        resolved = self._written(states, stored, tombstoned, values, types)
+        return replace(resolved, deferred=frozenset(kept)) if self._own_log is None else resolved
 
     def without_ended(self, bound: str, columns: Iterable[str], *, versioned: bool) -> Resolved | None:
         """Return the resolved keys that differ from the table since a full load has ended; None if there are none.
@@ -314,74 +352,6 @@ class Resolver:
     def _bookkeeping(self, state: KeyState) -> Bookkeeping:
         sequence = state.upsert or state.deletion
         return state.exists, sequence, write_versions(state.row, sequence, state.floor if self._soft else "")
-
-
-class _Batch:
-    """The changes of a batch that are resolved, as rows and as events."""
-
-    def __init__(self, events: pa.Table | None, late: pa.Table, keys: list[str], collapsed: Collapsed) -> None:
-        self._keys = keys
-        self._present = collapsed.present
-        self._columns = frozenset(collapsed.columns) - frozenset(keys)
-        carried = set(late.schema.names)
-        dropped = self._columns - carried
-        self._dropped = {Written(ABSENT_VERSION, NO_SOURCE): dropped} if dropped else {}
-        self._carried: dict[bytes | None, frozenset[str]] = {}
-        parts = [part for part in (events, late) if part is not None]
-        self.rows = stacked(parts[::-1])
-        names = [*keys, "_hs_sequence", "_hs_delete"]
-        more = [
-            *(OLD_PREFIX + key for key in keys),
-            "_hs_operation",
-            "_hs_moved",
-            "_hs_partial",
-            "_hs_columns",
-            "_hs_transaction",
-            "_hs_event",
-        ]
-        self._records = self.rows.select([*names, *(name for name in more if name in self.rows.schema.names)]).to_pylist()
-        self.keys = {self._key(row) for row in self._records}
-        self.keys |= {self._before(row) for row in self._records if row.get("_hs_moved")}
-        self.inserts = {(self._key(row), row["_hs_sequence"]) for row in self._records if row["_hs_operation"] == _INSERT}
-
-    def _key(self, row: Mapping[str, Any]) -> Key:
-        return tuple(row[name] for name in self._keys)
-
-    def _before(self, row: Mapping[str, Any]) -> Key:
-        return tuple(row[OLD_PREFIX + name] for name in self._keys)
-
-    def _carried_by(self, mask: bytes | None) -> frozenset[str]:
-        """Return the columns, without those of the key, that a mask names: one object for equal masks."""
-        if mask not in self._carried:
-            self._carried[mask] = self._present(mask) & self._columns
-        return self._carried[mask]
-
-    def events(self, first: int) -> list[KeyEvent]:
-        """Return the changes as events.
-
-        Args:
-            first: The number of the first row as a source.
-        """
-        found = []
-        for number, row in enumerate(self._records, first):
-            key, sequence = self._key(row), row["_hs_sequence"]
-            transaction, place = row.get("_hs_transaction") or "", row.get("_hs_event") or 0
-            if row["_hs_delete"]:
-                found.append(KeyEvent("delete", key, sequence, transaction=transaction, number=place))
-                continue
-            written = Written(version_of(sequence), number)
-            if row.get("_hs_partial"):
-                columns = self._carried_by(row["_hs_columns"])
-                image = KnownRow(groups={written: columns} if columns else {})
-            elif row.get("_hs_operation") == _UPDATE:
-                image = KnownRow(written, self._dropped)
-            else:
-                image = KnownRow(written)
-            if row.get("_hs_moved"):
-                found.append(KeyEvent("move", key, sequence, image, self._before(row), transaction, place))
-            else:
-                found.append(KeyEvent("upsert", key, sequence, image, None, transaction, place))
-        return found
 
 
 def _without_load_times(text: Bookkeeping) -> list[bool | str | None]:

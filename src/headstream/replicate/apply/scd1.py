@@ -12,20 +12,22 @@ import pyarrow.compute as pc
 from headstream.errors import SchemaError
 from headstream.replicate.apply.engine import MergedTable, RowCounts, TableEngine
 from headstream.replicate.apply.evolution import plan_evolution
-from headstream.replicate.apply.fold import complete_columns, has_loads
+from headstream.replicate.apply.fold import has_loads, join_reports
 from headstream.replicate.apply.key_log import KeyLog
 from headstream.replicate.apply.key_ranges import key_ranges, literal_ranges, ranges_sql
+from headstream.replicate.apply.log_folding import end_logged, fold_log
+from headstream.replicate.apply.merge_source import merge_source, mixed_source, report_source
 from headstream.replicate.apply.plan import plan_merge, quote_text
 from headstream.replicate.apply.resolve import Resolved, Resolver
 from headstream.replicate.apply.soft import DELETED, KEPT_VERSIONS, soften
-from headstream.replicate.apply.spark_changes import FoldedChanges
-from headstream.replicate.apply.state_rows import end_logged, fold_log
+from headstream.replicate.apply.spark_changes import FoldedChanges, JoinedChanges
+from headstream.replicate.apply.state_rows import key_table
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed, collapse
-from headstream.replicate.columns.conversion import in_table_types
+from headstream.replicate.columns.conversion import arrow_type, in_table_types
 from headstream.replicate.columns.row_merge import Key
-from headstream.replicate.columns.row_versions import UNIFORM_MARK, not_carried_sql
+from headstream.replicate.columns.row_versions import not_carried_sql
 
 __all__ = ["Scd1Table", "fit_columns"]
 
@@ -66,7 +68,7 @@ class Scd1Table(MergedTable):
     @property
     def is_uniform(self) -> bool:
         """Whether a whole image needs nothing of the table but its row's sequence: no row has columns of several changes."""
-        return not (self._soft or self._versioned or self._tracks or self._log)
+        return not (self._soft or self._versioned or self.tracks or self._log)
 
     def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:
         """Create the table, or extend its columns to fit a schema.
@@ -102,10 +104,10 @@ class Scd1Table(MergedTable):
         """
         wanted = self._log.mask if self._log else None
         own = self.columns if columns is None else columns
-        return collapse(changes, metadata, own, wanted, soft=self._soft, tracks=self._tracks)
+        return collapse(changes, metadata, own, wanted, soft=self._soft, tracks=self.tracks)
 
     @property
-    def _tracks(self) -> bool:
+    def tracks(self) -> bool:
         """Whether the table has had changes that omit columns: a change of key that arrives later can need them."""
         return (self._tracked or self._log.begun) and self.keys != [CHANGE_KEY]
 
@@ -124,23 +126,35 @@ class Scd1Table(MergedTable):
         applied = self.engine.last_applied(app_id)
         if applied is not None and applied >= version:
             return RowCounts()
+        changes, resolved = self._resolve(collapsed, ended)
+        self._remember(collapsed.deletions, resolved)
+        counts = self._write(changes, resolved, collapsed.columns, app_id, version)
+        self._fold_excess()
+        return counts
+
+    def _resolve(self, collapsed: Collapsed, ended: Sequence[str]) -> tuple[pa.Table, Resolved | None]:
+        """Return the changes that are merged as they are, and the resolved rows of other keys."""
         changes, _ = self._tombstones.divide(in_table_types(collapsed.changes, self.columns))
         events = None if collapsed.events is None else in_table_types(collapsed.events, self.columns)
         late = changes.slice(0, 0)
         if events is not None and pc.any(events["_hs_partial"]).as_py():
-            self._log.begin()
-        tracks = self._tracks
+            self.begin_tracking()
+        tracks = self.tracks
         if tracks or self._versioned or self._soft:
             places = self._resolver.find_late(changes, tracks=tracks) if changes.num_rows else pa.array([], pa.int64())
             late = changes.take(places)
             changes = changes.filter(pc.invert(pc.is_in(pa.array(range(changes.num_rows), pa.int64()), places)))
-        resolved = self._resolver.resolve(events, late, collapsed, ended, tracks=tracks)
-        self._remember(collapsed.deletions, resolved)
-        counts = self._write(changes, resolved, collapsed.columns, app_id, version)
+        return changes, self._resolver.resolve(events, late, collapsed, ended, tracks=tracks)
+
+    def _fold_excess(self) -> None:
+        """Fold the older changes of a long log; called after a merge: they are in the table."""
         excess = self._log.excess()
-        if excess is not None:  # afterwards: the folded changes are in the table
+        if excess is not None:
             fold_log(self._log, self.keys, excess, soft=self._soft)
-        return counts
+
+    def begin_tracking(self) -> None:
+        """Record durably that the table has had changes that omit columns."""
+        self._log.begin()
 
     def tombstones_above(self, lowest: str, most: int) -> pa.Table | None:
         """Return the table's tombstones above a sequence; None if there are more than a number; see Tombstones.above()."""
@@ -169,10 +183,56 @@ class Scd1Table(MergedTable):
         plan = plan if report.deletes else replace(plan, delete_when=None)
         return self.engine.merge(plan, folded.rows(), app_id, version)
 
+    def logged_keys(self, most: int) -> pa.Table | None:
+        """Return the keys whose changes are logged, since changes of key connect them; None if there are more than a number."""
+        keys = self._log.keys()
+        if len(keys) > most:
+            return None
+        return key_table(keys, self.keys, {key: arrow_type(self.columns[key]) for key in self.keys})
+
+    def merge_joined(
+        self, joined: JoinedChanges, own: Collapsed | None, app_id: str, version: int, ended: Sequence[str] = ()
+    ) -> RowCounts:
+        """Merge changes that executors have joined to stored rows, and those left to the driver, in one commit.
+
+        Args:
+            joined: The join, by a task made for this table.
+            own: The result of collapse() for the changes that are left; None without any.
+            app_id: As of merge().
+            version: As of merge(), not applied yet.
+            ended: As of merge().
+
+        Raises:
+            StorageError: the table cannot be written.
+        """
+        rows, reports = None, [joined.report]
+        if own is not None:
+            changes, resolved = self._resolve(own, ended)
+            self._remember(own.deletions, resolved)
+            changes, names = changes.drop_columns(["_hs_operation"]), list(joined.task.row_types)
+            rows = mixed_source(changes, resolved, own.columns, self.columns, names, soft=self._soft)
+            reports.append(report_source(0, rows, self.keys))
+        for deletions in joined.deletions():
+            self._tombstones.record(deletions)
+        report = join_reports(reports)
+        self._versioned = self._versioned or report.has_versions
+        plan = plan_merge(
+            [name for name in joined.task.row_types if not name.startswith(RESERVED_PREFIX)],
+            self.keys,
+            resolved=True,
+            versioned=True,
+            loads=report.has_loads,
+            where=ranges_sql(literal_ranges(report.ranges), "t."),
+        )
+        plan = soften(plan, resolved=True) if self._soft else plan if report.deletes else replace(plan, delete_when=None)
+        counts = self.engine.merge(plan, joined.rows(rows), app_id, version)
+        self._fold_excess()
+        return counts
+
     def _write(
         self, changes: pa.Table, resolved: Resolved | None, columns: Sequence[str], app_id: str, version: int
     ) -> RowCounts:
-        source, same = self._source(changes.drop_columns(["_hs_operation"]), resolved, columns)
+        source, same = merge_source(changes.drop_columns(["_hs_operation"]), resolved, columns, self.columns, soft=self._soft)
         self._versioned = self._versioned or source["_hs_versions"].null_count < source.num_rows
         plan = plan_merge(
             [name for name in source.schema.names if not name.startswith(RESERVED_PREFIX) and name not in same],
@@ -197,18 +257,6 @@ class Scd1Table(MergedTable):
         parts += [] if resolved is None else [resolved.deletions]
         if parts:
             self._tombstones.record(pa.concat_tables(parts))
-
-    def _source(self, changes: pa.Table, resolved: Resolved | None, columns: Sequence[str]) -> tuple[pa.Table, frozenset[str]]:
-        """Return the merge's source, and its columns whose values are unchanged."""
-        changes = complete_columns(changes, columns, self.columns)
-        if self._soft:
-            versions = pc.if_else(changes["_hs_delete"], pa.scalar(UNIFORM_MARK), pa.scalar(None, pa.string()))
-            changes = changes.set_column(changes.schema.get_field_index("_hs_versions"), "_hs_versions", versions)
-        if resolved is None:
-            return changes, frozenset()
-        rows = resolved.rows.append_column("_hs_resolved", pa.repeat(True, resolved.rows.num_rows))
-        plain = changes.append_column("_hs_resolved", pa.repeat(False, changes.num_rows)).select(rows.schema.names)
-        return pa.concat_tables([plain, rows]), resolved.same if not plain.num_rows else frozenset()
 
     def forget(self, until: str) -> None:
         """Remove tombstones, and logged changes of connected keys, up to a sequence.

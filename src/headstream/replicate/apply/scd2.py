@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.replicate.apply.deltalake import match_keys
 from headstream.replicate.apply.engine import MergedTable, RowCounts, TableEngine
 from headstream.replicate.apply.key_log import KeyLog
 from headstream.replicate.apply.key_ranges import key_ranges, ranges_sql
@@ -38,6 +37,7 @@ from headstream.replicate.apply.scd2_rows import HISTORY_COLUMNS, commit_times, 
 from headstream.replicate.apply.state_rows import key_table
 from headstream.replicate.columns.changes import RESERVED_PREFIX
 from headstream.replicate.columns.conversion import arrow_type, in_table_types
+from headstream.replicate.columns.raw import match_keys
 from headstream.replicate.columns.row_merge import Key
 from headstream.replicate.columns.versions import ABSENT_VERSION, VERSION_CHARACTERS, version_of
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headstream.replicate.apply.key_log import LOGGED, KeyLog
+from headstream.replicate.apply.key_log import KeyLog
+from headstream.replicate.apply.logged_rows import LOGGED
 from headstream.replicate.apply.scd2_replay import SequenceEvent
 from headstream.replicate.columns.changes import OLD_PREFIX
 from headstream.replicate.columns.row_merge import Key, KeyEvent

@@ -1,8 +1,10 @@
-"""The decoded changes of a micro-batch that stay on Spark's executors: stored there, folded there, merged from there.
+"""The decoded changes of a micro-batch that stay on Spark's executors: folded, or joined to stored rows, and merged from there.
 
-    decoded frame (DECODED_SCHEMA) -> stored on the executors' disks -> driver: all but the changes, and the changes' traits
     changes of a table -> split by key (fold.py) -> shuffled -> folded, stored -> driver: reports and deletions
                                                                                -> rows, as the source of Spark's MERGE
+    where whole images are not enough:
+    changes of a table -> surveyed (join.py)                                      -> driver: ranges of keys, changes of key
+    changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: the same, and what is left to it
 
 A lost part is computed again from the source: the offsets of a micro-batch are planned, so its messages are the same. Changes are
 Arrow IPC bytes up to the rows of the merge; Spark sees their bucket and their place in the order of the log.
@@ -11,116 +13,34 @@ Arrow IPC bytes up to the rows of the merge; Spark sees their bucket and their p
 from __future__ import annotations
 
 import pickle
-import threading
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame
 
 from headstream.errors import StorageError
 from headstream.replicate.apply.fold import FoldReport, FoldTask, join_reports
+from headstream.replicate.apply.join import JoinTask, Survey, join_surveys
 from headstream.replicate.apply.plan import quote_name
+from headstream.replicate.apply.stored_batch import PLACE, StoredBatch, check_count
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows, read_ipc, write_ipc
 from headstream.replicate.columns.traits import ChangeTraits, join_traits
 
-__all__ = ["Collect", "FoldedChanges", "SparkChanges", "StoredBatch", "join_stored", "open_store_session"]
+__all__ = ["FoldedChanges", "JoinedChanges", "SparkChanges", "join_stored"]
 
-Collect: TypeAlias = Callable[[DataFrame], pa.Table]
-"""Returns the rows of a frame."""
 _Batches: TypeAlias = Iterator[pa.RecordBatch]
+_Parts: TypeAlias = tuple[FoldReport, Mapping[str, pa.Table | None]]
+"""The report of a bucket, and its tables by the name of their part."""
 
-_SETTINGS: Final = {
-    "spark.sql.inMemoryColumnarStorage.batchSize": "8",  # rows of a stored block in memory: a row can have 32 MB
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "8",  # rows sent to a Python worker at a time
-}
 _PIECE: Final = "bucket INT NOT NULL, place BIGINT NOT NULL, content BINARY NOT NULL"
 _PART: Final = "part STRING NOT NULL, content BINARY NOT NULL"
-_PLACE: Final = "_hs_place"
-_BUCKET_ROWS: Final = 100_000
-"""Changes that a task folds at a time, about; it holds them in memory."""
-_LEAST_BUCKET_ROWS: Final = 10_000
-"""Changes that are worth a task of their own."""
+_STORED: Final = -1
+"""The place of stored rows, in the order of the log before all changes."""
 _ROWS_AT_ONCE: Final = 20_000
-
-
-def open_store_session(spark: SparkSession) -> SparkSession:
-    """Return a session for the stored micro-batches of a pipeline, with settings for few and large rows."""
-    session = spark.newSession()
-    for name, value in _SETTINGS.items():
-        session.conf.set(name, value)
-    return session
-
-
-class StoredBatch:
-    """The decoded form of a micro-batch, stored on the executors' disks until it is closed.
-
-    Args:
-        session: From open_store_session().
-        frame: Its columns are those of decode.DECODED_SCHEMA; the changes have traits.
-        collect: Gets rows into the driver.
-
-    Attributes:
-        left_out: Coordinates of changes that do not count, COORDINATE_COLUMNS; None for none.
-        fetched_rows: Number of changes that the driver has received.
-    """
-
-    def __init__(self, session: SparkSession, frame: DataFrame, collect: Collect) -> None:
-        self._collect = collect
-        self._lock = threading.Lock()
-        self._view = f"headstream_{uuid.uuid4().hex}"
-        frame.createGlobalTempView(self._view)
-        rows = session.table(f"global_temp.{self._view}").withColumn(_PLACE, sf.monotonically_increasing_id())
-        self._rows = rows.persist(StorageLevel.DISK_ONLY)
-        self._parallelism = session.sparkContext.defaultParallelism
-        self.left_out: pa.Table | None = None
-        self.fetched_rows = 0
-
-    def fetch_others(self, *, waiting: bool) -> pa.Table:
-        """Return rows that are not changes, decode.DECODED_SCHEMA.
-
-        Args:
-            waiting: Whether to return the messages without a schema, or all others.
-        """
-        condition = "kind = 'waiting'" if waiting else "kind NOT IN ('changes', 'waiting')"
-        return self._collect(self._rows.where(condition).drop(_PLACE))
-
-    def changes(self, schema_id: str, traits: ChangeTraits) -> SparkChanges:
-        """Return the changes of a schema.
-
-        Args:
-            schema_id: Its id.
-            traits: Their traits.
-        """
-        return SparkChanges(self, (schema_id,), traits)
-
-    def close(self) -> None:
-        """Free the disks."""
-        self._rows.unpersist()
-        self._rows.sparkSession.catalog.dropGlobalTempView(self._view)
-
-    def contents(self, schema_ids: Sequence[str]) -> DataFrame:
-        """Return the encoded changes of some schemas, with their place: `_hs_place`, `content`."""
-        wanted = self._rows.where("kind = 'changes'").where(sf.col("schema_id").isin(*schema_ids))
-        return wanted.select(_PLACE, "content")
-
-    def fetch(self, frame: DataFrame) -> list[pa.Table]:
-        """Return the tables that rows of `_hs_place` and `content` encode, in their order."""
-        found = self._collect(frame)
-        return [read_ipc(content.as_buffer()) for content in found.sort_by(_PLACE)["content"]]
-
-    def note_fetched(self, rows: int) -> None:
-        """Count changes that the driver has received; tables are merged by several threads."""
-        with self._lock:
-            self.fetched_rows += rows
-
-    def count_buckets(self, rows: int) -> int:
-        """Return into how many buckets a number of changes is divided."""
-        return max(min(self._parallelism, rows // _LEAST_BUCKET_ROWS), -(-rows // _BUCKET_ROWS), 1)
+_Task = TypeVar("_Task", FoldTask, JoinTask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +62,17 @@ class SparkChanges:
         """Number of changes."""
         return self.traits.count
 
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether they are few, and in the driver already."""
+        return self.batch.has_at_hand(self.schema_ids)
+
     def fetch(self) -> pa.Table:
         """Return the changes; all rows pass through the driver then."""
+        found = self.batch.at_hand(self.schema_ids)
+        if found is not None:
+            self.batch.note_fetched(found.num_rows)
+            return found
         rows = pa.concat_tables(self.batch.fetch(self.batch.contents(self.schema_ids)))
         self.batch.note_fetched(rows.num_rows)
         return rows if self.batch.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.batch.left_out)
@@ -154,6 +83,9 @@ class SparkChanges:
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
         """Return CHANGE_COORDINATES of the changes, or of those that are wanted."""
+        at_hand = self.batch.at_hand(self.schema_ids)
+        if at_hand is not None:
+            return at_hand.select(list(CHANGE_COORDINATES))
 
         def select(batches: _Batches) -> _Batches:
             for batch in batches:
@@ -164,9 +96,9 @@ class SparkChanges:
                     if wanted is not None:
                         found = found.take(match_rows(found.rename_columns(list(COORDINATE_COLUMNS)), wanted)[0])
                     tables.append(found)
-                yield pa.RecordBatch.from_arrays([places, _contents(tables)], names=[_PLACE, "content"])
+                yield pa.RecordBatch.from_arrays([places, _contents(tables)], names=[PLACE, "content"])
 
-        frame = self.batch.contents(self.schema_ids).mapInArrow(select, f"{_PLACE} BIGINT NOT NULL, content BINARY NOT NULL")
+        frame = self.batch.contents(self.schema_ids).mapInArrow(select, f"{PLACE} BIGINT NOT NULL, content BINARY NOT NULL")
         found = pa.concat_tables(self.batch.fetch(frame))
         return found if self.batch.left_out is None else leave_out(found, CHANGE_COORDINATES, self.batch.left_out)
 
@@ -180,51 +112,98 @@ class SparkChanges:
             StorageError: the stored changes are not those that were decoded first.
         """
         count = self.batch.count_buckets(self.num_rows)
+        pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
+
+        def fold(own: FoldTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
+            assert changes is not None, "a bucket has changes"
+            folded = own.fold(changes)
+            return folded.report, {"rows": folded.rows, "deletions": folded.deletions}
+
+        pieces = pieces.repartitionById(count, "bucket") if count > 1 else pieces.coalesce(1)
+        return self._checked(FoldedChanges(_by_bucket(pieces, task, fold), task))
+
+    def survey(self, task: JoinTask) -> Survey:
+        """Return what the driver must know of the changes before they are joined.
+
+        Args:
+            task: The join.
+        """
         packed = pickle.dumps(task)
 
-        def split(batches: _Batches) -> _Batches:
-            own: FoldTask = pickle.loads(packed)
+        def survey(batches: _Batches) -> _Batches:
+            own: JoinTask = pickle.loads(packed)
+            found = [own.survey(read_ipc(content.as_buffer())) for batch in batches for content in batch.column(0)]
+            if found:
+                arrays = [pa.array(["survey"], pa.string()), pa.array([pickle.dumps(join_surveys(found))], pa.binary())]
+                yield pa.RecordBatch.from_arrays(arrays, names=["part", "content"])
+
+        contents = self.batch.contents(self.schema_ids).select("content")
+        found = contents.mapInArrow(survey, _PART).select("content").toArrow()["content"]
+        return join_surveys(pickle.loads(content.as_buffer()) for content in found)
+
+    def join(self, task: JoinTask, stored: DataFrame) -> JoinedChanges:
+        """Join the changes to the stored rows of their keys on the executors.
+
+        Args:
+            task: The join.
+            stored: The columns of JoinTask.stored_types, of the rows with keys in the range of the changes' keys.
+
+        Raises:
+            StorageError: the stored changes are not those that were decoded first.
+        """
+        count = self.batch.count_buckets(self.num_rows)
+        packed = pickle.dumps(task)
+
+        def list_keys(batches: _Batches) -> _Batches:
+            own: JoinTask = pickle.loads(packed)
             for batch in batches:
-                places, contents = batch.columns
-                for place, content in zip(places.to_pylist(), contents, strict=True):
-                    for bucket, rows in own.split(read_ipc(content.as_buffer()), count):
-                        arrays = [pa.array([bucket], pa.int32()), pa.array([place], pa.int64()), _contents([rows])]
-                        yield pa.RecordBatch.from_arrays(arrays, names=["bucket", "place", "content"])
+                for content in batch.column(0):
+                    keys = own.keys_of(read_ipc(content.as_buffer()))
+                    yield from keys.group_by(own.keys).aggregate([]).combine_chunks().to_batches()
 
-        def fold(batches: _Batches) -> _Batches:
-            pieces: list[tuple[int, pa.Table]] = []
+        def split_stored(batches: _Batches) -> _Batches:
+            own: JoinTask = pickle.loads(packed)
             for batch in batches:
-                _, places, contents = batch.columns
-                tables = (read_ipc(content.as_buffer()) for content in contents)
-                pieces += zip(places.to_pylist(), tables, strict=True)
-            if pieces:
-                pieces.sort(key=lambda piece: piece[0])
-                own: FoldTask = pickle.loads(packed)
-                yield from _fold_parts(own, pa.concat_tables([piece for _, piece in pieces]))
+                for bucket, rows in own.split_stored(pa.Table.from_batches([batch]), count):
+                    yield _piece(bucket, _STORED, rows)
 
-        frame = self.batch.contents(self.schema_ids).mapInArrow(split, _PIECE)
-        frame = frame.repartitionById(count, "bucket") if count > 1 else frame.coalesce(1)
-        folded = FoldedChanges(frame.mapInArrow(fold, _PART), task)
-        if folded.report.changes != self.traits.count:
-            folded.close()
-            what = f"a micro-batch of {self.traits.count:,} changes has {folded.report.changes:,} when it is decoded again"
-            raise StorageError(what, where=", ".join(self.schema_ids))
-        return folded
+        contents = self.batch.contents(self.schema_ids)
+        keys = contents.select("content").mapInArrow(list_keys, _types_sql(task.key_types))
+        rows = self.batch.in_own_session(stored).join(keys, task.keys, "left_semi").select(*map(quote_name, task.stored_types))
+        pieces = contents.mapInArrow(_splitting(task, count), _PIECE).union(rows.mapInArrow(split_stored, _PIECE))
+
+        def join(own: JoinTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
+            if changes is None:
+                return FoldReport(), {}
+            joined = own.join(changes, stored)
+            return joined.report, {"rows": joined.rows, "deletions": joined.deletions, "left": joined.left}
+
+        # Also for one bucket: without a shuffle the task of that bucket would read the table.
+        pieces = pieces.repartitionById(count, "bucket")
+        return self._checked(JoinedChanges(_by_bucket(pieces, task, join), task))
+
+    def _checked(self, found: _Result) -> _Result:
+        try:
+            check_count(self.schema_ids, self.traits.count, found.report.changes)
+        except StorageError:
+            found.close()
+            raise
+        return found
 
 
-class FoldedChanges:
-    """The fold of a table's changes, stored on the executors' disks until it is closed.
+class _ExecutorRows(Generic[_Task]):
+    """Rows of a merge's source and what belongs to them, stored on the executors' disks until it is closed.
 
     Args:
-        frame: The parts of the folds of all buckets.
-        task: The fold.
+        frame: The parts of all buckets.
+        task: How they were made.
 
     Attributes:
-        report: What the driver learns of it.
+        report: What the driver learns of them.
     """
 
-    def __init__(self, frame: DataFrame, task: FoldTask) -> None:
-        self._task = task
+    def __init__(self, frame: DataFrame, task: _Task) -> None:
+        self._task: _Task = task
         self._parts = frame.persist(StorageLevel.DISK_ONLY)
         try:
             reports = self._parts.where("part = 'report'").select("content").toArrow()["content"]
@@ -234,8 +213,8 @@ class FoldedChanges:
             raise
 
     @property
-    def task(self) -> FoldTask:
-        """The fold."""
+    def task(self) -> _Task:
+        """How they were made."""
         return self._task
 
     def deletions(self) -> Iterator[pa.Table]:
@@ -244,40 +223,119 @@ class FoldedChanges:
             for row in self._parts.where("part = 'deletions'").select("content").toLocalIterator():
                 yield read_ipc(bytes(row.content))
 
-    def rows(self) -> DataFrame:
-        """Return the rows of the merge's source."""
-        types = ", ".join(f"{quote_name(name)} {kind}" for name, kind in self._task.row_types.items())
-
+    def _frame(self) -> DataFrame:
         def unpack(batches: _Batches) -> _Batches:
             for batch in batches:
                 for content in batch.column(0):
                     yield from read_ipc(content.as_buffer()).to_batches(_ROWS_AT_ONCE)
 
-        return self._parts.where("part = 'rows'").select("content").mapInArrow(unpack, types)
+        return self._parts.where("part = 'rows'").select("content").mapInArrow(unpack, _types_sql(self._task.row_types))
 
     def close(self) -> None:
         """Free the disks."""
         self._parts.unpersist()
 
 
+class FoldedChanges(_ExecutorRows[FoldTask]):
+    """The fold of a table's changes."""
+
+    def rows(self) -> DataFrame:
+        """Return the rows of the merge's source."""
+        return self._frame()
+
+
+class JoinedChanges(_ExecutorRows[JoinTask]):
+    """The join of a table's changes to its rows."""
+
+    def left(self) -> pa.Table | None:
+        """Return the changes that are left to the driver, as FoldTask.names; None for none."""
+        contents = self._parts.where("part = 'left'").select("content").toArrow()["content"]
+        found = [read_ipc(content.as_buffer()) for content in contents]
+        return pa.concat_tables(found) if found else None
+
+    def rows(self, own: pa.Table | None) -> DataFrame:
+        """Return the rows of the merge's source.
+
+        Args:
+            own: Those that the driver has made, of the columns and types of JoinTask.row_types; None for none.
+        """
+        frame = self._frame()
+        return frame if own is None else frame.unionByName(frame.sparkSession.createDataFrame(own))
+
+
+_Result = TypeVar("_Result", FoldedChanges, JoinedChanges)
+
+
 def join_stored(parts: Sequence[SparkChanges]) -> SparkChanges:
     """Return the changes of several schemas of one structure and one micro-batch."""
     schema_ids = tuple(schema_id for part in parts for schema_id in part.schema_ids)
-    return SparkChanges(parts[0].batch, schema_ids, join_traits([part.traits for part in parts]))
+    return replace(parts[0], schema_ids=schema_ids, traits=join_traits([part.traits for part in parts]))
 
 
-def _fold_parts(task: FoldTask, changes: pa.Table) -> _Batches:
-    """Yield the parts of the fold of a bucket."""
-    folded = task.fold(changes)
-    parts = [("report", pickle.dumps(folded.report))]
-    if folded.rows is not None:
-        starts = range(0, folded.rows.num_rows, _ROWS_AT_ONCE)
-        parts += [("rows", _write(folded.rows.slice(start, _ROWS_AT_ONCE))) for start in starts]
-    if folded.deletions is not None and folded.deletions.num_rows:
-        parts.append(("deletions", _write(folded.deletions)))
+def _splitting(task: FoldTask | JoinTask, count: int) -> Callable[[_Batches], _Batches]:
+    """Return what divides stored changes into buckets."""
+    packed = pickle.dumps(task)
+
+    def split(batches: _Batches) -> _Batches:
+        own: FoldTask | JoinTask = pickle.loads(packed)
+        for batch in batches:
+            places, contents = batch.columns
+            for place, content in zip(places.to_pylist(), contents, strict=True):
+                for bucket, rows in own.split(read_ipc(content.as_buffer()), count):
+                    yield _piece(bucket, place, rows)
+
+    return split
+
+
+def _by_bucket(pieces: DataFrame, task: _Task, make: Callable[[_Task, pa.Table | None, pa.Table | None], _Parts]) -> DataFrame:
+    """Return the parts that a function makes of each bucket: of its changes, in the order of the log, and its stored rows.
+
+    Args:
+        pieces: Columns of _PIECE; the pieces of a bucket are in one partition, which has no others.
+        task: The first argument of the function.
+        make: The function.
+    """
+    packed = pickle.dumps(task)
+
+    def run(batches: _Batches) -> _Batches:
+        found: list[tuple[int, pa.Table]] = []
+        for batch in batches:
+            _, places, contents = batch.columns
+            tables = (read_ipc(content.as_buffer()) for content in contents)
+            found += zip(places.to_pylist(), tables, strict=True)
+        if found:
+            found.sort(key=lambda piece: piece[0])
+            changes = [piece for place, piece in found if place != _STORED]
+            stored = [piece for place, piece in found if place == _STORED]
+            report, made = make(
+                pickle.loads(packed),
+                pa.concat_tables(changes) if changes else None,
+                pa.concat_tables(stored) if stored else None,
+            )
+            yield from _encoded(report, made)
+
+    return pieces.mapInArrow(run, _PART)
+
+
+def _encoded(report: FoldReport, tables: Mapping[str, pa.Table | None]) -> _Batches:
+    """Yield the parts of a bucket, _PART."""
+    parts = [("report", pickle.dumps(report))]
+    for name, table in tables.items():
+        if table is not None and table.num_rows:
+            starts = range(0, table.num_rows, _ROWS_AT_ONCE)
+            parts += [(name, _write(table.slice(start, _ROWS_AT_ONCE))) for start in starts]
     for name, content in parts:
         arrays = [pa.array([name], pa.string()), pa.array([content], pa.binary())]
         yield pa.RecordBatch.from_arrays(arrays, names=["part", "content"])
+
+
+def _piece(bucket: int, place: int, rows: pa.Table) -> pa.RecordBatch:
+    arrays = [pa.array([bucket], pa.int32()), pa.array([place], pa.int64()), _contents([rows])]
+    return pa.RecordBatch.from_arrays(arrays, names=["bucket", "place", "content"])
+
+
+def _types_sql(types: Mapping[str, str]) -> str:
+    return ", ".join(f"{quote_name(name)} {kind}" for name, kind in types.items())
 
 
 def _contents(tables: list[pa.Table]) -> pa.Array:

@@ -50,7 +50,9 @@ __all__ = [
     "change_keys",
     "collapse",
     "departures",
+    "has_partial_images",
     "keys_of",
+    "moved_keys",
 ]
 
 OPERATIONS: Final = ("INSERT", "UPDATE", "DELETE", "REFRESH")
@@ -229,6 +231,27 @@ def departures(changes: pa.Table, keys: list[str]) -> pa.Table:
         moved = moved.set_column(place, moved.schema.field(place), pc.coalesce(moved[OLD_PREFIX + key], moved[key]))
     place = moved.schema.get_field_index("_hs_operation")
     return moved.set_column(place, moved.schema.field(place), pa.array([_DELETE] * moved.num_rows, pa.int8()))
+
+
+def moved_keys(changes: pa.Table, keys: list[str]) -> pa.Table:
+    """Return the keys before and after the decoded changes that change their row's key.
+
+    Args:
+        changes: Decoded changes.
+        keys: The key columns.
+    """
+    left = departures(changes, keys).select(keys)
+    return pa.concat_tables([left, changes.filter(_key_moved(changes, keys)).select(keys)]) if left.num_rows else left
+
+
+def has_partial_images(changes: pa.Table, metadata: TableMetadata) -> bool:
+    """Return whether some decoded changes are updates that omit columns.
+
+    Args:
+        changes: Decoded changes.
+        metadata: The columns of the schema they were decoded by.
+    """
+    return bool(pc.any(_partial_rows(ColumnMasks(metadata), changes)).as_py())
 
 
 def _of_several_upserts(rows: pa.Table, keys: list[str]) -> pa.ChunkedArray:

@@ -22,6 +22,7 @@ __all__ = [
     "change_coordinates",
     "coordinates_table",
     "leave_out",
+    "match_keys",
     "match_rows",
     "offsets_and_data",
     "raw_rows",
@@ -71,6 +72,19 @@ def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int6
     first = right.group_by(names).aggregate([("wanted", "min")])
     found = left.join(first, names, join_type="inner", use_threads=False).sort_by("row")
     return found["row"].combine_chunks(), found["wanted_min"].combine_chunks()
+
+
+def match_keys(rows: pa.Table, keys: pa.Table, *, without: bool = False) -> pa.Table:
+    """Return the rows that have one of some keys.
+
+    Args:
+        rows: With the key columns.
+        keys: The key columns alone, in the same types; a key may be there more than once.
+        without: Whether the rows are wanted that have none of them.
+    """
+    numbered = rows.select(keys.column_names).append_column("_hs_row", pa.array(np.arange(rows.num_rows)))
+    found = numbered.join(keys, keys.column_names, join_type="left anti" if without else "left semi")
+    return rows.take(found["_hs_row"].combine_chunks().sort())
 
 
 def coordinates_table(places: Iterable[Coordinates]) -> pa.Table:

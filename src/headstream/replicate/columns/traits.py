@@ -41,6 +41,7 @@ class ChangeTraits:
         most: The highest; "" without any.
         first_logged_us: When the log took the first of them, microseconds since 1970 UTC.
         trace: The columns that Loads.learn() reads.
+        size_bytes: Their size in memory.
     """
 
     count: int
@@ -48,6 +49,7 @@ class ChangeTraits:
     most: str
     first_logged_us: int
     trace: pa.Table
+    size_bytes: int = 0
 
     @property
     def has_loads(self) -> bool:
@@ -62,15 +64,15 @@ class ChangeTraits:
 
     def encode(self) -> bytes:
         """Return it as bytes, to send from an executor to the driver."""
-        values = json.dumps([self.count, self.least, self.most, self.first_logged_us])
+        values = json.dumps([self.count, self.least, self.most, self.first_logged_us, self.size_bytes])
         return write_ipc(self.trace.combine_chunks().to_batches(self.trace.num_rows)[0].replace_schema_metadata({_KEY: values}))
 
     @classmethod
     def decode(cls, content: pa.Buffer) -> ChangeTraits:
         """Rebuild the result of encode()."""
         trace = read_ipc(content)
-        count, least, most, first_logged_us = json.loads(trace.schema.metadata[_KEY])
-        return cls(count, least, most, first_logged_us, trace.replace_schema_metadata(None))
+        count, least, most, first_logged_us, size_bytes = json.loads(trace.schema.metadata[_KEY])
+        return cls(count, least, most, first_logged_us, trace.replace_schema_metadata(None), size_bytes)
 
 
 class StoredChanges(Protocol):
@@ -120,7 +122,7 @@ def traits_of(changes: pa.Table) -> ChangeTraits:
     arrays = [pa.array(values, field.type) for values, field in zip((operations, found, at_us), _TRACE, strict=True)]
     trace = pa.Table.from_arrays(arrays, schema=_TRACE)
     ends = pc.min_max(sequences).as_py()
-    return ChangeTraits(changes.num_rows, ends["min"], ends["max"] or "", int(logged.min()), trace)
+    return ChangeTraits(changes.num_rows, ends["min"], ends["max"] or "", int(logged.min()), trace, changes.nbytes)
 
 
 def join_traits(parts: Sequence[ChangeTraits]) -> ChangeTraits:
@@ -132,6 +134,7 @@ def join_traits(parts: Sequence[ChangeTraits]) -> ChangeTraits:
         max(part.most for part in parts),
         min(part.first_logged_us for part in parts),
         pa.concat_tables([part.trace for part in parts]),
+        sum(part.size_bytes for part in parts),
     )
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headstream.errors import HeadstreamError, InvalidInputError, ReplicateError
 from headstream.replicate.apply.engines import Engines
 from headstream.replicate.apply.job_labels import JobLabels
-from headstream.replicate.apply.spark_changes import Collect, StoredBatch, open_store_session
+from headstream.replicate.apply.stored_batch import open_store_session
 from headstream.replicate.checkpoint.keeper import LocalKeeper
 from headstream.replicate.columns.raw import RAW_SCHEMA, match_rows
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
@@ -32,6 +32,7 @@ from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.run.background import BackgroundRun
 from headstream.replicate.run.batch_spans import BatchSpans
 from headstream.replicate.run.checkpoint_opening import open_keeper
+from headstream.replicate.run.decoded_storage import store_decoded
 from headstream.replicate.run.metrics import write_metrics
 from headstream.replicate.run.processor import Processor
 from headstream.replicate.run.progress import Listener, ProgressReports, batch_numbers
@@ -303,7 +304,7 @@ class ReplicatePipeline:
             if self._store_session is None:
                 decoded = Decoded.from_table(read(rows))
             else:
-                stored, decoded = _store(self._store_session, rows, read, self._processor.learn)
+                stored, decoded = store_decoded(self._store_session, rows, read, self._processor.learn)
         self._is_collecting = False
         try:
             for finding, count in decoded.findings.items():
@@ -360,27 +361,6 @@ class ReplicatePipeline:
 
     def _now_us(self) -> int:
         return self._clock() // 1000
-
-
-def _store(
-    session: SparkSession, rows: DataFrame, read: Collect, learn: Callable[[Decoded], bool]
-) -> tuple[StoredBatch, Decoded]:
-    """Store the decoded messages of a micro-batch on the executors; return the store, and what the driver gets.
-
-    Data whose schema comes with it is decoded once more there, rather than in the driver: a first load begins so.
-    """
-    stored = StoredBatch(session, rows, read)
-    try:
-        others = stored.fetch_others(waiting=False)
-        if learn(Decoded.from_table(others, stored.changes)):
-            stored.close()
-            stored = StoredBatch(session, rows, read)
-            others = stored.fetch_others(waiting=False)
-        others = pa.concat_tables([others, stored.fetch_others(waiting=True)])
-    except BaseException:
-        stored.close()
-        raise
-    return stored, Decoded.from_table(others, stored.changes)
 
 
 def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:

@@ -1,12 +1,20 @@
-"""Which changes of a table executors can fold, and the task for it; the driver folds the others (target_table.py)."""
+"""Which changes of a table executors can fold or join to stored rows, and the tasks for it; the driver merges the others.
+
+the table's rows have one change each    fold: whole images alone
+otherwise, or where that is not enough   survey -> join; what changes of key connect is left to the driver
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
+
+import pyarrow as pa
 
 from headstream.replicate.apply.evolution import SeenColumn, SeenSchema
 from headstream.replicate.apply.fold import FoldTask
+from headstream.replicate.apply.join import MAX_DRIVER_KEYS, JoinTask, Survey
 from headstream.replicate.apply.scd1 import Scd1Table
 from headstream.replicate.apply.spark_changes import FoldedChanges, SparkChanges
 from headstream.replicate.columns.changes import keys_of
@@ -14,10 +22,10 @@ from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.spelling import spell_names
 from headstream.replicate.tables.table_memory import TableState
 
-__all__ = ["fold", "plan_fold", "seen_schema"]
+__all__ = ["fold", "plan_fold", "plan_join", "seen_schema"]
 
 _MOST_TOMBSTONES: Final = 500_000
-"""Tombstones that are sent to the executors with a fold; with more, the driver folds the changes."""
+"""Tombstones that are sent to the executors with a task; with more, the driver merges the changes."""
 
 
 def plan_fold(
@@ -62,6 +70,30 @@ def plan_fold(
         tombstones if tombstones.num_rows else None,
         changes.batch.left_out,
     )
+
+
+def plan_join(
+    changes: SparkChanges, task: FoldTask, table: Scd1Table, ended: Sequence[str], *, soft: bool
+) -> tuple[JoinTask, Survey] | None:
+    """Return the task that joins changes to the table's rows, and the survey of them; None if the driver must do it.
+
+    Args:
+        changes: The changes.
+        task: The result of plan_fold().
+        table: The table.
+        ended: As Loads.ends, the texts below which loads have replaced rows.
+        soft: Whether deleted rows are marked and stay.
+    """
+    logged = table.logged_keys(MAX_DRIVER_KEYS) if task.metadata.key_columns else None
+    if logged is None:
+        return None
+    join = JoinTask(task, table.engine.columns, tuple(ended), soft)
+    survey = changes.survey(join)
+    if survey.moved is None:
+        return None
+    if survey.has_partial:
+        table.begin_tracking()
+    return replace(join, tracks=table.tracks, driver_keys=pa.concat_tables([logged, survey.moved])), survey
 
 
 def fold(changes: SparkChanges, task: FoldTask) -> FoldedChanges | None:

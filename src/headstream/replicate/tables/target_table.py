@@ -13,16 +13,17 @@ from typing import Final, Literal, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.errors import SchemaChangeError, SchemaError
+from headstream.errors import SchemaError
 from headstream.replicate.apply.engine import RowCounts, TableEngine
-from headstream.replicate.apply.evolution import SeenSchema, compare_schemas
+from headstream.replicate.apply.evolution import SeenSchema
+from headstream.replicate.apply.fold import FoldTask
+from headstream.replicate.apply.key_ranges import literal_ranges, ranges_sql
 from headstream.replicate.apply.scd1 import Scd1Table
 from headstream.replicate.apply.scd2 import Scd2Table
 from headstream.replicate.apply.scd2_events import read_events
-from headstream.replicate.apply.soft import DELETED
 from headstream.replicate.apply.spark_changes import SparkChanges
 from headstream.replicate.apply.tombstones import Tombstones
-from headstream.replicate.columns.changes import CHANGE_KEY, OPERATIONS
+from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.spelling import in_table_spelling
@@ -31,7 +32,8 @@ from headstream.replicate.storage.places import Place
 from headstream.replicate.tables.change_table import ChangeTable
 from headstream.replicate.tables.forgotten import without_forgotten
 from headstream.replicate.tables.maintenance import Schedule
-from headstream.replicate.tables.stored_merge import fold, plan_fold, seen_schema
+from headstream.replicate.tables.schema_checks import check_schema, open_rows, stop_table
+from headstream.replicate.tables.stored_merge import fold, plan_fold, plan_join, seen_schema
 from headstream.replicate.tables.table_memory import TableMemory
 from headstream.replicate.tables.target_owner import Owner
 
@@ -43,7 +45,6 @@ OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"]],
 _BURIALS: Final = 8
 """Deletions are forgotten in steps of this fraction: they are remembered for at most an eighth longer than configured."""
 _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
-_RECREATE: Final = "Load the table again into an empty directory, or set its scd_type back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +151,14 @@ class TargetTable:
     def _merge(self, changes: pa.Table | SparkChanges, schema: TableSchema, app_id: str, version: int) -> Merged:
         last = self._state.schema
         seen = seen_schema(schema, () if last is None else last.keys)
-        self._check_schema(seen, schema.settings)
+        check_schema(self._name, self._state.schema, seen, schema.settings)
         table = self._opened(list(seen.keys), schema.settings)
         stored, changes = (None, changes) if isinstance(changes, pa.Table) else (changes, schema.changes.empty_table())
         changes, schema = in_table_spelling(changes, schema, table.columns)
         try:
             table.prepare(schema.types, older=self._state.schema is not None and seen.version < self._state.schema.version)
         except SchemaError as error:
-            raise self._stop(error.what, error.advice, stops=False) from None
+            raise stop_table(self._name, error.what, error.advice, stops=False) from None
         self._claim(self._path, None)  # just created, it is this pipeline's, or that of a faster one
         self._state.soft = schema.settings.deletes == "soft"
         if stored is not None:
@@ -166,9 +167,7 @@ class TargetTable:
                 return merged
             changes = stored.fetch().rename_columns(changes.schema.names)
         keeps_all = schema.settings.deletes == "soft" or isinstance(table, Scd2Table)  # vanished rows stay, marked
-        placed = self._state.loads.place(changes, self._load_gap_us, keeps_all=keeps_all)
-        if schema.settings.deletes == "skip":
-            placed = placed.filter(pc.not_equal(placed["_hs_operation"], _DELETE))
+        placed = self._placed(changes, schema, keeps_all=keeps_all)
         if isinstance(table, Scd2Table):
             self._follow(seen)
             events = read_events(placed, schema.metadata, self._known_columns(schema.types, table))
@@ -187,7 +186,7 @@ class TargetTable:
     ) -> Merged | None:
         """Merge changes that executors fold; None if the driver must fold them."""
         table = self._table
-        if not isinstance(table, Scd1Table) or not table.engine.takes_frames or not table.is_uniform:
+        if changes.is_at_hand or not isinstance(table, Scd1Table) or not table.engine.takes_frames:
             return None
         applied = table.engine.last_applied(app_id)
         if applied is not None and applied >= version:
@@ -195,9 +194,9 @@ class TargetTable:
             return Merged(RowCounts(), self._memory.given_up(self._name, app_id, version))
         columns = self._known_columns(schema.types, table)
         task = plan_fold(changes, names, schema, table, self._state, columns, self._load_gap_us)
-        folded = None if task is None else fold(changes, task)
-        if folded is None:
-            return None
+        folded = fold(changes, task) if task is not None and table.is_uniform else None
+        if task is None or folded is None:
+            return None if task is None else self._merge_joined(changes, task, schema, seen, app_id, version)
         try:
             self._state.loads.has_below_first |= folded.report.has_below_first
             rejected = self._decide(_by_coordinates(folded.report.rejected), table, app_id, version)
@@ -207,6 +206,46 @@ class TargetTable:
             folded.close()
         self._note_deletions()
         return Merged(counts, rejected)
+
+    def _merge_joined(
+        self, changes: SparkChanges, task: FoldTask, schema: TableSchema, seen: SeenSchema, app_id: str, version: int
+    ) -> Merged | None:
+        """Merge changes that executors join to stored rows, except those of keys that changes of key connect."""
+        table, loads = self._table, self._state.loads
+        assert isinstance(table, Scd1Table)
+        ended = [bound for bound, _ in loads.ends]
+        is_soft = schema.settings.deletes == "soft"
+        planned = plan_join(changes, task, table, ended, soft=is_soft)
+        if planned is None:
+            return None
+        join, survey = planned
+        where = " AND ".join(ranges_sql(literal_ranges(survey.ranges)))
+        joined = changes.join(join, table.engine.frame(list(join.stored_types), where or "TRUE"))
+        try:
+            if joined.report.needs_driver:
+                return None
+            loads.has_below_first |= joined.report.has_below_first
+            if joined.report.is_unsettled:
+                loads.settled = ""
+            left, own = joined.left(), None
+            if left is not None:
+                changes.batch.note_fetched(left.num_rows)
+                placed = self._placed(left, schema, keeps_all=is_soft)
+                own = table.collapse(placed, schema.metadata, task.columns) if placed.num_rows else None
+            rejected = self._decide({}, table, app_id, version)
+            self._follow(seen)
+            counts = table.merge_joined(joined, own, app_id, version, ended)
+        finally:
+            joined.close()
+        self._note_deletions()
+        return Merged(counts, rejected)
+
+    def _placed(self, changes: pa.Table, schema: TableSchema, *, keeps_all: bool) -> pa.Table:
+        """Return changes with their places among the loads, without deletions that are ignored."""
+        placed = self._state.loads.place(changes, self._load_gap_us, keeps_all=keeps_all)
+        if schema.settings.deletes == "skip":
+            placed = placed.filter(pc.not_equal(placed["_hs_operation"], _DELETE))
+        return placed
 
     def _note_deletions(self) -> None:
         assert self._tombstones is not None
@@ -345,53 +384,13 @@ class TargetTable:
             if self._tombstones.highest < self._state.newest_deletion:  # deleted manually, or lost
                 self._state.forgotten = max(self._state.forgotten, self._state.newest_deletion)
                 self._keep()
-        self._table = self._open_as(keys, settings)
+        engine = self._open_engine(self._path, (settings or TableSettings()).engine)
+        self._table = open_rows(self._name, engine, keys, settings, self._tombstones, was_soft=self._state.soft)
         self._settings = settings
         return self._table
 
     def _open_changes(self, path: Place) -> TableEngine:
         return self._open_engine(path, "auto" if self._settings is None else self._settings.engine)
-
-    def _open_as(self, keys: list[str], given: TableSettings | None) -> Scd1Table | Scd2Table:
-        settings = given or TableSettings()
-        engine = self._open_engine(self._path, settings.engine)
-        has_history = "_hs_valid_from" in engine.columns
-        soft = settings.deletes == "soft"
-        if given is None:  # a load is settled before the first change
-            soft = self._state.soft if self._state.soft is not None else not has_history and DELETED in engine.columns
-        if not has_history and (engine.columns or settings.scd_type == 1):
-            if settings.scd_type == 2:
-                raise self._stop("the table has current rows (SCD type 1), and type 2 is configured", _RECREATE, stops=False)
-            assert self._tombstones is not None
-            return Scd1Table(engine, keys, self._tombstones, soft=soft, partition_by=settings.partition_by)
-        if settings.scd_type == 1 and settings != TableSettings():
-            raise self._stop(
-                "the table has all versions of its rows (SCD type 2), and type 1 is configured", _RECREATE, stops=False
-            )
-        if keys == [CHANGE_KEY]:
-            raise self._stop("the table has no key, so its rows have no history", "Name its key columns in `keys`", stops=False)
-        return Scd2Table(engine, keys, settings.partition_by, soft=soft, memory=self._tombstones_path)
-
-    def _check_schema(self, seen: SeenSchema, settings: TableSettings) -> None:
-        """Reject schema changes that the settings or the table's rows do not allow."""
-        last = self._state.schema
-        if last is None:
-            return
-        if last.keys != seen.keys:
-            was, now = (", ".join(keys) for keys in (last.keys, seen.keys))
-            advice = "Name `keys` that stay the same, or load the table again into an empty directory"
-            stops = settings.on_key_changed == "fail"
-            raise self._stop(f"the primary key was {was} and is now {now}", advice, stops=stops)
-        if seen.version < last.version:
-            return
-        for difference in compare_schemas(last, seen):
-            policy = getattr(settings, difference.kind)
-            if policy != "evolve":
-                advice = f"Set {difference.kind} to evolve for this table when its target may follow"
-                raise self._stop(f"{difference.what}, and {difference.kind} is {policy}", advice, stops=policy == "fail")
-
-    def _stop(self, what: str, advice: str | None, *, stops: bool) -> SchemaChangeError:
-        return SchemaChangeError(what, where=f"table {'.'.join(self._name)}", advice=advice, stops=stops)
 
 
 def _by_coordinates(rejected: Iterable[tuple[str, int, int, str]]) -> dict[Coordinates, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headstream.replicate.apply.key_log import stacked
+from headstream.replicate.apply.logged_rows import stacked
 
 
 @pytest.mark.parametrize(

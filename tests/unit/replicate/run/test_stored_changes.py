@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from headstream.errors import StorageError
+from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, coordinates_table, leave_out, match_rows
 from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decode import Decoded
+from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from headstream.replicate.tables.target_table import TargetTable
-from headstream.testing import SourceDatabase, repeat, shuffle
+from headstream.testing import CaptureOptions, SourceDatabase, repeat, shuffle
 from headstream.testing.source_capture import SourceMessage
+from tests.support.replicate.bucketed_changes import Bucketed
 from tests.support.replicate.pipeline_work import Work, plain
+from tests.support.replicate.replicate_messages import make_change, make_table
 
 
 @dataclass
@@ -89,6 +94,47 @@ def test_tables_equal_the_source_when_changes_stay_where_they_were_decoded(tmp_p
     work.processor.sweep(last=True)
     for table in ("order_lines", "customers"):
         assert work.digest(source, "SHOP", table), table
+    work.close()
+
+
+@pytest.mark.parametrize("deletes", ["apply", "soft"])
+@pytest.mark.parametrize("seed", range(6))
+def test_tables_equal_the_source_when_partial_images_are_joined_to_stored_rows_by_bucket(
+    tmp_path: Path, seed: int, deletes: Any
+) -> None:
+    """Without changes of key hardly a change needs the driver, although half of the messages are late."""
+    source = SourceDatabase(seed, rows=30, transactions=120, key_changes=False)
+    messages = [
+        m for m in source.capture(CaptureOptions(partial_images=True)) if m.table in ("SHOP.order_lines", "SHOP.customers")
+    ]
+    messages = list(repeat(shuffle(messages, seed=seed, window=40), seed=seed, fraction=0.1))
+    work = Bucketed(tmp_path, rules=TableRules(defaults=TableSettings(deletes=deletes)))
+    for start in range(0, len(messages), 60):
+        work.send(*[message.value for message in messages[start : start + 60]])
+        work.now_us += 1_000_000
+    work.processor.sweep(last=True)
+    for table in ("order_lines", "customers"):
+        assert work.digest(source, "SHOP", table), table
+    assert "join" in work.merged
+    assert work.rows_in_driver < work.summary.changes // 2
+    work.close()
+
+
+def test_the_row_that_a_late_change_of_key_moves_is_kept_when_executors_merge_the_next_row_of_its_key(tmp_path: Path) -> None:
+    """The table has had changes that omit columns, so the driver logs the changes of a key that an insert takes over."""
+    kit = make_table()
+
+    def change(number: int, at: int, operation: str = "INSERT", **changed: Any) -> bytes:
+        return data_message(kit, make_change(number, operation, change_sequence=f"{at:035d}", **changed))
+
+    only_id = {"column_mask": b"\x01"}
+    work = Bucketed(tmp_path)
+    work.send(metadata_message(kit))
+    work.send(change(1, 1), change(9, 2), change(9, 3, "UPDATE", data={"id": 9}, **only_id))
+    work.send(change(1, 8, data={"id": 1, "name": "next"}))
+    assert work.merged == ["fold", "join", "join"]
+    work.send(change(2, 5, "UPDATE", data={"id": 2}, before={"id": 1}, **only_id))
+    assert sorted((row["id"], row["name"]) for row in work.rows("shop", "kit")) == [(1, "next"), (2, "n1"), (9, "n9")]
     work.close()
 
 

@@ -1,0 +1,80 @@
+"""Rows of logged changes (key_log.py), as executors know them too: their columns, and what a resolver needs of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from headstream.replicate.columns.row_merge import Key, KeyEvent
+
+__all__ = ["LOGGED", "ChangeLog", "stacked"]
+
+LOGGED: Final = [
+    pa.field("_hs_kind", pa.string()),
+    pa.field("_hs_sequence", pa.string()),
+    pa.field("_hs_transaction", pa.string()),
+    pa.field("_hs_event", pa.int64()),
+    pa.field("_hs_versions", pa.string()),
+]
+
+
+class ChangeLog(Protocol):
+    """What a resolver reads and writes of a table's KeyLog."""
+
+    def __contains__(self, key: Key) -> bool: ...
+
+    def connected(self, keys: Iterable[Key]) -> set[Key]:
+        """Return the logged keys that changes of key connect with some keys, including themselves."""
+
+    def select(self, keys: Iterable[Key]) -> tuple[pa.Table | None, list[int]]:
+        """Return the logged rows and the numbers of those of some keys."""
+
+    def events(self, numbers: Sequence[int]) -> list[KeyEvent]:
+        """Return logged changes by their numbers; their sources are the numbers of the rows that select() returns."""
+
+    def add(self, rows: pa.Table) -> None:
+        """Log changes durably, except those already logged."""
+
+    def keys(self) -> list[Key]:
+        """Return the logged keys."""
+
+    def old_moves(self) -> list[KeyEvent]:
+        """Return the changes of key of older versions of Headstream."""
+
+    def drop_old(self) -> None:
+        """Remove those."""
+
+
+def stacked(tables: Sequence[pa.Table], types: Mapping[str, pa.DataType] | None = None) -> pa.Table:
+    """Concatenate rows of several tables; null where a table lacks a column.
+
+    Args:
+        tables: Their columns of one name fit into one type.
+        types: The types of columns; others have the widest: what was stored first can be read last.
+    """
+    known = types or {}
+    fields: dict[str, pa.Field] = {}
+    for field in (field for table in tables for field in table.schema):
+        kind = known.get(field.name, field.type)
+        before = fields.get(field.name)
+        fields[field.name] = pa.field(field.name, kind if before is None else _wider(before.type, kind))
+    schema = pa.schema(list(fields.values()))
+    parts = []
+    for table in tables:
+        present = set(table.schema.names)
+        columns = [table[name] if name in present else pa.nulls(table.num_rows, field.type) for name, field in fields.items()]
+        parts.append(pa.table(columns, names=list(fields)).cast(schema))
+    return pa.concat_tables(parts)
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return the type that has the values of both; the second if Arrow knows none."""
+    if one == other:
+        return one
+    try:
+        found = pa.unify_schemas([pa.schema([("value", one)]), pa.schema([("value", other)])], promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        return other
+    return found.field("value").type

@@ -1,0 +1,158 @@
+"""The decoded form of a micro-batch, stored on Spark's executors.
+
+decoded frame (DECODED_SCHEMA) -> stored on the executors' disks -> driver: all but the changes, and the changes' traits
+                                                                 -> driver: the changes of tables with few of them
+                                                                 -> executors: the others (spark_changes.py)
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from headstream.errors import StorageError
+from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out, read_ipc
+from headstream.replicate.columns.traits import ChangeTraits
+
+__all__ = ["MAX_SMALL_ROWS", "PLACE", "Collect", "StoredBatch", "check_count", "open_store_session"]
+
+Collect: TypeAlias = Callable[[DataFrame], pa.Table]
+"""Returns the rows of a frame."""
+_SETTINGS: Final = {
+    "spark.sql.inMemoryColumnarStorage.batchSize": "8",  # rows of a stored block in memory: a row can have 32 MB
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",  # rows sent to a Python worker at a time
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
+}
+PLACE: Final = "_hs_place"
+_BUCKET_ROWS: Final = 100_000
+"""Changes that a task folds at a time, about; it holds them in memory."""
+_LEAST_BUCKET_ROWS: Final = 10_000
+"""Changes that are worth a task of their own."""
+MAX_SMALL_ROWS: Final = 10_000
+_MAX_SMALL_BYTES: Final = 8 << 20
+"""Most changes of a schema, and their size in memory, that the driver merges: cheaper than the jobs of a fold and a MERGE."""
+_MAX_FETCHED_BYTES: Final = 64 << 20
+"""Size of the changes of all schemas that the driver gets for it in a micro-batch, smallest first."""
+
+
+def open_store_session(spark: SparkSession) -> SparkSession:
+    """Return a session for the stored micro-batches of a pipeline, with settings for few and large rows."""
+    session = spark.newSession()
+    for name, value in _SETTINGS.items():
+        session.conf.set(name, value)
+    return session
+
+
+class StoredBatch:
+    """The decoded form of a micro-batch, stored on the executors' disks until it is closed.
+
+    Args:
+        session: From open_store_session().
+        frame: Its columns are those of decode.DECODED_SCHEMA; the changes have traits.
+        collect: Gets rows into the driver.
+
+    Attributes:
+        left_out: Coordinates of changes that do not count, COORDINATE_COLUMNS; None for none.
+        fetched_rows: Number of changes that the driver has received.
+    """
+
+    def __init__(self, session: SparkSession, frame: DataFrame, collect: Collect) -> None:
+        self._collect = collect
+        self._lock = threading.Lock()
+        self._view = f"headstream_{uuid.uuid4().hex}"
+        frame.createGlobalTempView(self._view)
+        rows = session.table(f"global_temp.{self._view}").withColumn(PLACE, sf.monotonically_increasing_id())
+        self._rows = rows.persist(StorageLevel.DISK_ONLY)
+        self._parallelism = session.sparkContext.defaultParallelism
+        self._at_hand: dict[str, pa.Table] = {}
+        self.left_out: pa.Table | None = None
+        self.fetched_rows = 0
+
+    def fetch_others(self, *, waiting: bool) -> pa.Table:
+        """Return rows that are not changes, decode.DECODED_SCHEMA.
+
+        Args:
+            waiting: Whether to return the messages without a schema, or all others.
+        """
+        condition = "kind = 'waiting'" if waiting else "kind NOT IN ('changes', 'waiting')"
+        return self._collect(self._rows.where(condition).drop(PLACE))
+
+    def fetch_small(self, traits: Mapping[str, ChangeTraits]) -> None:
+        """Get the changes of schemas with few of them, all in one job: the driver merges them, see SparkChanges.is_at_hand.
+
+        Args:
+            traits: Schema id -> the traits of its changes.
+        """
+        left = _MAX_FETCHED_BYTES
+        chosen = []
+        for schema_id, found in sorted(traits.items(), key=lambda item: item[1].size_bytes):
+            if found.count <= MAX_SMALL_ROWS and found.size_bytes <= min(left, _MAX_SMALL_BYTES):
+                chosen.append(schema_id)
+                left -= found.size_bytes
+        if not chosen:
+            return
+        rows = self._collect(self._rows.where("kind = 'changes'").where(sf.col("schema_id").isin(*chosen)))
+        rows, parts = rows.sort_by(PLACE), dict[str, list[pa.Table]]()
+        for schema_id, content in zip(rows["schema_id"], rows["content"], strict=True):
+            parts.setdefault(schema_id.as_py(), []).append(read_ipc(content.as_buffer()))
+        for schema_id in chosen:
+            self._at_hand[schema_id] = found = pa.concat_tables(parts.get(schema_id, ()))
+            check_count((schema_id,), traits[schema_id].count, found.num_rows)
+
+    def has_at_hand(self, schema_ids: Sequence[str]) -> bool:
+        """Return whether fetch_small() has fetched the changes of some schemas."""
+        return all(schema_id in self._at_hand for schema_id in schema_ids)
+
+    def at_hand(self, schema_ids: Sequence[str]) -> pa.Table | None:
+        """Return the changes of some schemas if fetch_small() has fetched them."""
+        if not self.has_at_hand(schema_ids):
+            return None
+        rows = pa.concat_tables([self._at_hand[schema_id] for schema_id in schema_ids])
+        return rows if self.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.left_out)
+
+    def close(self) -> None:
+        """Free the disks."""
+        self._rows.unpersist()
+        self._rows.sparkSession.catalog.dropGlobalTempView(self._view)
+
+    def contents(self, schema_ids: Sequence[str]) -> DataFrame:
+        """Return the encoded changes of some schemas, with their place: `_hs_place`, `content`."""
+        wanted = self._rows.where("kind = 'changes'").where(sf.col("schema_id").isin(*schema_ids))
+        return wanted.select(PLACE, "content")
+
+    def fetch(self, frame: DataFrame) -> list[pa.Table]:
+        """Return the tables that rows of `_hs_place` and `content` encode, in their order."""
+        found = self._collect(frame)
+        return [read_ipc(content.as_buffer()) for content in found.sort_by(PLACE)["content"]]
+
+    def in_own_session(self, frame: DataFrame) -> DataFrame:
+        """Return a frame of another session as one of this batch's: only those can be joined with its rows."""
+        view = f"headstream_{uuid.uuid4().hex}"
+        frame.createGlobalTempView(view)
+        try:
+            return self._rows.sparkSession.table(f"global_temp.{view}")
+        finally:
+            self._rows.sparkSession.catalog.dropGlobalTempView(view)
+
+    def note_fetched(self, rows: int) -> None:
+        """Count changes that the driver has received; tables are merged by several threads."""
+        with self._lock:
+            self.fetched_rows += rows
+
+    def count_buckets(self, rows: int) -> int:
+        """Return into how many buckets a number of changes is divided."""
+        return max(min(self._parallelism, rows // _LEAST_BUCKET_ROWS), -(-rows // _BUCKET_ROWS), 1)
+
+
+def check_count(schema_ids: Sequence[str], expected: int, found: int) -> None:
+    """Check that changes are those that were decoded first: the offsets of a micro-batch are planned, its schemas are not."""
+    if found != expected:
+        what = f"a micro-batch of {expected:,} changes has {found:,} when it is decoded again"
+        raise StorageError(what, where=", ".join(schema_ids))

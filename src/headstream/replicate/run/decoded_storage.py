@@ -1,0 +1,48 @@
+"""Stores the decoded messages of a micro-batch on Spark's executors, and gets what the driver needs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from headstream.replicate.apply.spark_changes import SparkChanges
+from headstream.replicate.apply.stored_batch import Collect, StoredBatch
+from headstream.replicate.columns.traits import ChangeTraits
+from headstream.replicate.decoding.decode import Decoded
+
+__all__ = ["store_decoded"]
+
+
+def store_decoded(
+    session: SparkSession, rows: DataFrame, read: Collect, learn: Callable[[Decoded], bool]
+) -> tuple[StoredBatch, Decoded]:
+    """Store the decoded messages of a micro-batch on the executors; return the store, and what the driver gets.
+
+    Data whose schema comes with it is decoded once more there, rather than in the driver: a first load begins so.
+
+    Args:
+        session: From open_store_session().
+        rows: The decoded messages, decode.DECODED_SCHEMA.
+        read: Gets rows into the driver.
+        learn: Puts schemas into the zone; returns whether one of them is new.
+    """
+    stored = StoredBatch(session, rows, read)
+
+    def store(schema_id: str, traits: ChangeTraits) -> SparkChanges:
+        return SparkChanges(stored, (schema_id,), traits)
+
+    try:
+        others = stored.fetch_others(waiting=False)
+        if learn(Decoded.from_table(others, store)):
+            stored.close()
+            stored = StoredBatch(session, rows, read)
+            others = stored.fetch_others(waiting=False)
+        others = pa.concat_tables([others, stored.fetch_others(waiting=True)])
+        decoded = Decoded.from_table(others, store)
+        stored.fetch_small({schema_id: found.traits for schema_id, found in decoded.stored.items()})
+    except BaseException:
+        stored.close()
+        raise
+    return stored, decoded

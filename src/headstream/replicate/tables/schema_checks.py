@@ -1,0 +1,99 @@
+"""What a table can be: checks of its settings against its stored rows, and of a schema against the one before."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headstream.errors import SchemaChangeError
+from headstream.replicate.apply.engine import TableEngine
+from headstream.replicate.apply.evolution import SeenSchema, compare_schemas
+from headstream.replicate.apply.scd1 import Scd1Table
+from headstream.replicate.apply.scd2 import Scd2Table
+from headstream.replicate.apply.soft import DELETED
+from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.columns.changes import CHANGE_KEY
+from headstream.replicate.settings.table_settings import TableSettings
+
+__all__ = ["check_schema", "open_rows", "stop_table"]
+
+_RECREATE: Final = "Load the table again into an empty directory, or set its scd_type back"
+
+
+def open_rows(
+    name: tuple[str, str],
+    engine: TableEngine,
+    keys: list[str],
+    given: TableSettings | None,
+    tombstones: Tombstones,
+    *,
+    was_soft: bool | None,
+) -> Scd1Table | Scd2Table:
+    """Return a table of the type that its settings, or its stored rows, have.
+
+    Args:
+        name: Source schema and table.
+        engine: Reads and writes it.
+        keys: Its key columns.
+        given: Its settings; None as before, or by its stored rows.
+        tombstones: Its tombstones.
+        was_soft: Whether its deleted rows were marked and stayed; None if unknown.
+
+    Raises:
+        SchemaChangeError: its stored rows are of another type than its settings, or it has no key.
+    """
+    settings = given or TableSettings()
+    has_history = "_hs_valid_from" in engine.columns
+    soft = settings.deletes == "soft"
+    if given is None:  # a load is settled before the first change
+        soft = was_soft if was_soft is not None else not has_history and DELETED in engine.columns
+    if not has_history and (engine.columns or settings.scd_type == 1):
+        if settings.scd_type == 2:
+            what = "the table has current rows (SCD type 1), and type 2 is configured"
+            raise stop_table(name, what, _RECREATE, stops=False)
+        return Scd1Table(engine, keys, tombstones, soft=soft, partition_by=settings.partition_by)
+    if settings.scd_type == 1 and settings != TableSettings():
+        what = "the table has all versions of its rows (SCD type 2), and type 1 is configured"
+        raise stop_table(name, what, _RECREATE, stops=False)
+    if keys == [CHANGE_KEY]:
+        what = "the table has no key, so its rows have no history"
+        raise stop_table(name, what, "Name its key columns in `keys`", stops=False)
+    return Scd2Table(engine, keys, settings.partition_by, soft=soft, memory=tombstones.path)
+
+
+def check_schema(name: tuple[str, str], last: SeenSchema | None, seen: SeenSchema, settings: TableSettings) -> None:
+    """Reject schema changes that the settings or the table's rows do not allow.
+
+    Args:
+        name: Source schema and table.
+        last: The newest schema before; None for none.
+        seen: The schema of the next changes.
+        settings: The table's settings.
+
+    Raises:
+        SchemaChangeError: the table does not follow the schema.
+    """
+    if last is None:
+        return
+    if last.keys != seen.keys:
+        was, now = (", ".join(keys) for keys in (last.keys, seen.keys))
+        advice = "Name `keys` that stay the same, or load the table again into an empty directory"
+        raise stop_table(name, f"the primary key was {was} and is now {now}", advice, stops=settings.on_key_changed == "fail")
+    if seen.version < last.version:
+        return
+    for difference in compare_schemas(last, seen):
+        policy = getattr(settings, difference.kind)
+        if policy != "evolve":
+            advice = f"Set {difference.kind} to evolve for this table when its target may follow"
+            raise stop_table(name, f"{difference.what}, and {difference.kind} is {policy}", advice, stops=policy == "fail")
+
+
+def stop_table(name: tuple[str, str], what: str, advice: str | None, *, stops: bool) -> SchemaChangeError:
+    """Return the error for a table that does not follow a schema.
+
+    Args:
+        name: Source schema and table.
+        what: What is wrong.
+        advice: What to do.
+        stops: Whether the pipeline ends.
+    """
+    return SchemaChangeError(what, where=f"table {'.'.join(name)}", advice=advice, stops=stops)
