@@ -120,7 +120,7 @@ def erase_at_each(run: Callable[[Path, int], bool], place: Path, begin: int, ste
 
 
 EACH = pytest.mark.soak
-STEPS = [pytest.param(1, 53, id="some"), pytest.param(1, 1, marks=EACH, id="each")]
+STEPS = [pytest.param(1, 131, id="some"), pytest.param(1, 1, marks=EACH, id="each")]
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -179,10 +179,12 @@ def erase_through_killed_server(template: Path, place: Path, topic: str, content
             first = KilledCommand(*command(url, topic), output=place / "first")
             while first.is_running and not switch.was_used:
                 server.join(0.05)
-            if switch.was_used:
+            was_killed = switch.was_used
+            if was_killed:
                 assert server.join(END_S)
                 server.kill()
                 server.start()
+            switch.arm(0)
             code = first.finish()
             report = report_of(first.output)
             assert (code == 0) == (report is not None), first.errors
@@ -194,7 +196,7 @@ def erase_through_killed_server(template: Path, place: Path, topic: str, content
             assert find_bytes(place / "log", topic) == []
     check_end(place / "log", topic, content)
     shutil.rmtree(place)
-    return switch.was_used
+    return was_killed
 
 
 @pytest.mark.parametrize("topic", TOPICS)
