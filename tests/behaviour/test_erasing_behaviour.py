@@ -74,6 +74,31 @@ def test_readers_skip_marked_messages_at_once(place: Place, log: hs.Client) -> N
     assert [message.offset for message in reader.poll(TOPIC, where="user_id > 0", start="first")] == [0, 2]
 
 
+@pytest.mark.parametrize("looks_between", [False, True], ids=["not meanwhile", "meanwhile"])
+def test_no_reader_that_had_erased_messages_open_gets_them_again(place: Place, log: hs.Client, looks_between: bool) -> None:
+    send_users(log, TOPIC, 1, 2, 3, 4, 5)
+    readers = [log, place.connect()]
+
+    def look() -> list[list[int]]:
+        """Read from an offset, all at once and one by one: such reads need no look at the directory."""
+        found = []
+        for reader in readers:
+            found.append([message.offset for message in reader.poll(TOPIC, 1, start=0, count=100)])
+            found.append([message.offset for at in range(5) for message in reader.poll(TOPIC, 1, start=at, count=1)])
+        return found
+
+    assert look() == [[0, 1, 2, 3, 4]] * 4
+    for number, offset in enumerate((1, 3), 1):
+        log.set_state(TOPIC, 1, [offset], "marked_for_deletion", reason=ERASURE_REASON)
+        if looks_between:
+            assert all(offset not in seen for seen in look())
+        assert log.remove_marked(TOPIC, 1, reason=ERASURE_REASON).removed_count == 1
+        left = [each for each in range(5) if each not in (1, 3)[:number]]
+        one_by_one = [next(each for each in left if each >= at) for at in range(5)]
+        assert look() == [left, one_by_one] * 2
+        assert len(readers[1].poll(TOPIC, 1, start=0, **ALL)) == len(left)
+
+
 def test_marked_messages_leave_the_disk_by_themselves(log: hs.Client) -> None:
     log.update_topic(TOPIC, deletion_grace_us=0)
     send_users(log, TOPIC, 1, 2, 3)

@@ -24,13 +24,17 @@ def test_a_thousand_histories_of_leases_are_those_of_the_model() -> None:
         run_history(seed)
 
 
+def test_a_restart_after_the_clock_was_set_back_does_not_repeat_a_pause() -> None:
+    run_history(31490)
+
+
 def run_some() -> None:
     for seed in range(12):
         run_history(seed)
 
 
 def test_a_pause_that_the_clock_makes_longer_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PauseState, "follow_clock", lambda state, now_us: None)
+    monkeypatch.setattr(PauseState, "follow_clock", lambda state, now_us: False)
     with pytest.raises(AssertionError, match=r"the pause did not end|never finished"):
         run_some()
 

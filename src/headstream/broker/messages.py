@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -22,6 +21,7 @@ from headstream.errors import (
 from headstream.filters.filter import Filter, check_states
 from headstream.log.marked_removal import MarkedRemoval
 from headstream.log.partition.offset_file_counts import NO_USER
+from headstream.log.states import PartitionStates
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, StateChange
@@ -95,15 +95,14 @@ class Messages(Appends):
             if consumer is not None and strategy.kind is PollingKind.NEXT:
                 committed = log.offsets(record).committed(consumer, partition)
             written_end = log.written_end(record, partition) or None if log.is_writer else None
-            next_exception = functools.partial(log.states.next_exception, record, partition)
-            next_wanted = functools.partial(log.states.next_wanted, record, partition)
+            known = PartitionStates(log.states, record, partition)
             try:
                 with log.reading(record, partition) as follower:
                     if attempts_left < _ATTEMPTS - 1:
                         follower.refresh()
                     start = find_start(follower, strategy, committed, count, written_end)
                     place = partition, record.generation(partition)
-                    polled = read_page(follower, place, start, wanted, next_exception, next_wanted)
+                    polled = read_page(follower, place, start, wanted, known)
                 break
             except (OffsetOutOfRangeError, PartitionNotFoundError):  # concurrently expired, purged or deleted
                 if not attempts_left:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +9,7 @@ from headstream.broker.states import select
 from headstream.codec.batch.stored.scan import take
 from headstream.errors import CorruptSendError
 from headstream.filters.filter import Filter
+from headstream.log.states import PartitionStates
 from headstream.model.message import MessageState
 from headstream.model.polling import Polled, PollingKind, PollingStrategy
 from headstream.segments.follower import DEFAULT_CHUNK_BYTES, PartitionFollower
@@ -67,8 +67,7 @@ def read_page(
     place: tuple[int, int],
     start: int,
     wanted: Wanted,
-    next_exception: Callable[[int], int | None],
-    next_wanted: Callable[[int, frozenset[int]], int | None],
+    known: PartitionStates,
 ) -> Polled:
     """Read from an offset of a place (partition, generation) up to the requested number of messages or the end.
 
@@ -83,21 +82,20 @@ def read_page(
     states, where = wanted.states, wanted.where
     scanned, offset, end = 0, start, min(follower.end_offset, wanted.until_offset or follower.end_offset)
     wants_available = states is None or MessageState.AVAILABLE in states
-    has_exceptions = next_exception(0) is not None
-    if has_exceptions:
-        follower.refresh()  # states set in a segment that was compacted meanwhile are only in its new files
+    has_exceptions = known.next_exception(0) is not None
     while offset < end and page.wants_more(scanned):
         if where is not None and (skipped := follower.skip(offset, where)) is not None:
             offset, scanned = skipped[0], scanned + _SKIPPED_SEGMENT_BYTES
             page.scanned_count += skipped[1]
             continue
         if states is not None and (has_exceptions or not wants_available):
-            chosen = next_wanted(offset, states)
+            chosen = known.next_wanted(offset, states)
             offset = end if chosen is None else min(chosen, end)
             if offset == end:
                 break
-        before = next_exception(offset) if has_exceptions else None
+        before = known.next_exception(offset) if has_exceptions else None
         until, size = page.next_read(offset, end)
+        known.renew(follower)  # after the queries: in replaced files are messages that no row names any more
         try:
             if has_exceptions or where is not None:
                 chunk, reached = follower.read_chunk(offset, until, size)
@@ -107,10 +105,10 @@ def read_page(
             if not page.count:
                 raise
             break  # deliver the messages before the damage; the next poll raises it
-        has_exceptions = next_exception(0) is not None
+        has_exceptions = known.next_exception(0) is not None
         if has_exceptions:
             follower.read_ahead.forget()
-        after = next_exception(offset) if has_exceptions else None
+        after = known.next_exception(offset) if has_exceptions else None
         is_mixed = any(first is not None and first < reached for first in (before, after))
         there = take(chunk, 0, len(chunk), len(chunk))[1] if follower.may_miss(offset) else reached - offset
         parts, selected = select(chunk, there, states if is_mixed or not wants_available else None)

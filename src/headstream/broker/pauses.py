@@ -42,10 +42,19 @@ class Pauses:
         return load_pause(self._backing.log.offsets(record).directory, self._backing.log.files, owner)
 
     def own_state(self, record: TopicRecord, owner: OffsetOwner) -> PauseState:
-        """Return the state of a group for which this process reads; it is read once while the group has members."""
+        """Return the state of a group for which this process reads; it is read once while the group has members.
+
+        Args:
+            record: The topic.
+            owner: The group.
+
+        Raises:
+            StorageError: the clock was set back, and the system refused to write the new end of the pause.
+        """
         live = self._registry.group(record, owner.name)
         state = self.state(record, owner)
-        state.follow_clock(self._backing.clock_us())
+        if state.follow_clock(self._backing.clock_us()):
+            self._store(record, owner, state)
         if not live.membership.is_empty:
             live.pause = state
         return state
@@ -84,10 +93,13 @@ class Pauses:
             return state.left_us(now_us)
         is_changed = state.record(rule, succeeded, failed, now_us)
         if failed or is_changed:  # successes are stored with the next failure
-            store_pause(self._backing.log.offsets(record).directory, self._backing.log.files, owner, state)
+            self._store(record, owner, state)
         if is_changed:
             self._tell(GroupPlace(record.name, owner.name, user_id=user_id), state)
         return state.left_us(now_us)
+
+    def _store(self, record: TopicRecord, owner: OffsetOwner, state: PauseState) -> None:
+        store_pause(self._backing.log.offsets(record).directory, self._backing.log.files, owner, state)
 
     def _tell(self, place: GroupPlace, state: PauseState) -> None:
         if state.until_us:

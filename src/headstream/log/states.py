@@ -10,7 +10,8 @@ cover the state, and the index takes every state byte as 0.
 
 Everything without a row is available. So a poll checks the state bytes only where there are rows;
 since the row is added first and deleted last, every message set aside has one. A reader of bytes and rows
-queries the rows before and after reading the bytes: a change in between is in one of the two.
+queries the rows before and after reading the bytes: a change in between is in one of the two. Rows of removed messages are
+deleted once their segment was replaced: who finds no rows reads the present files (PartitionStates.renew()).
 
 Long runs of messages set aside are stepped over without reading them (model/offset_ranges.py): a run has settled rows alone, and
 a message that becomes available leaves it before its byte is written.
@@ -43,7 +44,7 @@ from headstream.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, Message
 from headstream.model.offset_ranges import OffsetRanges, ranges_of
 from headstream.segments.follower import PartitionFollower
 
-__all__ = ["MessageStates"]
+__all__ = ["MessageStates", "PartitionStates"]
 
 _STATE_AT: Final = 8
 """The state byte in a stored message: after the offset, an unsigned 64-bit number."""
@@ -81,6 +82,10 @@ class MessageStates:
         self._runs: dict[tuple[int, int, int], OffsetRanges] = {}
         self._runs_lock = threading.Lock()
         self._runs_changes = -1
+
+    def catalog_changes(self) -> int:
+        """Return a number that differs once a change of states can be seen, and after it."""
+        return self._catalog.changes()
 
     def next_exception(self, topic: TopicRecord, number: int, from_offset: int = 0) -> int | None:
         """Return the offset of the first message at or after an offset that has a state row, or None.
@@ -299,3 +304,46 @@ class MessageStates:
                 file.sync()
             finally:
                 file.close()
+
+
+class PartitionStates:
+    """The states of one partition, for one read.
+
+    Args:
+        states: Those of the log.
+        topic: The topic.
+        number: The partition's, from 1.
+    """
+
+    __slots__ = ("_number", "_states", "_topic")
+
+    def __init__(self, states: MessageStates, topic: TopicRecord, number: int) -> None:
+        self._states = states
+        self._topic = topic
+        self._number = number
+
+    def next_exception(self, from_offset: int) -> int | None:
+        """Return what MessageStates.next_exception() does."""
+        return self._states.next_exception(self._topic, self._number, from_offset)
+
+    def next_wanted(self, from_offset: int, states: frozenset[int]) -> int | None:
+        """Return what MessageStates.next_wanted() does."""
+        return self._states.next_wanted(self._topic, self._number, from_offset, states)
+
+    def renew(self, follower: PartitionFollower) -> None:
+        """Refresh a follower if the catalog has changed since it was renewed; called after the rows were queried.
+
+        A follower keeps files open, and messages in memory, that were replaced when marked messages were removed: they are in
+        them, and no row says any more that they are marked.
+
+        Args:
+            follower: The partition's; its caller uses it alone.
+
+        Raises:
+            PartitionNotFoundError: the partition has been deleted.
+        """
+        changes = self._states.catalog_changes()
+        if follower.states_changes != changes:
+            follower.read_ahead.forget()
+            follower.refresh()
+            follower.states_changes = changes

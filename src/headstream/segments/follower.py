@@ -58,7 +58,7 @@ class PartitionFollower:
         *,
         verify: bool = True,
     ) -> None:
-        self.is_in_query = False
+        self.is_in_query, self.states_changes = False, -1  # changes of the catalog that it was refreshed for (log/states.py)
         self.read_ahead = ReadAhead()
         self._verify = verify
         self._directory = os.fspath(directory)

@@ -197,10 +197,12 @@ class RemovalHistory:
         before_us = due_before_us(_GRACE_US, self._now_us)
         self._note(f"round at {self._now_us}, of marks before {before_us}")
         marks = {mark for known in self._known.values() for mark in known.marks if mark[1] < before_us}
+        # A round waits until the oldest mark's grace is nearly over: then it takes all that are due. A message that an earlier
+        # round can have removed, although a write failed, is no reason.
+        there = (known for known in self._known.values() if known.is_certain)
+        oldest_us = min((time_us for known in there for _, time_us in known.marks), default=self._now_us)
         due = [] if self._topic.options.legal_hold else self._expect(marks)
         MarkedRemoval(self._log, lambda: self._now_us).apply()
-        # A round waits until the oldest mark's grace is nearly over: then it takes all that are due.
-        oldest_us = min((time_us for known in self._known.values() for _, time_us in known.marks), default=self._now_us)
         if oldest_us + _GRACE_US - _GRACE_US // 16 <= self._now_us and not self._files.write_faults:
             self._settle_gone(due)
 

@@ -27,6 +27,7 @@ from tests.support.server.servers import Peer, Server
 AT = ("shop", "jobs")
 ENTER = EnterGroup(*AT, "workers", 60_000, True)
 SECOND = 1_000_000
+DAY_S = 86_400
 RULE: dict[str, Any] = {"pause_failures": 2, "pause_attempts": 4, "pause_us": 60 * SECOND}
 
 
@@ -195,3 +196,34 @@ def test_a_pause_outlives_the_process(tmp_path: Path, caplog: pytest.LogCaptureF
     (each,) = lease(peer, peer.ask(ENTER).member_id, 10).ranges
     assert each.until_offset - each.from_offset == 1
     close_log(again.broker.backing.log)
+
+
+def test_a_pause_that_followed_the_clock_back_is_over_for_the_next_process_too(tmp_path: Path) -> None:
+    server = Server(directory=tmp_path / "log")
+    peer = set_up(server)
+    peer.ask(CreateOpenTopic("shop", "jobs", 2))
+    peer.ask(AppendMessages(*AT, 1, encode_sent([Message(payload=b"x")] * 20)))
+    pause_two_of_four(peer, member := peer.ask(ENTER).member_id)
+    say(peer, LeaseStep.RELEASED, 1, 4, 10)
+    server.clock.now_s -= DAY_S
+    assert lease(peer, member, 9).wait_us == 60 * SECOND
+    peer.ask(ExitGroup(*AT, "workers", member))
+    close_log(server.broker.backing.log)
+    again = Server(directory=tmp_path / "log")
+    again.clock.now_s = server.clock.now_s + 60
+    peer = set_up(again)
+    (each,) = lease(peer, peer.ask(ENTER).member_id, 10).ranges  # on trial
+    assert say(peer, LeaseStep.DONE, 10, each.from_offset).paused_us == 0
+    close_log(again.broker.backing.log)
+
+
+def test_a_pause_of_a_group_without_members_ends_after_the_clock_was_set_back(server: Server, peer: Peer) -> None:
+    def settle(succeeded: int, *failed: int) -> SettledDeliveries:
+        steps = tuple(ChangedDelivery(DeliveryStep.FAILED, each, each + 1, 1, 0, "", "no") for each in failed)
+        return peer.ask(SettleDeliveries(*AT, "billing", 1, 9, steps, succeeded=succeeded, **RULE))
+
+    assert settle(2, 1, 2).paused_us == 60 * SECOND
+    server.clock.now_s -= DAY_S
+    assert settle(1).paused_us == 60 * SECOND
+    server.clock.now_s += 60
+    assert settle(1).paused_us == 0

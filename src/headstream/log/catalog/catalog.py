@@ -54,7 +54,7 @@ class Catalog:
 
     Attributes:
         known: The snapshot while it is known to be current; else None.
-        transactions: Number of transactions of this object.
+        transactions: Grows before and after each transaction of this object.
 
     Args:
         path: The database's path, or None for one in memory.
@@ -203,6 +203,7 @@ class Catalog:
         """
         with self._lock, translated(self._where):
             known = self.known
+            self.transactions += 1  # before anybody can see the changes: who finds them finds another number
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield

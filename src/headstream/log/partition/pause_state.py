@@ -54,10 +54,19 @@ class PauseState:
         """Return how long the group is paused still, microseconds; 0 while it runs or is on trial."""
         return max(0, min(self.until_us - now_us, self.pause_us)) if self.until_us else 0
 
-    def follow_clock(self, now_us: int) -> None:
-        """End the pause as if it began now, if the clock was set back so far that it would last longer than it may."""
-        if self.until_us:
-            self.until_us = min(self.until_us, now_us + self.pause_us)
+    def follow_clock(self, now_us: int) -> bool:
+        """End the pause as if it began now, if the clock was set back so far that it would last longer than it may.
+
+        Args:
+            now_us: The time.
+
+        Returns:
+            Whether its end has changed: it has to be stored, or a later process would pause the group again.
+        """
+        if self.until_us <= now_us + self.pause_us:
+            return False
+        self.until_us = now_us + self.pause_us
+        return True
 
     def is_on_trial(self, now_us: int) -> bool:
         """Return whether the next attempt decides."""

@@ -348,17 +348,23 @@ class SmallRequests:
     def _read(
         self, route: PollRoute, topic: TopicRecord, lent: LentFollower, offset: cython.longlong, count: cython.longlong
     ) -> bytearray | None:
-        """Return `count` messages after HEAD_BYTES of space for the response's head, if all of them are known and available."""
+        """Return `count` messages after HEAD_BYTES of space for the response's head, if all of them are known and available.
+
+        Once the catalog has changed the general path renews the follower (log/states.py), before this one reads with it.
+        """
+        transactions: cython.longlong = self._catalog.transactions
+        if lent.follower.states_changes != transactions:
+            return None
         ahead: ReadAhead = lent.follower.read_ahead
         chunk = ahead.take_cached(offset, count, _MAX_RESPONSE_BYTES, HEAD_BYTES)
         if (
             chunk is None and 1 <= count <= _MAX_READ_MESSAGES and self._log.reading(topic, route.partition) is lent
         ):  # else it was closed
             chunk = _read_messages(lent.follower, offset, offset + count)
-        if route.transactions != self._catalog.transactions:
-            route.transactions = self._catalog.transactions
+        if route.transactions != transactions:
+            route.transactions = transactions
             route.is_available = self._log.states.next_exception(topic, route.partition) is None
-        if route.is_available:
+        if route.is_available and self._catalog.transactions == transactions:
             return chunk
         ahead.forget()
         return None

@@ -101,12 +101,13 @@ def test_a_file_keeps_the_state_and_a_damaged_one_says_that_the_group_runs(files
 def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
     state = PauseState()
     state.record(RULE, 0, 10, NOW)
-    state.follow_clock(NOW)
+    assert not state.follow_clock(NOW)
     assert state.until_us == NOW + 30 * SECOND
     day_before = NOW - 86_400 * SECOND
-    state.follow_clock(day_before)
+    assert state.follow_clock(day_before)
+    assert not state.follow_clock(day_before)
     assert state.left_us(day_before) == 30 * SECOND
     assert state.is_on_trial(day_before + 30 * SECOND)
     state = PauseState()
-    state.follow_clock(NOW)
+    assert not state.follow_clock(NOW)
     assert not state.until_us

@@ -1,0 +1,231 @@
+"""`headstream erase`, killed with `kill -9` at each of its steps, beside readers: nothing else is lost, a second run finishes.
+
+The command is killed at its operations on files and on the catalog, and at its requests to a server; a server is killed at its
+own operations while it erases, and is started again. Meanwhile clients, and one of Kafka's, read everything in turn.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headstream as hs
+from headstream.log.checks.verification import Verification
+from headstream.log.system.files import OsFiles
+from headstream.testing.killed_servers import KilledServer
+from tests.support.log.erased_logs import (
+    DEAD,
+    END_S,
+    PERSON,
+    SEGMENT_BYTES,
+    TOPICS,
+    Content,
+    KafkaReader,
+    Place,
+    find_bytes,
+    has_to_go,
+    look_through,
+    make_template,
+    read_directory,
+    watching,
+)
+from tests.support.log.kill_switch import KilledCommand, KillSwitch
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("erasures") / "log"
+    make_template(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def content(template: Path) -> Content:
+    return read_directory(template)
+
+
+def command(url: str, topic: str, *more: str) -> tuple[str, ...]:
+    named = ("--where", f"user = '{PERSON[topic]}'", "--dead-letter", DEAD)
+    return ("erase", topic, *named, "--yes", "--output", "json", "--url", url, *more)
+
+
+def report_of(output: str) -> dict[str, Any] | None:
+    """Return a report, None if it was not printed to its end."""
+    try:
+        report: dict[str, Any] = json.loads(output)
+    except ValueError:
+        return None
+    return report
+
+
+def check_end(directory: Path, topic: str, content: Content) -> None:
+    """Check a log whose process has ended, after an erasure: what was to go is gone, all else is there, and it is sound."""
+    assert find_bytes(directory, topic) == []
+    going = has_to_go(content, topic)
+    assert read_directory(directory) == {place: each for place, each in content.items() if place not in going}
+    assert [finding for finding in Verification(str(directory), OsFiles()).run() if finding.is_damage] == []
+
+
+def check_between(directory: Path, topic: str, content: Content, report: dict[str, Any] | None) -> None:
+    """Check a log after a kill: what was not to go is there, and what a report says is gone, is."""
+    found, going = read_directory(directory), has_to_go(content, topic)
+    assert content.keys() - found.keys() <= going
+    assert {place: found[place] for place in found if place not in going} == {
+        place: each for place, each in content.items() if place not in going
+    }
+    if report is not None:
+        assert report["found"] == len(going)
+        assert find_bytes(directory, topic) == []
+
+
+# -- in a directory -------------------------------------------------------------------------------------------------
+
+
+def erase_in_directory(template: Path, place: Path, topic: str, content: Content, killed_at: int) -> bool:
+    """Kill the command at an operation, run it again, and return whether it was killed."""
+    directory = place / "log"
+    shutil.copytree(template, directory)
+    url, going, switch = directory.as_uri(), has_to_go(content, topic), KillSwitch()
+    with hs.connect(url) as reader, watching(partial(look_through, reader), content, going):
+        switch.arm(killed_at)
+        first = KilledCommand(*command(url, topic), output=place / "first", prepare=switch.count_files)
+        code = first.finish()
+        assert (code < 0) == switch.was_used, first.errors
+        check_between(directory, topic, content, report_of(first.output))
+        second = KilledCommand(*command(url, topic), output=place / "second")
+        assert second.finish() == 0, second.errors
+    again = KilledCommand(*command(url, topic, "--dry-run"), output=place / "again")
+    assert again.finish() == 0, again.errors
+    report = report_of(again.output)
+    assert report is not None
+    assert report["found"] == 0
+    check_end(directory, topic, content)
+    shutil.rmtree(place)
+    return switch.was_used
+
+
+def erase_at_each(run: Callable[[Path, int], bool], place: Path, begin: int, step: int, least: int) -> None:
+    """Kill at operations of a distance, until there are no more; at least so many are counted."""
+    killed_at = begin
+    while run(place / str(killed_at), killed_at):
+        killed_at += step
+    assert killed_at > least, f"it has {killed_at} operations"
+
+
+EACH = pytest.mark.soak
+STEPS = [pytest.param(1, 131, id="some"), pytest.param(1, 1, marks=EACH, id="each")]
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize(("begin", "step"), STEPS)
+def test_the_command_is_killed_in_a_directory_and_a_second_run_finishes(
+    template: Path, content: Content, tmp_path: Path, topic: str, begin: int, step: int
+) -> None:
+    def run(place: Path, killed_at: int) -> bool:
+        place.mkdir()
+        return erase_in_directory(template, place, topic, content, killed_at)
+
+    erase_at_each(run, tmp_path, begin, step, 60)
+
+
+# -- through a server -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def served(template: Path, place: Path, prepare: Callable[[], None] | None = None) -> Iterator[KilledServer]:
+    directory = place / "log"
+    shutil.copytree(template, directory)
+    server = KilledServer(directory, has_kafka=True, segment_bytes=SEGMENT_BYTES, prepare=prepare)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
+def readers_of(server: KilledServer, content: Content, going: set[Place]) -> Iterator[None]:
+    """Read through the server with a client of Headstream and with one of Kafka."""
+    assert server.kafka_port is not None
+    kafka = KafkaReader(server.kafka_port)
+    try:
+        with (
+            hs.connect(url_of(server)) as reader,
+            watching(partial(look_through, reader), content, going),
+            watching(kafka.look, content, going),
+        ):
+            yield
+    finally:
+        kafka.close()
+
+
+def url_of(server: KilledServer) -> str:
+    return f"headstream://iggy:iggy@127.0.0.1:{server.tcp_port}"
+
+
+def erase_through_killed_server(template: Path, place: Path, topic: str, content: Content, killed_at: int) -> bool:
+    """Kill the server at an operation of an erasure, start it again, and return whether it was killed."""
+    switch = KillSwitch()
+    with served(template, place, switch.count_files) as server:
+        url, going = url_of(server), has_to_go(content, topic)
+        with readers_of(server, content, going):
+            switch.arm(killed_at)
+            first = KilledCommand(*command(url, topic), output=place / "first")
+            while first.is_running and not switch.was_used:
+                server.join(0.05)
+            was_killed = switch.was_used
+            if was_killed:
+                assert server.join(END_S)
+                server.kill()
+                server.start()
+            switch.arm(0)
+            code = first.finish()
+            report = report_of(first.output)
+            assert (code == 0) == (report is not None), first.errors
+            if report is not None:
+                assert report["found"] == len(going)
+                assert find_bytes(place / "log", topic) == []
+            second = KilledCommand(*command(url, topic), output=place / "second")
+            assert second.finish() == 0, second.errors
+            assert find_bytes(place / "log", topic) == []
+    check_end(place / "log", topic, content)
+    shutil.rmtree(place)
+    return was_killed
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize(("begin", "step"), STEPS)
+def test_the_server_is_killed_while_it_erases_and_nothing_comes_back(
+    template: Path, content: Content, tmp_path: Path, topic: str, begin: int, step: int
+) -> None:
+    def run(place: Path, killed_at: int) -> bool:
+        place.mkdir()
+        return erase_through_killed_server(template, place, topic, content, killed_at)
+
+    erase_at_each(run, tmp_path, begin, step, 60)
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_the_command_is_killed_at_each_request_to_a_server_and_a_second_run_finishes(
+    template: Path, content: Content, tmp_path: Path, topic: str
+) -> None:
+    def run(place: Path, killed_at: int) -> bool:
+        place.mkdir()
+        switch, going = KillSwitch(), has_to_go(content, topic)
+        with served(template, place) as server, readers_of(server, content, going):
+            switch.arm(killed_at)
+            first = KilledCommand(*command(url_of(server), topic), output=place / "first", prepare=switch.count_requests)
+            assert (first.finish() < 0) == switch.was_used, first.errors
+            second = KilledCommand(*command(url_of(server), topic), output=place / "second")
+            assert second.finish() == 0, second.errors
+        check_end(place / "log", topic, content)
+        shutil.rmtree(place)
+        return switch.was_used
+
+    erase_at_each(run, tmp_path, 1, 1, 5)
