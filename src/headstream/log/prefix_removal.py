@@ -77,6 +77,7 @@ def remove_before(log: Log, topic: TopicRecord, number: int, offset: int) -> Non
         raise TopicNotFoundError(what, where=str(topic.name), advice="Look the topic up, and try again") from None
     finally:
         log.note_removed(topic, number)
+        log.states.note_replaced()
     log.states.forget(topic, number, offset)
 
 

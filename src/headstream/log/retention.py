@@ -102,7 +102,9 @@ class Retention:
         with self._log.administration:
             bases = base_offsets(self._log.files.list_names(directory) or [])
             oldest = self._closed_of(directory, number, bases[:-1])[:count]
-            return sum(self._drop(topic, segment) for segment in oldest)
+            dropped = sum(self._drop(topic, segment) for segment in oldest)
+        self._log.states.note_replaced()
+        return dropped
 
     def _apply(self, topic: TopicRecord) -> int:
         closed, size_bytes = self._list_closed(topic)

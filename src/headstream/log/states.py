@@ -212,6 +212,11 @@ class MessageStates:
             if change.state != _AVAILABLE:
                 self._change_runs(topic, number, wanted, is_available=False)
 
+    def note_replaced(self) -> None:
+        """Let this process's readers open the current files before their next read: messages without states were removed."""
+        with self._catalog.transaction(_NO_TOPICS):
+            pass  # its number is what they compare
+
     def forget(self, topic: TopicRecord, number: int, until_offset: int) -> None:
         """Delete the states of messages before an offset: they are dropped."""
         first = self.next_exception(topic, number)

@@ -58,7 +58,8 @@ class PartitionFollower:
         *,
         verify: bool = True,
     ) -> None:
-        self.is_in_query, self.states_changes = False, -1  # changes of the catalog that it was refreshed for (log/states.py)
+        self.is_in_query = False
+        self.states_changes = -1  # changes of the catalog that it was refreshed for (log/states.py)
         self.read_ahead = ReadAhead()
         self._verify = verify
         self._directory = os.fspath(directory)
@@ -129,10 +130,9 @@ class PartitionFollower:
             if segment is None:
                 segment = Segment(self._directory, base, self._files, self._buffers, self._verify, unindexed.get(base))
             self._segments.append(segment)
-        for gone in known.values():
-            gone.close()
-        for segment in self._segments[:-1]:
-            segment.close()  # it may have been compacted: the next read opens its current files
+        for segment in (*known.values(), *self._segments[:-1]):
+            segment.close()  # gone, or its messages may have been replaced: the next read opens its current files
+        self.read_ahead.forget()
         for cached in (self._sealed_bytes, self._sealed_counts, self._first_times_us):
             cached.clear()
         self._skips.forget()

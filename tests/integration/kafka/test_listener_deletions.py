@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +11,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+import headstream as hs
 from headstream.model.identifiers import TopicName
 from headstream.model.topology import Limits
+from headstream.server.kafka.apis import FETCH
 from headstream.testing.kafka_tools import run_kafka_tool
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
+from tests.support.server.kafka_socket import KafkaSocket, spell_request
 
 ORDERS = TopicName("shop", "orders")
 
@@ -79,3 +83,35 @@ def test_the_tool_of_kafka_deletes_records(listener: KafkaListener, tmp_path: Pa
     done = run_kafka_tool("org.apache.kafka.tools.DeleteRecordsCommand", *flags, "--offset-json-file", str(offsets))
     assert "low_watermark: 10" in done.stdout
     assert read(listener, 0, 1) == [b"20"]
+
+
+def test_readers_that_had_read_deleted_records_do_not_get_them_again(listener: KafkaListener) -> None:
+    admin = AdminClient(listener.confluent())
+    with hs.connect(f"headstream://iggy:iggy@{listener.running.address}") as log, KafkaSocket(listener) as kafka:
+
+        def read_from_start() -> tuple[list[int], list[int], int]:
+            five, every = ([each.offset for each in log.poll("shop/orders", 1, start=0, count=count)] for count in (5, 100))
+            kafka.send(_fetch_from_start())
+            return five, every, _count_records(kafka.receive(FETCH, 4, 7)["responses"][0]["partitions"][0]["records"])
+
+        for _ in range(3):  # files are open from here on, and messages in memory
+            assert read_from_start() == ([*range(5)], [*range(100)], 100)
+        for offset in (10, 37, 90):
+            (found,) = admin.delete_records([TopicPartition("shop.orders", 0, offset)]).values()
+            assert found.result(30).low_watermark == offset
+            for _ in range(3):
+                assert read_from_start() == ([*range(offset, offset + 5)], [*range(offset, 100)], 100 - offset)
+
+
+def _fetch_from_start() -> bytes:
+    topics = [{"topic": "shop.orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}]
+    return spell_request(FETCH, 4, 7, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, isolation_level=0, topics=topics)
+
+
+def _count_records(batches: memoryview) -> int:
+    """Return the number of records in batches: of each the length is at byte 8, the number of records at byte 57."""
+    at = count = 0
+    while at < len(batches):
+        count += struct.unpack_from(">i", batches, at + 57)[0]
+        at += 12 + struct.unpack_from(">i", batches, at + 8)[0]
+    return count
