@@ -3,6 +3,8 @@
 load      inserts of new keys into an empty table, one micro-batch
 merge     80 % updates, 10 % inserts, 10 % deletes of the same number of changes, keys anywhere
 partial   the same, and the updates carry two of ten columns
+large     the same with ten times as many changes
+largest   inserts of 1 M rows with 200 columns; inserts of 10 M rows with 20 columns, and as many changes of them; by executors
 tables    few changes for each of many tables in every micro-batch: what a table costs after the first one, in a directory and in
           an S3 server of this machine, and the requests to it
 
@@ -12,7 +14,7 @@ before executors did it; `by hand` is a foreachBatch job with from_avro, row_num
 Python process has grown at most, and the peak of what collections leave in the heap of its Java process (all of that process in
 parentheses). Processor time is that of all processes.
 
-    python -m bench.replicate_cluster [--quick] [--parts batches,large,tables]
+    python -m bench.replicate_cluster [--quick] [--parts batches,large,largest,tables]
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -119,9 +122,9 @@ def start_job(
     return found
 
 
-def make_changes(kind: str, count: int) -> Iterator[bytes]:
+def make_changes(kind: str, count: int, columns: int) -> Iterator[bytes]:
     """Yield the messages of one micro-batch."""
-    envelopes = Envelopes(make_table(1), partial=kind == "partial")
+    envelopes = Envelopes(make_table(1, columns=columns), partial=kind == "partial")
     rng = random.Random(kind)
     first = {"load": 0, "merge": 1, "partial": 2}[kind] * count
     for number, operation in enumerate(["INSERT"] * count if kind == "load" else mix(count)):
@@ -136,16 +139,17 @@ def describe(found: dict[str, Any], count: int) -> str:
     return f"{memory}, {found['rows']:,} rows in the driver; {cost}"
 
 
-def bench_batches(report: Report, directory: Path, count: int, kinds: dict[str, tuple[str, ...]]) -> None:
+def bench_batches(report: Report, directory: Path, count: int, kinds: dict[str, tuple[str, ...]], *, columns: int = 10) -> None:
     """Micro-batches of one size, each in the ways given."""
-    work = directory / f"batches-{count}"
-    make_log((work / "log").as_uri(), [make_table(1)])
+    work = directory / f"batches-{count}-{columns}"
+    make_log((work / "log").as_uri(), [make_table(1, columns=columns)])
     for kind, ways in kinds.items():
-        send((work / "log").as_uri(), make_changes(kind, count))
+        send((work / "log").as_uri(), make_changes(kind, count, columns))
         for way in ways:
             executors = 1 if way.endswith(", 1") else 2
             found = start_job(work, way.removesuffix(", 1"), executors=executors)
-            report.line(f"{kind:7} of {count:>10,}, {way:9}: {describe(found, count)}")
+            report.line(f"{kind:7} of {count:>10,} x {columns:3} columns, {way:12}: {describe(found, count)}")
+    shutil.rmtree(work)
 
 
 def send_rounds(work: Path, tables: int, rounds: int) -> None:
@@ -191,7 +195,7 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="smaller micro-batches, nothing written")
-    parser.add_argument("--parts", default="batches,tables,large", help="which parts, of: batches,tables,large")
+    parser.add_argument("--parts", default="batches,tables,large,largest", help="which parts, of: batches,tables,large,largest")
     given = parser.parse_args()
     parts, quick = given.parts.split(","), given.quick
     began = time.monotonic()
@@ -213,6 +217,10 @@ def main() -> None:
         if "large" in parts:
             large = 100_000 if quick else 2_000_000
             bench_batches(report, directory, large, {"load": everything[:2], "merge": everything, "partial": everything[:1]})
+        if "largest" in parts:
+            alone = everything[:1]
+            bench_batches(report, directory, 1_000 if quick else 1_000_000, {"load": alone}, columns=200)
+            bench_batches(report, directory, 10_000 if quick else 10_000_000, {"load": alone, "merge": alone}, columns=20)
         report.line(f"{(time.monotonic() - began) / 60:.0f} minutes in all, other work beside it")
 
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of Replicate read: tables of ten columns, their changes as envelopes, as decoded columns and as rows.
+"""What the benchmarks of Replicate read: tables of ten or more columns, changes as envelopes, as decoded columns and as rows.
 
 Envelopes are put together from pieces that fastavro wrote, an Avro library that has nothing to do with ours: a million of them
 is made in seconds.
@@ -45,7 +45,7 @@ _OTHER_HEADERS: Final = {
     "streamPosition": "pos",
     "transactionId": f"{1:032X}",
     "changeMask": None,
-    "columnMask": b"\xff\x03",
+    "columnMask": None,
     "transactionEventCounter": 1,
     "transactionLastEvent": True,
 }
@@ -53,16 +53,16 @@ CYCLE: Final = 1000
 """After so many changes the values of a row repeat, but for the name, which follows the change, and the text."""
 
 
-def make_table(number: int, *, has_key: bool = True) -> TableMetadata:
-    """Return a table of ten columns, one of each common type; the first is its key."""
-    columns = tuple(
+def make_table(number: int, *, has_key: bool = True, columns: int = 10) -> TableMetadata:
+    """Return a table of ten columns, one of each common type, or of a multiple of that; the first is its key."""
+    made = tuple(
         ColumnMetadata(
             f"c{i}", i + 1, kind, 40, 18 if kind == "NUMERIC" else 0, 4 if kind == "NUMERIC" else 0, int(i == 0 and has_key)
         )
-        for i, kind in enumerate(KINDS)
+        for i, kind in enumerate(KINDS * (columns // len(KINDS)))
     )
     lineage = Lineage("server", "task", "shop", f"table{number}", 1, "")
-    return TableMetadata(f"{number:032X}", lineage, columns, data_schema(columns, logical_types=True))
+    return TableMetadata(f"{number:032X}", lineage, made, data_schema(made, logical_types=True))
 
 
 def make_sequence(at: int) -> str:
@@ -98,12 +98,12 @@ class Envelopes:
         # Everything of the envelope but the message comes out the same each time.
         empty = {"magic": _MAGIC, "type": "DT", "headers": None, "messageSchemaId": table.schema_id, "messageSchema": None}
         self._before = _write(_ENVELOPE, {**empty, "message": b""})[:-1]
-        self._pieces = [self._fixed_columns(make_values(0, at)) for at in range(CYCLE)]
+        groups = len(table.columns) // len(KINDS)
+        self._pieces = [self._fixed_columns(make_values(0, at) * groups) for at in range(CYCLE)]
         # No row before; then the verb and what follows each change sequence.
         self._verbs = {verb: b"\x00" + self._header("operation", verb) for verb in OPERATIONS}
-        self._after = b"".join(self._header(name, value) for name, value in _OTHER_HEADERS.items())
-        part = _OTHER_HEADERS | {"columnMask": b"\x05\x00"}
-        self._after_part = b"".join(self._header(name, value) for name, value in part.items()) if partial else b""
+        self._after = self._headers_with((1 << len(table.columns)) - 1)
+        self._after_part = self._headers_with(0b101) if partial else b""
 
     def write(self, operation: str, key: int, at: int, *, sequence: str | None = None) -> bytes:
         """Return a data message with every column, except of partial updates.
@@ -118,7 +118,17 @@ class Envelopes:
         name, text = _text(f"name {at}"), _text(f"text {key}")
         order = _text(make_sequence(at) if sequence is None else sequence)
         if operation == "UPDATE" and self._after_part:
-            parts = [_SOME, _long(key), _NULL, _SOME, name, _NULL * 7, self._verbs[operation], order, self._after_part]
+            parts = [
+                _SOME,
+                _long(key),
+                _NULL,
+                _SOME,
+                name,
+                _NULL * (len(self._columns) - 3),
+                self._verbs[operation],
+                order,
+                self._after_part,
+            ]
         else:
             parts = [_SOME, _long(key), first, _SOME, name, middle, _SOME, text, last]
             parts += [self._verbs[operation], order, self._after]
@@ -128,7 +138,12 @@ class Envelopes:
     def _fixed_columns(self, values: list[Any]) -> tuple[bytes, bytes, bytes]:
         """Return the columns that repeat: those between key and name, between name and text, and after the text."""
         written = [_write(self._columns[f"c{i}"], value) for i, value in enumerate(values)]
-        return written[1], b"".join(written[3:8]), written[9]
+        return written[1], b"".join(written[3:8]), b"".join(written[9:])
+
+    def _headers_with(self, columns: int) -> bytes:
+        """Return the headers after the change sequence; of the columns that a change carries, the bits are set."""
+        mask = columns.to_bytes((len(self._columns) + 7) // 8, "little")
+        return b"".join(self._header(name, mask if name == "columnMask" else value) for name, value in _OTHER_HEADERS.items())
 
     def _header(self, name: str, value: Any) -> bytes:
         return _write(self._headers[name], value)
