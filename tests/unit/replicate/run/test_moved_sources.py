@@ -1,4 +1,4 @@
-"""A source table that gets another name, another task or another server: the steps of docs/replicate-tables.md, and what they end in."""
+"""A source table that gets another name, task or server, by the steps of docs/replicate-tables.md; deleted tables, replayed topics."""
 
 from __future__ import annotations
 
