@@ -1,4 +1,4 @@
-"""A source table that gets another name, task or server, by the steps of docs/replicate-tables.md; deleted tables, replayed topics."""
+"""Source tables that get another name, task or server, by the steps of docs/replicate-tables.md; deleted and replayed ones."""
 
 from __future__ import annotations
 
