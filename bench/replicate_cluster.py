@@ -8,8 +8,8 @@ largest   inserts of 1 M rows with 200 columns; inserts of 10 M rows with 20 col
 tables    few changes for each of many tables in every micro-batch: what a table costs after the first one, in a directory and in
           an S3 server of this machine, and the requests to it
 
-Each line is a process of its own with two executors on this machine, or one where the line says so, local-cluster[N,1,2048]. Ways: `executors` fold and merge, the
-default; `driver` gets the changes into the driver's Python process, folds them there, and gives them back to Spark's MERGE, as
+Each line is a process of its own with two executors on this machine (one where it says so), local-cluster[N,1,2048]. Ways:
+`executors` fold and merge, the default; `driver` gets the changes into the driver's Python process, folds them there, and gives them back to Spark's MERGE, as
 before executors did it; `by hand` is a foreachBatch job with from_avro, row_number and MERGE. Memory: by how much the driver's
 Python process has grown at most, and the peak of what collections leave in the heap of its Java process (all of that process in
 parentheses). Processor time is that of all processes.
@@ -216,7 +216,8 @@ def main() -> None:
             bench_tables(report, directory, 5 if quick else 20, "driver", in_store=False)
         if "large" in parts:
             large = 100_000 if quick else 2_000_000
-            bench_batches(report, directory, large, {"load": everything[:2], "merge": (*everything, "executors, 1"), "partial": everything[:1]})
+            kinds = {"load": everything[:2], "merge": (*everything, "executors, 1"), "partial": everything[:1]}
+            bench_batches(report, directory, large, kinds)
         if "largest" in parts:
             alone = everything[:1]
             bench_batches(report, directory, 1_000 if quick else 1_000_000, {"load": alone}, columns=200)
