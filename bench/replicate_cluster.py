@@ -8,11 +8,11 @@ largest   inserts of 1 M rows with 200 columns; inserts of 10 M rows with 20 col
 tables    few changes for each of many tables in every micro-batch: what a table costs after the first one, in a directory and in
           an S3 server of this machine, and the requests to it
 
-Each line is a process of its own with two executors on this machine (one where it says so), local-cluster[N,1,2048]. Ways:
-`executors` fold and merge, the default; `driver` gets the changes into the driver's Python process, folds them there, and gives them back to Spark's MERGE, as
-before executors did it; `by hand` is a foreachBatch job with from_avro, row_number and MERGE. Memory: by how much the driver's
-Python process has grown at most, and the peak of what collections leave in the heap of its Java process (all of that process in
-parentheses). Processor time is that of all processes.
+Each line is a process of its own with executors on this machine, local-cluster[N,1,2048], two or the number that the line names.
+Ways: `executors` fold and merge, the default; `driver` gets the changes into the driver's Python process, folds them there, and
+gives them back to Spark's MERGE, as before executors did it; `by hand` is a foreachBatch job of from_avro, row_number, MERGE.
+Memory: by how much the driver's Python process has grown at most, and the peak of what collections leave in the heap of its Java
+process (all of that process in parentheses). Processor time is that of all processes.
 
     python -m bench.replicate_cluster [--quick] [--parts batches,large,largest,tables]
 """
