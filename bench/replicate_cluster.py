@@ -191,7 +191,8 @@ def main() -> None:
     """Run all of it, or one job."""
     if "--job" in sys.argv:
         work, way, most, executors, store = sys.argv[sys.argv.index("--job") + 1 :]
-        print(json.dumps(run_job(Path(work), way, way.replace(" ", "-"), int(most), int(executors), store)))
+        name = f"{way.replace(' ', '-')}-{executors}"
+        print(json.dumps(run_job(Path(work), way, name, int(most), int(executors), store)))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="smaller micro-batches, nothing written")
@@ -216,7 +217,8 @@ def main() -> None:
             bench_tables(report, directory, 5 if quick else 20, "driver", in_store=False)
         if "large" in parts:
             large = 100_000 if quick else 2_000_000
-            kinds = {"load": everything[:2], "merge": (*everything, "executors, 1"), "partial": everything[:1]}
+            ways = (*everything, "executors, 1")
+            kinds = {"load": ways, "merge": ways, "partial": everything[:1]}
             bench_batches(report, directory, large, kinds)
         if "largest" in parts:
             alone = everything[:1]
