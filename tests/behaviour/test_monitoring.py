@@ -23,9 +23,10 @@ import yaml  # type: ignore[import-untyped]
 from tools import make_dashboard
 
 import headstream as hs
-from headstream.replicate.run.metrics import format_metrics
+from headstream.metrics.families import MOST_SERIES, write_openmetrics
+from headstream.replicate.run.metrics import describe_pipeline
 from headstream.replicate.run.status import note_status, read_status
-from headstream.server.http.metrics import MOST_GROUPS, expose
+from headstream.server.http.metrics import describe_server
 from headstream.testing import SourceDatabase
 from headstream.wire.commands.system import Stats
 from tests.support.replicate.pipeline_work import Work, plain
@@ -83,7 +84,7 @@ def series_names(text: str) -> set[str]:
 
 def pipeline_metrics(work: Work) -> str:
     note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
-    return format_metrics(read_status(work.ledger, work.now_us))
+    return write_openmetrics(describe_pipeline(read_status(work.ledger, work.now_us)))
 
 
 def test_dashboard_is_the_one_of_its_plots() -> None:
@@ -114,10 +115,10 @@ def test_page_names_every_alert() -> None:
 
 
 def test_groups_beyond_the_largest_are_summed_up() -> None:
-    groups = [("shop", "orders", f"g{number:05}", number) for number in range(MOST_GROUPS + 10)]
-    text = expose([], Stats(*[0] * 18, *[""] * 4), 1, groups).decode()  # type: ignore[arg-type]
+    groups = [("shop", "orders", f"g{number:05}", number) for number in range(MOST_SERIES + 10)]
+    text = write_openmetrics(describe_server([], Stats(*[0] * 18, *[""] * 4), 1, groups))  # type: ignore[arg-type]
     lags = dict(re.findall(r'^headstream_group_lag\{group="(\w+)".*\} (.*)$', text, re.MULTILINE))
-    assert len(lags) == MOST_GROUPS + 1
+    assert len(lags) == MOST_SERIES + 1
     assert float(lags["others"]) == sum(range(10))
     assert "g00009" not in lags
     assert "g00010" in lags

@@ -16,6 +16,7 @@ import click
 from headstream.cli.output import print_object, print_text
 from headstream.cli.parameters import Checked, LocalPath, output_option
 from headstream.errors import InvalidInputError
+from headstream.metrics.output import MetricsOutput
 from headstream.model.quantities import parse_size_bytes
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def _parse_rate(text: str) -> int:
     help="keep: copy messages in any state, with it; available: leave out those in other states.",
 )
 @click.option("--metrics", type=LocalPath(directory=False), metavar="FILE", help="Write OpenMetrics to FILE every few seconds.")
+@click.option("--metrics-otlp", is_flag=True, help="Send metrics to OpenTelemetry's collector (OTEL_EXPORTER_OTLP_ENDPOINT).")
 @click.option("--source-name", metavar="NAME", help="Name of SRC in the header hs.mirror, instead of its identity.")
 @click.option("--target-name", metavar="NAME", help="Name of DST, instead of its identity.")
 @output_option
@@ -62,6 +64,7 @@ def mirror(
     rate: int | None,
     states: Any,
     metrics: Path | None,
+    metrics_otlp: bool,
     source_name: str | None,
     target_name: str | None,
     output: str,
@@ -100,7 +103,9 @@ def mirror(
         for line in _plan_lines(plan):
             click.echo(line, err=True)
         total = sum(topic.messages_count for topic in plan.topics) if once else None
-        options = replace(options, on_progress=_progress(stack, total, metrics))
+        written = MetricsOutput("headstream-mirror", metrics, over_otlp=metrics_otlp)
+        stack.callback(written.close)
+        options = replace(options, on_progress=_progress(stack, total, written))
         run = Mirror(one, other, options)
         with _stopped_by_signals(run):
             stats = run.run()
@@ -137,16 +142,16 @@ def _print_plan(plan: MirrorPlan, output: str) -> None:
     print_object({"topics": topics, "differences": list(plan.differences)}, output)
 
 
-def _progress(stack: ExitStack, total: int | None, metrics: Path | None) -> Callable[[MirrorStats], None]:
+def _progress(stack: ExitStack, total: int | None, metrics: MetricsOutput) -> Callable[[MirrorStats], None]:
     """Return what shows a mirror's progress on a terminal, and writes its metrics."""
     show: Callable[[MirrorStats], None] = _show_on_terminal(stack, total) if sys.stderr.isatty() else lambda _: None
 
     def report(stats: MirrorStats) -> None:
         show(stats)
-        if metrics is not None:
-            from headstream.mirror.metrics import write_metrics
+        if metrics.is_wanted:
+            from headstream.mirror.metrics import describe_mirror
 
-            write_metrics(metrics, stats)
+            metrics.write(describe_mirror(stats))
 
     return report
 

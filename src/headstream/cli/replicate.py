@@ -131,6 +131,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 @click.option("--change-tables", type=_TABLE_PLACE, help="The same for one Delta table per target with every change as received.")
 @click.option("--dead-letter-table", type=_TABLE_PLACE, help="Write dead letters to this Delta table too; the same.")
 @click.option("--metrics", type=LocalPath(directory=False), help="Write metrics to this file (OpenMetrics).")
+@click.option("--metrics-otlp", is_flag=True, help="Send metrics to OpenTelemetry's collector (OTEL_EXPORTER_OTLP_ENDPOINT).")
 @click.option("--tracing", is_flag=True, help="Make OpenTelemetry spans of micro-batches and merges, linked to messages' spans.")
 @click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of waiting messages.  [default: 10 million]")
 @click.option("--max-parked-bytes", type=_SIZE, help="Maximum size of waiting messages.  [default: 20GiB]")

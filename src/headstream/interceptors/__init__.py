@@ -13,6 +13,7 @@ from headstream.interceptors.auditing import Auditing
 from headstream.interceptors.compression import Compression
 from headstream.interceptors.encryption import Encryption
 from headstream.interceptors.interceptor import ErrorPolicy, Interceptor, guard
+from headstream.interceptors.metrics import Metrics
 from headstream.interceptors.tracing import Tracing
 
-__all__ = ["Auditing", "Compression", "Encryption", "ErrorPolicy", "Interceptor", "Tracing", "guard"]
+__all__ = ["Auditing", "Compression", "Encryption", "ErrorPolicy", "Interceptor", "Metrics", "Tracing", "guard"]

@@ -19,6 +19,7 @@ from headstream.interceptors.auditing import Auditing
 from headstream.interceptors.compression import Compression
 from headstream.interceptors.encryption import Encryption
 from headstream.interceptors.interceptor import HOOKS, guard
+from headstream.interceptors.metrics import Metrics
 from headstream.interceptors.tracing import Tracing
 
 __all__ = ["make_interceptors"]
@@ -35,6 +36,7 @@ def _boolean(text: str) -> bool:
 
 _SHIPPED: Final[Mapping[str, tuple[Callable[..., object], Mapping[str, Callable[[str], Any]]]]] = {
     "tracing": (Tracing, {"rate": float}),
+    "metrics": (Metrics, {"otlp": _boolean}),
     "auditing": (Auditing, {"application": str, "stamp": _boolean}),
     "compression": (Compression, {"algorithm": str, "min_bytes": int, "level": int}),
     "encryption": (Encryption.from_file, {"key_file": str, "required": _boolean}),

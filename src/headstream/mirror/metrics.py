@@ -1,16 +1,18 @@
-"""A mirror's numbers in the OpenMetrics format, as a file for a collector."""
+"""A mirror's metrics."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from collections.abc import Iterator
+from typing import Final
 
-from headstream.errors import StorageError
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from headstream.metrics.families import limit_series
 from headstream.mirror.mirror import MirrorStats
 
-__all__ = ["format_metrics", "write_metrics"]
+__all__ = ["describe_mirror"]
 
-_COUNTERS = (
+_COUNTERS: Final = (
     ("copied_messages", "copied", "Messages sent to the destination."),
     ("found_messages", "found", "Messages that an earlier run had copied."),
     ("looped_messages", "looped", "Messages passed over because they come from the destination."),
@@ -19,33 +21,15 @@ _COUNTERS = (
 )
 
 
-def format_metrics(stats: MirrorStats) -> str:
-    """Return the numbers of a run as OpenMetrics text, with its `# EOF`."""
-    lines: list[str] = []
+def describe_mirror(stats: MirrorStats) -> Iterator[Metric]:
+    """Yield the metrics of a run."""
     for name, attribute, text in _COUNTERS:
-        full = f"headstream_mirror_{name}"
-        lines += [f"# TYPE {full} counter", f"# HELP {full} {text}", f"{full}_total {getattr(stats, attribute)}"]
-    lag = "headstream_mirror_lag_messages"
-    lines += [f"# TYPE {lag} gauge", f"# HELP {lag} Messages of the source that are not read yet."]
-    lines += [f'{lag}{{topic="{topic}"}} {count}' for topic, count in sorted(stats.lag.items())]
-    behind = "headstream_mirror_behind_seconds"
-    lines += [
-        f"# TYPE {behind} gauge",
-        f"# HELP {behind} Age of the message read last when it was read.",
-        f"{behind} {stats.behind_s}",
-    ]
-    return "\n".join([*lines, "# EOF", ""])
-
-
-def write_metrics(path: Path, stats: MirrorStats) -> None:
-    """Replace a metrics file atomically.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(format_metrics(stats), encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise StorageError(f"the metrics cannot be written: {error.strerror}", where=str(path)) from error
+        yield CounterMetricFamily(f"headstream_mirror_{name}", text, value=getattr(stats, attribute))
+    lag = GaugeMetricFamily("headstream_mirror_lag_messages", "Messages of the source that are not read yet.", labels=["topic"])
+    series = [((topic,), float(count)) for topic, count in sorted(stats.lag.items(), key=lambda each: (-each[1], each[0]))]
+    for labels, count in limit_series(series, ("others",)):
+        lag.add_metric(labels, count)
+    yield lag
+    yield GaugeMetricFamily(
+        "headstream_mirror_behind_seconds", "Age of the message read last when it was read.", value=stats.behind_s
+    )

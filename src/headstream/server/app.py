@@ -152,6 +152,8 @@ class ServerApp:
             await self._start_quic(config.quic_address, workers, budget, admission)
         if config.kafka_address is not None:
             await self._start_kafka(config.kafka_address, workers, budget, admission)
+        if config.metrics_otlp:
+            self._push_metrics()
         sweeping = asyncio.get_running_loop().create_task(self._sweep_periodically())
         self._ends.callback(sweeping.cancel)
         self._write_current_config()
@@ -188,6 +190,15 @@ class ServerApp:
         host, port = await self._http.start(address.host, address.port, tls)
         self.http_address = Address(host, port)
         self._ends.push_async_callback(self._http.stop)
+
+    def _push_metrics(self) -> None:
+        """Send the metrics over OTLP until the server stops."""
+        if self._http is None:
+            raise InvalidOptionError("metrics are those of the HTTP interface, which is off", where="headstream.metrics_otlp")
+        from headstream.metrics.output import open_push
+
+        push = open_push("headstream-server", self._http.pages.describe_metrics)
+        self._ends.push_async_callback(asyncio.to_thread, push.close)
 
     async def _start_quic(self, address: Address, workers: Workers, budget: MemoryBudget, admission: Admission) -> None:
         config = self._config

@@ -3,7 +3,8 @@
     lag = LagListener(lambda lags: print(max(each.lag for each in lags)))
     spark.streams.addListener(lag)
     ...
-    lag.metrics_text()          OpenMetrics, as Prometheus and others scrape it
+    lag.metrics_text()                            OpenMetrics, as Prometheus and others scrape it
+    prometheus_client.REGISTRY.register(lag)      the same, with the other metrics of the process
 
 Spark reports the end of a source (latestOffset) and the end of a batch (endOffset) with every progress; the
 difference is the lag. It works for this source, and for Spark's own Kafka source, whose offsets have the same form.
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -25,21 +27,12 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from headstream.metrics.families import MOST_SERIES, limit_series, write_openmetrics
 from headstream.spark.source.offsets import TopicPartition, read_positions
 
 __all__ = ["LagListener", "PartitionLag", "read_lags"]
 
-_METRICS: Final = (
-    ("headstream_source_lag", "gauge", "Offsets that a query has not read yet."),
-    ("headstream_source_offset", "gauge", "The next offset that a query reads."),
-    ("headstream_source_end_offset", "gauge", "Where the partition ends."),
-)
-_ROWS: Final = ("headstream_source_rows", "counter", "Rows that a query has read.")
-_OFFSETS: Final = (
-    "headstream_source_offsets",
-    "counter",
-    "Offsets that a query has passed; more than rows where messages were compacted away, skipped as damaged or in other states.",
-)
+_OF_PARTITION: Final = ("query", "topic", "partition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +103,15 @@ class LagListener(StreamingQueryListener):
         with self._lock:
             return [lag for query in self._queries.values() for lag in query.lags]
 
-    def metrics_text(self) -> str:
-        """Return the metrics as OpenMetrics text, to be served as `application/openmetrics-text; version=1.0.0`."""
+    def collect(self) -> list[Metric]:
+        """Return the metrics, as prometheus_client asks for them: `prometheus_client.REGISTRY.register(lag)`."""
         with self._lock:
             queries = list(self._queries.values())
-            return "".join(f"{line}\n" for line in _metric_lines(queries))
+            return [*_gauges(queries), *_counters(queries)]
+
+    def metrics_text(self) -> str:
+        """Return the metrics as OpenMetrics text, to be served as `application/openmetrics-text; version=1.0.0`."""
+        return write_openmetrics(self.collect())
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Add a query."""
@@ -155,22 +152,35 @@ def _positions(offset: Any) -> dict[TopicPartition, int]:
         return {}
 
 
-def _metric_lines(queries: Sequence[_Query]) -> Iterator[str]:
-    lags = [lag for query in queries for lag in query.lags]
-    values = ([lag.lag for lag in lags], [lag.offset for lag in lags], [lag.end_offset for lag in lags])
-    for (name, kind, text), numbers in zip(_METRICS, values, strict=True):
-        yield from (f"# TYPE {name} {kind}", f"# HELP {name} {text}")
-        for lag, number in zip(lags, numbers, strict=True):
-            yield f'{name}{{query="{_escape(lag.query)}",topic="{_escape(lag.topic)}",partition="{lag.partition}"}} {number}'
-    for (name, kind, text), totals in (
-        (_ROWS, [query.rows for query in queries]),
-        (_OFFSETS, [query.offsets for query in queries]),
+def _gauges(queries: Sequence[_Query]) -> Iterator[Metric]:
+    lags = sorted((lag for query in queries for lag in query.lags), key=lambda each: -each.lag)
+    behind = GaugeMetricFamily("headstream_source_lag", "Offsets that a query has not read yet.", labels=_OF_PARTITION)
+    for labels, value in limit_series([(_labels_of(each), each.lag) for each in lags], ("others", "", "")):
+        behind.add_metric(labels, value)
+    yield behind
+    read = GaugeMetricFamily("headstream_source_offset", "The next offset that a query reads.", labels=_OF_PARTITION)
+    ends = GaugeMetricFamily("headstream_source_end_offset", "Where the partition ends.", labels=_OF_PARTITION)
+    for each in lags[:MOST_SERIES]:
+        read.add_metric(_labels_of(each), each.offset)
+        ends.add_metric(_labels_of(each), each.end_offset)
+    yield from (read, ends)
+
+
+def _labels_of(lag: PartitionLag) -> tuple[str, str, str]:
+    return lag.query, lag.topic, str(lag.partition)
+
+
+def _counters(queries: Sequence[_Query]) -> Iterator[Metric]:
+    for name, text, values in (
+        ("rows", "Rows that a query has read.", {query.name: query.rows for query in queries}),
+        (
+            "offsets",
+            "Offsets that a query has passed; more than rows where messages were compacted away, skipped as damaged or in other "
+            "states.",
+            {query.name: query.offsets for query in queries},
+        ),
     ):
-        yield from (f"# TYPE {name} {kind}", f"# HELP {name} {text}")
-        for query, number in zip(queries, totals, strict=True):
-            yield f'{name}_total{{query="{_escape(query.name)}"}} {number}'
-    yield "# EOF"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        family = CounterMetricFamily(f"headstream_source_{name}", text, labels=["query"])
+        for query, value in values.items():
+            family.add_metric([query], value)
+        yield family

@@ -7,8 +7,9 @@ import random
 import pytest
 
 import headstream as hs
+from headstream.metrics.families import write_openmetrics
 from headstream.mirror.hops import Hop, check_log_name, logs_passed, newest_hop, with_hop
-from headstream.mirror.metrics import format_metrics
+from headstream.mirror.metrics import describe_mirror
 from headstream.mirror.mirror import MirrorStats
 from headstream.mirror.runs import OffsetRuns
 
@@ -58,7 +59,7 @@ def test_runs_are_a_set_of_offsets() -> None:
 
 
 def test_metrics_are_open_metrics() -> None:
-    text = format_metrics(MirrorStats(copied=3, lag={"shop/orders": 2}))
-    assert "headstream_mirror_copied_messages_total 3\n" in text
-    assert 'headstream_mirror_lag_messages{topic="shop/orders"} 2\n' in text
+    text = write_openmetrics(describe_mirror(MirrorStats(copied=3, lag={"shop/orders": 2})))
+    assert "headstream_mirror_copied_messages_total 3.0\n" in text
+    assert 'headstream_mirror_lag_messages{topic="shop/orders"} 2.0\n' in text
     assert text.endswith("# EOF\n")

@@ -48,11 +48,11 @@ def test_listener_calls_back_and_writes_metrics_until_a_query_ends() -> None:
     assert [lag.lag for lag in listener.lags] == [0, 12]
     assert [[lag.lag for lag in lags] for lags in seen] == [[10, 15], [0, 12]]
     lines = listener.metrics_text().splitlines()
-    assert lines[0] == "# TYPE headstream_source_lag gauge"
-    assert 'headstream_source_lag{query="b\\"q",topic="shop/orders",partition="2"} 12' in lines
-    assert 'headstream_source_offset{query="b\\"q",topic="shop/orders",partition="1"} 15' in lines
-    assert 'headstream_source_rows_total{query="billing"} 9' in lines
-    assert 'headstream_source_offsets_total{query="billing"} 13' in lines
+    assert lines[1] == "# TYPE headstream_source_lag gauge"
+    assert 'headstream_source_lag{partition="2",query="b\\"q",topic="shop/orders"} 12.0' in lines
+    assert 'headstream_source_offset{partition="1",query="b\\"q",topic="shop/orders"} 15.0' in lines
+    assert 'headstream_source_rows_total{query="billing"} 9.0' in lines
+    assert 'headstream_source_offsets_total{query="billing"} 13.0' in lines
     assert lines[-1] == "# EOF"
     listener.onQueryTerminated(event(progress(None, None, None)))
     assert listener.lags == []

@@ -1,102 +1,87 @@
-"""A pipeline's metrics in the OpenMetrics format, as text and as a file for a collector."""
+"""A pipeline's metrics."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
-from headstream.errors import StorageError
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-__all__ = ["format_metrics", "write_metrics"]
+from headstream.metrics.families import limit_series
+
+__all__ = ["describe_pipeline"]
+
+_PREFIX: Final = "headstream_replicate_"
+_OTHERS: Final = "others"
+"""The value of `table` of those beyond the limit."""
+
+_OPERATIONS: Final = ("inserted", "updated", "deleted")
+_COUNTERS: Final = (
+    ("messages", "messages", "Messages read."),
+    ("bytes", "bytes", "Size of the messages read."),
+    ("changes", "changes", "Changes applied."),
+    ("rows_in_driver", "rows_in_driver", "Changes whose decoded rows the driver has received; executors fold the others."),
+    ("merges", "merges", "Merges into tables."),
+    ("batches", "batches", "Micro-batches."),
+    ("released", "released", "Messages that had waited and were applied."),
+    ("incomplete_transactions", "incomplete_transactions", "Transactions applied without all of their events."),
+    ("untold", "untold", "Changes without their position in a transaction, with atomic."),
+    ("processing_seconds", "seconds", "Time spent in micro-batches."),
+)
+_WAITING: Final = (
+    ("parked", "Messages that wait for their schema or table."),
+    ("delayed", "Messages that have waited too long for their schema."),
+    ("dead", "Messages in the dead letter that were not redriven."),
+    ("waiting_bytes", "Size of all messages that wait."),
+    ("oldest_wait_seconds", "How long the oldest waits."),
+    ("waiting_for_loads", "Rows of full loads that wait until all partitions are read up to them."),
+    ("open_transactions", "Transactions that are not whole and wait."),
+)
 
 
-def format_metrics(status: dict[str, Any]) -> str:
-    """Return the metrics of a pipeline.
+def describe_pipeline(status: dict[str, Any]) -> Iterator[Metric]:
+    """Yield the metrics of a pipeline: counters are those of the run, gauges current values.
 
     Args:
         status: The result of status.read_status().
-
-    Returns:
-        OpenMetrics text, with its `# EOF`. Counters are those of the run, gauges current values.
     """
     run = status["run"] or {}
-    tables = run.get("tables", {})
-    rows = {
-        (name, operation): counts[operation]
-        for name, counts in tables.items()
-        for operation in ("inserted", "updated", "deleted")
-    }
-    lines = _family("rows", "counter", "Rows that merges inserted, updated and deleted.", rows, ("table", "operation"))
-    for name, text in (
-        ("messages", "Messages read."),
-        ("bytes", "Size of the messages read."),
-        ("changes", "Changes applied."),
-        ("rows_in_driver", "Changes whose decoded rows the driver has received; executors fold the others."),
-        ("merges", "Merges into tables."),
-        ("batches", "Micro-batches."),
-        ("released", "Messages that had waited and were applied."),
-        ("incomplete_transactions", "Transactions applied without all of their events."),
-        ("untold", "Changes without their position in a transaction, with atomic."),
-    ):
-        lines += _family(name, "counter", text, {(): run.get(name, 0)})
-    lines += _family("processing_seconds", "counter", "Time spent in micro-batches.", {(): run.get("seconds", 0)})
-    lags = {(name,): seconds for name, seconds in run.get("lag_seconds", {}).items()}
-    lines += _family("lag_seconds", "gauge", "From the source's commit to the table, newest change.", lags, ("table",))
-    for state, text in (
-        ("parked", "Messages that wait for their schema or table."),
-        ("delayed", "Messages that have waited too long for their schema."),
-        ("dead", "Messages in the dead letter that were not redriven."),
-        ("waiting_bytes", "Size of all messages that wait."),
-    ):
-        lines += _family(state, "gauge", text, {(): status[state]})
-    lines += _family("oldest_wait_seconds", "gauge", "How long the oldest waits.", {(): status["oldest_wait_seconds"] or 0})
-    waiting = {(): status["waiting_for_loads"]}
-    lines += _family(
-        "waiting_for_loads", "gauge", "Rows of full loads that wait until all partitions are read up to them.", waiting
-    )
+    yield _rows_of(run.get("tables", {}))
+    for name, key, text in _COUNTERS:
+        yield CounterMetricFamily(_PREFIX + name, text, value=run.get(key, 0))
+    yield _of_tables("lag_seconds", "From the source's commit to the table, newest change.", run.get("lag_seconds", {}))
+    for name, text in _WAITING:
+        yield _gauge(name, text, status[name] or 0)
     oldest = status["oldest_transaction"]
-    lines += _family("open_transactions", "gauge", "Transactions that are not whole and wait.", {(): status["open_transactions"]})
-    waited = 0 if oldest is None else oldest["wait_seconds"]
-    lines += _family("oldest_transaction_seconds", "gauge", "How long the oldest of them waits.", {(): waited})
-    failing = {(found["table"],): found["failures"] for found in status["failing_tables"]}
-    lines += _family("table_failures", "gauge", "Failures of a table since it last took changes.", failing, ("table",))
+    yield _gauge(
+        "oldest_transaction_seconds", "How long the oldest of them waits.", 0 if oldest is None else oldest["wait_seconds"]
+    )
+    failures = {found["table"]: found["failures"] for found in status["failing_tables"]}
+    yield _of_tables("table_failures", "Failures of a table since it last took changes.", failures)
     catalog = status["catalog"]
     if catalog is not None:
-        for name, text in (
-            ("registered", "Tables that have their name in the catalog."),
-            ("waiting", "Tables that wait for it."),
-        ):
-            lines += _family(f"catalog_{name}", "gauge", text, {(): catalog[name]})
-    lines += _family("running", "gauge", "Whether the pipeline runs.", {(): int(status["state"] == "running")})
-    return "\n".join([*lines, "# EOF", ""])
+        yield _gauge("catalog_registered", "Tables that have their name in the catalog.", catalog["registered"])
+        yield _gauge("catalog_waiting", "Tables that wait for it.", catalog["waiting"])
+    yield _gauge("running", "Whether the pipeline runs.", int(status["state"] == "running"))
 
 
-def write_metrics(path: Path, status: dict[str, Any]) -> None:
-    """Replace a metrics file atomically.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(format_metrics(status), encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise StorageError(f"the metrics cannot be written: {error.strerror}", where=str(path)) from error
+def _rows_of(tables: Mapping[str, Mapping[str, int]]) -> Metric:
+    rows = CounterMetricFamily(f"{_PREFIX}rows", "Rows that merges inserted, updated and deleted.", labels=["table", "operation"])
+    for operation in _OPERATIONS:
+        series = [((name, operation), float(counts[operation])) for name, counts in sorted(tables.items())]
+        for labels, value in limit_series(series, (_OTHERS, operation)):
+            rows.add_metric(labels, value)
+    return rows
 
 
-def _family(name: str, kind: str, text: str, values: Mapping[Any, float], labels: tuple[str, ...] = ()) -> list[str]:
-    full = f"headstream_replicate_{name}"
-    sample = f"{full}_total" if kind == "counter" else full
-    lines = [f"# TYPE {full} {kind}", f"# HELP {full} {text}"]
-    for label_values, value in sorted(values.items()):
-        pairs = ",".join(f'{label}="{_escape(given)}"' for label, given in zip(labels, label_values, strict=True))
-        lines.append(f"{sample}{{{pairs}}} {value}" if pairs else f"{sample} {value}")
-    return lines
+def _of_tables(name: str, text: str, values: Mapping[str, float]) -> Metric:
+    """Return a gauge of the tables with the largest values, and the largest value of the others."""
+    family = GaugeMetricFamily(_PREFIX + name, text, labels=["table"])
+    series = [((table,), float(value)) for table, value in sorted(values.items(), key=lambda each: (-each[1], each[0]))]
+    for labels, value in limit_series(series, (_OTHERS,), max):
+        family.add_metric(labels, value)
+    return family
 
 
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(_PREFIX + name, text, value=value)

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headstream.errors import HeadstreamError, InvalidInputError, ReplicateError
+from headstream.metrics.output import MetricsOutput
 from headstream.replicate.apply.engines import Engines
 from headstream.replicate.apply.job_labels import JobLabels
 from headstream.replicate.apply.stored_batch import open_store_session
@@ -33,7 +34,7 @@ from headstream.replicate.run.background import BackgroundRun
 from headstream.replicate.run.batch_spans import BatchSpans
 from headstream.replicate.run.checkpoint_opening import open_keeper
 from headstream.replicate.run.decoded_storage import store_decoded
-from headstream.replicate.run.metrics import write_metrics
+from headstream.replicate.run.metrics import describe_pipeline
 from headstream.replicate.run.processor import Processor
 from headstream.replicate.run.progress import Listener, ProgressReports, batch_numbers
 from headstream.replicate.run.registration import CatalogTables
@@ -117,6 +118,7 @@ class ReplicatePipeline:
         self._store_session = open_store_session(spark) if is_stored else None
         self._catalog = CatalogTables(spark, config, self._zone)
         self._labels = JobLabels(spark)
+        self._metrics = MetricsOutput("headstream-replicate", config.metrics, over_otlp=config.metrics_otlp)
         self._spans = BatchSpans(self._labels.writing, is_on=config.tracing, tracer_provider=tracer_provider)
         self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id, self._keeper, self._spans.merging)
         parts = Parts(config, self._zone, self._decoder, self._ledger, self._tables, self._summary, self._now_us, self._keeper)
@@ -172,6 +174,7 @@ class ReplicatePipeline:
         return self._summary
 
     def _close(self) -> None:
+        self._metrics.close()
         self._catalog.close()
         self._processor.close()
         self._tables.close()
@@ -350,8 +353,8 @@ class ReplicatePipeline:
         heartbeat_us = HEARTBEAT_US if isinstance(self._keeper, LocalKeeper) else HEARTBEAT_US + _KEEP_EVERY_US
         catalog = self._catalog.status()
         note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us, heartbeat_us, catalog)
-        if self._config.metrics is not None:
-            write_metrics(self._config.metrics, self.status())
+        if self._metrics.is_wanted:
+            self._metrics.write(describe_pipeline(self.status()))
 
     def _count_waiting(self) -> None:
         counts = self._ledger.counts()

@@ -126,6 +126,7 @@ class ReplicateConfig:
         dead_letter_table: Place of a Delta table of the dead letter, in addition to its topic; None for none.
         storage: The object store of the places that are URIs.
         metrics: File that metrics are written to in the OpenMetrics format; None for none.
+        metrics_otlp: Whether metrics are sent over OTLP, to where OpenTelemetry's variables say.
         tracing: Whether OpenTelemetry's spans are made of micro-batches and merges, linked to those of sampled messages.
         tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None for unlimited. An older
             change that arrives later, for a missing row, is dead-lettered with the reason.
@@ -174,6 +175,7 @@ class ReplicateConfig:
     dead_letter_table: Place | None = None
     storage: StorageSettings = field(default_factory=StorageSettings)
     metrics: Path | None = None
+    metrics_otlp: bool = False
     tracing: bool = False
     tombstones_kept_us: int | None = None
     compact_every_us: int = 0

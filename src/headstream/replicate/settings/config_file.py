@@ -158,7 +158,8 @@ def _pipeline_readers(base: Path) -> dict[str, tuple[str, _Reader]]:
         "on_missing_schema": _choice(*get_args(OnMissingSchema)), "delayed": _text, "dead_letter": _text,
         "max_parked_count": _count, "atomic": _flag, "take_over": _flag,
         "on_incomplete_transaction": _choice(*get_args(OnIncompleteTransaction)),
-        "max_parked_bytes": _size, "max_dead_rate": _share, "dead_rate_messages": _count, "once": _flag, "tracing": _flag,
+        "max_parked_bytes": _size, "max_dead_rate": _share, "dead_rate_messages": _count, "once": _flag,
+        "metrics_otlp": _flag, "tracing": _flag,
         "max_messages_per_batch": _count, "max_bytes_per_batch": _size, "spark": _session_settings,
     }  # fmt: skip
     times = (

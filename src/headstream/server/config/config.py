@@ -66,6 +66,7 @@ class ServerConfig:
         group_access: Access of the directory's group to the files of a new log: none, read or write.
         delivery_audit: The topic that gets a row for each transition of deliveries; None writes none.
         tracing: Whether appends of traced messages are OpenTelemetry spans.
+        metrics_otlp: Whether the metrics are sent to a collector of OpenTelemetry.
         runtime: The directory, within `data`, for files that describe the running server.
         pipelines: Checkpoints of the Replicate pipelines that the console shows: directories, or URIs of object stores.
         allow_default_password: Whether to serve other machines while the root user has the default password.
@@ -101,6 +102,7 @@ class ServerConfig:
     group_access: str = "none"
     delivery_audit: TopicName | None = None
     tracing: bool = False
+    metrics_otlp: bool = False
     runtime: str = "runtime"
     pipelines: tuple[str, ...] = ()
     allow_default_password: bool = False
@@ -234,6 +236,7 @@ class _Loader:
             group_access=value["headstream.group_access"],
             delivery_audit=self._topic("headstream.delivery_audit"),
             tracing=value["headstream.tracing"],
+            metrics_otlp=value["headstream.metrics_otlp"],
             runtime=self._runtime(),
             pipelines=value["headstream.pipelines"],
             allow_default_password=value["headstream.allow_default_password"],

@@ -135,6 +135,7 @@ _QUIC: Final = "datagrams have 1,200 bytes, and sending follows the acknowledgem
 _QUIC_STREAMS: Final = "a connection has at most 100 concurrent requests"
 _QUIC_WINDOWS: Final = "the receive window is 32 KiB before the login, then 512 KiB"
 _QUIC_PINGS: Final = "clients send keep-alives themselves"
+_TELEMETRY: Final = "use headstream.metrics_otlp, headstream.tracing and OpenTelemetry's own variables"
 _AT_ONCE: Final = "every send is written before it is acknowledged"
 _RETENTION: Final = "retention runs continuously"
 _CATALOG: Final = "streams, topics and users are in a database with durable changes"
@@ -231,10 +232,10 @@ KEYS: Final[dict[str, Key]] = {
     "personal_access_token.cleaner.interval": Key("1 m", _us(1_000_000, _DAY_US)),
     "heartbeat.enabled": Key(False, _flag),
     "heartbeat.interval": Key("5 s", _us(100_000, _DAY_US)),
-    "telemetry.enabled": Key(False, _flag, "nothing is sent anywhere: read /metrics and the log", only=False),
-    **_ignored("telemetry", "nothing is sent anywhere: read /metrics and the log", service_name="iggy"),
-    **_ignored("telemetry.logs", "nothing is sent anywhere", transport="grpc", endpoint=""),
-    **_ignored("telemetry.traces", "nothing is sent anywhere", transport="grpc", endpoint=""),
+    "telemetry.enabled": Key(False, _flag, _TELEMETRY, only=False),
+    **_ignored("telemetry", _TELEMETRY, service_name="iggy"),
+    **_ignored("telemetry.logs", _TELEMETRY, transport="grpc", endpoint=""),
+    **_ignored("telemetry.traces", _TELEMETRY, transport="grpc", endpoint=""),
     "system.path": Key("local_data", _text),
     **_ignored("system.backup", _PLACES, path="backup"),
     **_ignored("system.backup.compatibility", _PLACES, path="compatibility"),
@@ -267,6 +268,7 @@ KEYS: Final[dict[str, Key]] = {
     "headstream.console": Key("auto", _maybe_flag),
     "headstream.pipelines": Key([], _texts),
     "headstream.metrics_of_groups": Key(False, _flag),
+    "headstream.metrics_otlp": Key(False, _flag),
     "headstream.delivery_audit": Key("", _text),
     "headstream.tracing": Key(False, _flag),
     "headstream.max_connections": Key(10_000, _count(1, 1_000_000)),

@@ -8,12 +8,10 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from headstream.broker.delivery_views import GroupAges
+from headstream.metrics.families import MOST_SERIES
 from headstream.model.transitions import TransitionKind
 
 __all__ = ["describe_deliveries"]
-
-_MOST_GROUPS: Final = 1000
-"""Groups with a series of their own in each metric: those with the oldest messages."""
 
 _OF_GROUPS: Final = frozenset((TransitionKind.PAUSED, TransitionKind.RESUMED))
 _LABELS: Final = ["stream", "topic", "group"]
@@ -57,12 +55,12 @@ def describe_deliveries(
         if tells_groups:
             named = GaugeMetricFamily(f"headstream_group_{name}_seconds", f"{text[:-1]} of a group.", labels=_LABELS)
             largest = sorted((each for each in of_groups if each[0]), key=lambda each: (-each[0], each[1].topic, each[1].group))
-            for seconds, each in largest[:_MOST_GROUPS]:
+            for seconds, each in largest[:MOST_SERIES]:
                 named.add_metric([each.topic.stream, each.topic.topic, each.group], seconds)
             yield named
     if tells_groups:
         paused = GaugeMetricFamily("headstream_group_paused", "1 for each group that is paused.", labels=_LABELS)
-        for each in [each for each in found if each.is_paused][:_MOST_GROUPS]:
+        for each in [each for each in found if each.is_paused][:MOST_SERIES]:
             paused.add_metric([each.topic.stream, each.topic.topic, each.group], 1)
         yield paused
 

@@ -1,4 +1,4 @@
-"""The metrics as text (OpenMetrics), generated on request.
+"""The metrics of a server, collected on request.
 
 Metrics that tools for the protocol's original expect have its names: http_requests_total, streams, topics, partitions,
 segments, messages, users, clients. All others begin with headstream_.
@@ -7,12 +7,11 @@ segments, messages, users, clients. All others begin with headstream_.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.openmetrics.exposition import generate_latest
-from prometheus_client.registry import Collector, CollectorRegistry
 
+from headstream.metrics.families import limit_series
 from headstream.server.fast_path.traffic import BOUNDS_S, Traffic
 from headstream.wire.commands.system import Stats
 from headstream.wire.statuses import Status
@@ -20,25 +19,21 @@ from headstream.wire.statuses import Status
 if TYPE_CHECKING:
     from headstream.server.resources.memory_budget import MemoryBudget
 
-__all__ = ["MOST_GROUPS", "GroupBehind", "expose"]
-
-MOST_GROUPS: Final = 1000
-"""Consumer groups with a series of their own."""
+__all__ = ["GroupBehind", "describe_server"]
 
 GroupBehind: TypeAlias = tuple[str, str, str, int]
 """Stream, topic, group, and its lag in messages."""
 
 
-def expose(
+def describe_server(
     traffic: Sequence[Traffic],
     stats: Stats,
     users: int,
     groups: Iterable[GroupBehind],
     filters: tuple[int, int] = (0, 0),
     budget: MemoryBudget | None = None,
-    deliveries: Iterable[Metric] = (),
-) -> bytes:
-    """Return the metrics as text.
+) -> Iterator[Metric]:
+    """Yield the metrics of a server, without those of deliveries and removals.
 
     Args:
         traffic: Counters of each transport.
@@ -47,24 +42,12 @@ def expose(
         groups: Lag of each consumer group.
         filters: The number of messages that filters have examined, and of those that they could not be applied to.
         budget: The memory budget of requests and responses.
-        deliveries: The metrics of deliveries and removals.
     """
-    registry = CollectorRegistry(auto_describe=False)
-    metrics = [*_original(traffic, stats, users), *_own(traffic, stats, groups), *_of_filters(*filters), *deliveries]
-    registry.register(_Once([*metrics, *([] if budget is None else _of_budget(budget))]))
-    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
-    return text
-
-
-class _Once(Collector):
-    """A collector of finished metrics."""
-
-    def __init__(self, metrics: list[Metric]) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> list[Metric]:
-        """Return them."""
-        return self._metrics
+    yield from _original(traffic, stats, users)
+    yield from _own(traffic, stats, groups)
+    yield from _of_filters(*filters)
+    if budget is not None:
+        yield from _of_budget(budget)
 
 
 def _original(traffic: Sequence[Traffic], stats: Stats, users: int) -> Iterator[Metric]:
@@ -107,8 +90,9 @@ def _own(traffic: Sequence[Traffic], stats: Stats, groups: Iterable[GroupBehind]
     behind = GaugeMetricFamily(
         "headstream_group_lag", "Messages that a consumer group has not come to.", labels=["stream", "topic", "group"]
     )
-    for stream, topic, group, lag in _largest(groups):
-        behind.add_metric([stream, topic, group], lag)
+    largest = sorted(groups, key=lambda group: (-group[-1], group))
+    for labels, lag in limit_series([(each[:-1], each[-1]) for each in largest], ("", "", "others")):
+        behind.add_metric(labels, lag)
     yield from (requests, durations, received, sent, connections, refused, behind)
     for name, text, value in (
         ("messages_bytes", "Bytes of stored messages.", stats.messages_size_bytes),
@@ -134,13 +118,6 @@ def _of_budget(budget: MemoryBudget) -> Iterator[Metric]:
     yield GaugeMetricFamily("headstream_memory_budget_bytes", text, value=budget.total_bytes)
     yield GaugeMetricFamily("headstream_memory_budget_used_bytes", "Bytes that they have.", value=budget.held_bytes)
     yield CounterMetricFamily("headstream_memory_budget_refused", "Requests refused for lack of memory.", value=budget.refused)
-
-
-def _largest(groups: Iterable[GroupBehind]) -> list[GroupBehind]:
-    """Return the groups with the largest lags, and the sum of all others as one: collectors suffer from too many series."""
-    found = sorted(groups, key=lambda group: (-group[-1], group))
-    others = found[MOST_GROUPS:]
-    return [*found[:MOST_GROUPS], ("", "", "others", sum(group[-1] for group in others))] if others else found
 
 
 def _buckets(counts: Sequence[int]) -> list[tuple[str, float]]:

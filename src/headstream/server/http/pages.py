@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from headstream.broker.cached_value import CachedValue
 from headstream.broker.commands.dispatch import Dispatcher
@@ -22,6 +22,9 @@ from headstream.wire.codes import Method
 from headstream.wire.commands.sessions import LoggedIn
 from headstream.wire.commands.tokens import LoginWithToken, RawToken
 from headstream.wire.records import Record
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 __all__ = ["Page", "PageRoute", "Pages"]
 
@@ -126,24 +129,30 @@ class Pages:
         return Reply(200, self._metrics.get(self._expose), _METRICS)
 
     def _expose(self) -> bytes:
+        from headstream.metrics.families import write_openmetrics
+
+        return write_openmetrics(self.describe_metrics()).encode()
+
+    def describe_metrics(self) -> list[Metric]:
+        """Return all metrics of the server; thread-safe."""
         from headstream.server.http.delivery_metrics import describe_deliveries
-        from headstream.server.http.metrics import expose
+        from headstream.server.http.metrics import describe_server
         from headstream.server.http.removal_metrics import describe_removals
 
-        stats = measure(self._dispatcher)
-        groups = self._groups_behind() if self._tells_groups else ()
-        users = len(self._dispatcher.users.list())
-        filters = self._dispatcher.broker.messages.filter_counts
         broker, audit = self._dispatcher.broker, self._dispatcher.audit
+        now_us = broker.backing.clock_us()
+        groups = self._groups_behind() if self._tells_groups else ()
+        filters = broker.messages.filter_counts
+        users = len(self._dispatcher.users.list())
         deliveries = describe_deliveries(
             broker.transitions.counts,
             broker.delivery_views.ages(),
-            broker.backing.clock_us(),
+            now_us,
             lost_rows=0 if audit is None else audit.lost_count,
             tells_groups=self._tells_groups,
         )
-        removals = describe_removals(broker.backing.log, broker.backing.clock_us())
-        return expose(self._traffic, stats, users, groups, filters, self._budget, [*deliveries, *removals])
+        own = describe_server(self._traffic, measure(self._dispatcher), users, groups, filters, self._budget)
+        return [*own, *deliveries, *describe_removals(broker.backing.log, now_us)]
 
     def _groups_behind(self) -> Iterator[tuple[str, str, str, int]]:
         broker = self._dispatcher.broker

@@ -130,7 +130,7 @@ class HttpServer:
         self._budget = budget
         self._admission = admission
         self._traffic = next(one for one in traffic if one.transport == "http")
-        self._pages = Pages(dispatcher, settings, tokens, traffic, budget)
+        self.pages = Pages(dispatcher, settings, tokens, traffic, budget)
         self._views = Views(traffic, pipelines)
         self._console = Console(tokens, is_served=settings.console)
         self._listener: Acceptor | None = None
@@ -140,7 +140,7 @@ class HttpServer:
 
     def show(self, traffic: Traffic) -> None:
         """Add another transport's counters to the metrics."""
-        self._pages.show(traffic)
+        self.pages.show(traffic)
         self._views.show(traffic)
 
     @property
@@ -236,7 +236,7 @@ class HttpServer:
         try:
             method = "GET" if request.method == "HEAD" else request.method
             path = request.rel_url.raw_path
-            page = self._pages.find(method, path)
+            page = self.pages.find(method, path)
             if page is not None:
                 body = await self._read_body(request, memory, is_unauthenticated=True) if method == "POST" else b""
                 pool = Code.STATS if path == self._settings.metrics_path else 0
@@ -393,7 +393,7 @@ class HttpServer:
         return await asyncio.wrap_future(self._workers.submit(code, functools.partial(work, *arguments), client))
 
     def _missing(self, path: str) -> Reply:
-        methods = sorted({*find_methods(path), *self._pages.find_methods(path), *self._views.find_methods(path)})
+        methods = sorted({*find_methods(path), *self.pages.find_methods(path), *self._views.find_methods(path)})
         if not methods:
             return NOT_FOUND
         reply = text_reply(405, f"{path} takes {', '.join(methods)}", Status.INVALID_COMMAND)

@@ -10,12 +10,13 @@ import pytest
 from deltalake import DeltaTable
 
 from headstream.errors import ReplicateError, StorageError
+from headstream.metrics.families import write_metrics_file
 from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.parked.dead_letter_table import DeadLetterTable
 from headstream.replicate.parked.requests import Requests, Selection
-from headstream.replicate.run.metrics import write_metrics
+from headstream.replicate.run.metrics import describe_pipeline
 from headstream.replicate.run.status import note_status, read_status
 from headstream.replicate.run.summary import commit_time_us
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
@@ -215,14 +216,14 @@ def test_metrics_are_open_metrics_and_escape_names(tmp_path: Path) -> None:
     work.process(work.raw(sent), 0)
     work.summary.tables['S."odd"', "t\n"] = RowCounts(1, 2, 3)
     note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
-    write_metrics(tmp_path / "metrics" / "cdc.prom", read_status(work.ledger, work.now_us))
+    write_metrics_file(tmp_path / "metrics" / "cdc.prom", describe_pipeline(read_status(work.ledger, work.now_us)))
     lines = (tmp_path / "metrics" / "cdc.prom").read_text().splitlines()
     assert lines[-1] == "# EOF"
-    assert 'headstream_replicate_rows_total{table="S.\\"odd\\".t\\n",operation="deleted"} 3' in lines
-    assert "headstream_replicate_parked 0" in lines
-    assert f"headstream_replicate_changes_total {work.summary.changes}" in lines
+    assert 'headstream_replicate_rows_total{operation="deleted",table="S.\\"odd\\".t\\n"} 3.0' in lines
+    assert "headstream_replicate_parked 0.0" in lines
+    assert f"headstream_replicate_changes_total {float(work.summary.changes)}" in lines
     assert work.summary.merges >= 2, "a table and structure each"
-    assert f"headstream_replicate_merges_total {work.summary.merges}" in lines
-    assert f"headstream_replicate_bytes_total {sum(len(value) for value in sent)}" in lines
+    assert f"headstream_replicate_merges_total {float(work.summary.merges)}" in lines
+    assert f"headstream_replicate_bytes_total {float(sum(len(value) for value in sent))}" in lines
     assert any(line.startswith('headstream_replicate_lag_seconds{table="SHOP.customers"}') for line in lines)
     work.close()

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from headstream.cli.replicate import replicate
 from headstream.errors import ReplicateError, StorageError
+from headstream.metrics.families import write_openmetrics
 from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.codec import TableMetadata, data_message, data_schema, metadata_message
 from headstream.replicate.decoding.decode import Decoded
@@ -24,7 +25,7 @@ from headstream.replicate.parked import parking
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.requests import Requests, Selection
 from headstream.replicate.run import transactions
-from headstream.replicate.run.metrics import format_metrics
+from headstream.replicate.run.metrics import describe_pipeline
 from headstream.replicate.run.status import note_status, read_status
 from headstream.replicate.settings.table_settings import TableRules
 from headstream.replicate.tables.tables import table_path
@@ -239,8 +240,8 @@ def test_status_parked_and_metrics_tell_of_transactions_that_wait(tmp_path: Path
     status = read_status(work.ledger, work.now_us)
     lacks = "the last event of s/t/T has not come, 2 before it have"
     assert (status["open_transactions"], status["oldest_transaction"]) == (1, {"wait_seconds": 7.0, "lacks": lacks})
-    told = format_metrics(status)
-    assert "headstream_replicate_open_transactions 1\n" in told
+    told = write_openmetrics(describe_pipeline(status))
+    assert "headstream_replicate_open_transactions 1.0\n" in told
     assert "headstream_replicate_oldest_transaction_seconds 7.0\n" in told
     place = ["--checkpoint", str(work.config.checkpoint)]
     shown = CliRunner().invoke(replicate, ["parked", *place, "--output", "json"], catch_exceptions=False)

@@ -1,0 +1,143 @@
+"""Metrics: what a client sends, receives and commits, by topic, for Prometheus and over OTLP."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from headstream.errors import MissingExtraError
+from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
+from headstream.model.message import Message
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+__all__ = ["Metrics"]
+
+_OTHERS: Final = "others"
+"""The topic of all topics beyond the limit."""
+
+_BOUNDS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What a client has done in one topic."""
+
+    sent: int = 0
+    sent_bytes: int = 0
+    failed: int = 0
+    received: int = 0
+    received_bytes: int = 0
+    commits: int = 0
+    delay_s: float = 0.0
+    delays: list[int] = field(default_factory=lambda: [0] * (len(_BOUNDS_S) + 1))
+
+
+_COUNTERS: Final = (
+    ("sent_messages", "sent", "Messages sent and stored."),
+    ("sent_bytes", "sent_bytes", "Size of their payloads."),
+    ("failed_messages", "failed", "Messages that could not be stored, or whose storage is not known."),
+    ("received_messages", "received", "Messages received."),
+    ("received_bytes", "received_bytes", "Size of their payloads."),
+    ("commits", "commits", "Commits of offsets."),
+)
+
+
+class Metrics(Interceptor):
+    """Counts what a client sends, receives and commits, by topic: `headstream_client_…`.
+
+    One object can serve several clients of a process; the first 1,000 topics have series of their own, all others one.
+    Errors of this interceptor are logged, and messages go on.
+
+    Args:
+        registry: A registry of prometheus_client; by default its global one.
+        otlp: Whether to send the metrics over OTLP too, to where OpenTelemetry's variables say, until close().
+
+    Raises:
+        MissingExtraError: prometheus-client, or OpenTelemetry's exporter, is not installed.
+        InvalidOptionError: a variable of OpenTelemetry is invalid.
+        ValueError: the registry has such metrics already.
+    """
+
+    on_error: ErrorPolicy | str = ErrorPolicy.SKIP
+
+    def __init__(self, registry: Any = None, *, otlp: bool = False) -> None:
+        try:
+            import prometheus_client
+        except ImportError as error:
+            raise MissingExtraError(f"metrics need {error.name}", advice="Install headstream[metrics]") from None
+        from headstream.metrics.output import open_push
+
+        self._lock = threading.Lock()
+        self._topics: dict[str, _Counts] = {}
+        self._registry = prometheus_client.REGISTRY if registry is None else registry
+        self._push = open_push("headstream-client", self.collect) if otlp else None
+        self._registry.register(self)
+
+    def on_acknowledged(self, message: Message, error: Exception | None) -> None:
+        """Count a sent message."""
+        with self._lock:
+            counts = self._counts(str(message.topic))
+            if error is not None:
+                counts.failed += 1
+                return
+            counts.sent += 1
+            counts.sent_bytes += len(message.payload or b"")
+
+    def on_receive(self, message: Message) -> Message:
+        """Count a received message."""
+        delay_s = 0.0 if message.timestamp is None else max(time.time() - message.timestamp / 1_000_000, 0.0)
+        with self._lock:
+            counts = self._counts(str(message.topic))
+            counts.received += 1
+            counts.received_bytes += len(message.payload or b"")
+            counts.delay_s += delay_s
+            counts.delays[bisect.bisect_left(_BOUNDS_S, delay_s)] += 1
+        return message
+
+    def on_commit(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Count a commit."""
+        with self._lock:
+            self._counts(topic).commits += 1
+
+    def collect(self) -> list[Metric]:
+        """Return the metrics, as a registry asks for them."""
+        from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+        with self._lock:
+            topics = sorted(self._topics.items())
+            found: list[Metric] = []
+            for name, attribute, text in _COUNTERS:
+                family = CounterMetricFamily(f"headstream_client_{name}", text, labels=["topic"])
+                for topic, counts in topics:
+                    family.add_metric([topic], getattr(counts, attribute))
+                found.append(family)
+            delays = HistogramMetricFamily(
+                "headstream_client_delay_seconds", "From the storage of a message to its receipt.", labels=["topic"]
+            )
+            for topic, counts in topics:
+                below, buckets = 0, []
+                for bound, count in zip((*map(str, _BOUNDS_S), "+Inf"), counts.delays, strict=True):
+                    below += count
+                    buckets.append((bound, float(below)))
+                delays.add_metric([topic], buckets, counts.delay_s)
+            return [*found, delays]
+
+    def close(self) -> None:
+        """Remove the metrics from the registry, and send them over OTLP for the last time; called by the program."""
+        self._registry.unregister(self)
+        if self._push is not None:
+            self._push.close()
+
+    def _counts(self, topic: str) -> _Counts:
+        counts = self._topics.get(topic)
+        if counts is None:
+            from headstream.metrics.families import MOST_SERIES
+
+            counts = self._topics.setdefault(topic if len(self._topics) < MOST_SERIES else _OTHERS, _Counts())
+        return counts

@@ -1,0 +1,73 @@
+"""What all metrics have in common: their text in the OpenMetrics format, files of it, and a limit of series."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from prometheus_client.core import Metric
+from prometheus_client.openmetrics.exposition import generate_latest
+
+from headstream.errors import StorageError
+
+__all__ = ["MOST_SERIES", "Series", "limit_series", "write_metrics_file", "write_openmetrics"]
+
+MOST_SERIES: Final = 1000
+"""Topics, tables or groups with a series of their own in a metric."""
+
+Series: TypeAlias = tuple[tuple[str, ...], float]
+"""Values of the labels, and the value."""
+
+
+class Families:
+    """A collector of finished families."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = list(families)
+
+    def collect(self) -> list[Metric]:
+        """Return them."""
+        return self._families
+
+
+def write_openmetrics(families: Iterable[Metric]) -> str:
+    """Return metrics as OpenMetrics text, with its `# EOF`."""
+    text: bytes = generate_latest(Families(families))  # type: ignore[no-untyped-call]
+    return text.decode()
+
+
+def write_metrics_file(path: Path, families: Iterable[Metric]) -> None:
+    """Replace a file of metrics atomically, as Prometheus' node exporter reads it.
+
+    Args:
+        path: The file; its directory is created if missing.
+        families: The metrics.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(write_openmetrics(families), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise StorageError(f"the metrics cannot be written: {error.strerror}", where=str(path)) from error
+
+
+def limit_series(
+    series: Sequence[Series], others: tuple[str, ...], combine: Callable[[Iterable[float]], float] = sum
+) -> Sequence[Series]:
+    """Return at most MOST_SERIES series, and one for all others: collectors suffer from too many.
+
+    Args:
+        series: The series, those to be kept first. For counters an order that stays the same, since a sum that becomes smaller
+            looks like a restart.
+        others: Values of the labels of the one for all others.
+        combine: What its value is: the sum, or the largest.
+    """
+    if len(series) <= MOST_SERIES:
+        return series
+    return [*series[:MOST_SERIES], (others, combine(value for _, value in series[MOST_SERIES:]))]

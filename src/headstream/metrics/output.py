@@ -1,0 +1,81 @@
+"""Where the metrics of a job go: a file, a collector of OpenTelemetry, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headstream.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from headstream.metrics.otlp import OtlpPush
+
+__all__ = ["MetricsOutput", "open_push"]
+
+
+class MetricsOutput:
+    """Writes the metrics of a job to a file, and sends them over OTLP.
+
+    Args:
+        service: The job's name for OTLP, unless OpenTelemetry's variables say it.
+        file: The file; None for none.
+        over_otlp: Whether to send them.
+
+    Raises:
+        MissingExtraError: a library is not installed.
+        InvalidOptionError: a variable of OpenTelemetry is invalid.
+    """
+
+    def __init__(self, service: str, file: Path | None, *, over_otlp: bool) -> None:
+        self._file = file
+        self._newest: list[Metric] = []
+        if file is not None:
+            _check_prometheus_client()
+        self._push = open_push(service, lambda: self._newest) if over_otlp else None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether metrics go anywhere."""
+        return self._file is not None or self._push is not None
+
+    def write(self, families: Iterable[Metric]) -> None:
+        """Write the newest metrics.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        self._newest = list(families)
+        if self._file is not None:
+            from headstream.metrics.families import write_metrics_file
+
+            write_metrics_file(self._file, self._newest)
+
+    def close(self) -> None:
+        """Send the newest metrics over OTLP; idempotent."""
+        if self._push is not None:
+            self._push.close()
+            self._push = None
+
+
+def open_push(service: str, collect: Callable[[], Iterable[Metric]]) -> OtlpPush:
+    """Return what sends metrics over OTLP; see OtlpPush.
+
+    Raises:
+        MissingExtraError: a library is not installed.
+        InvalidOptionError: a variable of OpenTelemetry is invalid.
+    """
+    try:
+        from headstream.metrics.otlp import OtlpPush
+    except ImportError as error:
+        raise MissingExtraError(f"metrics over OTLP need {error.name}", advice="Install headstream[otlp]") from None
+    return OtlpPush(service, collect)
+
+
+def _check_prometheus_client() -> None:
+    try:
+        import prometheus_client  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(f"metrics need {error.name}", advice="Install headstream[metrics]") from None
