@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Final
 
+from headstream.errors import EnvironmentSetupError
+
 __all__ = ["InterpretedFinder", "choose", "compiled", "describe", "warn_if_interpreted"]
 
 _PREFIX: Final = "headstream."
@@ -45,7 +47,15 @@ def _is_requested() -> bool:
 
 
 def choose() -> None:
-    """Run all modules interpreted if the environment asks for it."""
+    """Run all modules interpreted if the environment asks for it.
+
+    Raises:
+        EnvironmentSetupError: this is a free-threaded Python that runs without its GIL, which the kernels and the log rely on.
+    """
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise EnvironmentSetupError(
+            "Headstream cannot run in a free-threaded Python without the GIL", advice="Set PYTHON_GIL=1, or use a Python with the GIL"
+        )
     if _is_requested():
         sys.meta_path.insert(0, InterpretedFinder())
 

@@ -57,3 +57,11 @@ def test_the_interpreted_variant_of_a_kernel_runs_from_its_source(name: str) -> 
     if mode.compiled():
         assert module.cython.__name__ == "headstream.codec.uncompiled"
         assert kernels.variants(name)[0] is not module
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_python_without_its_gil_is_refused_at_the_import(is_enabled: bool) -> None:
+    lines = ["import sys", f"sys._is_gil_enabled = lambda: {is_enabled}", "import headstream"]
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) is is_enabled, done.stderr
+    assert is_enabled or "PYTHON_GIL=1" in done.stderr.splitlines()[-1]
