@@ -15,7 +15,8 @@ from typing import Final
 if __package__ is None:
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tools.draw_pictures import Picture, write_pictures
+from tools.draw_pictures import write_pictures
+from tools.svg_picture import Picture
 
 __all__ = ["PLOTS", "Bar", "Plot", "draw", "read_value"]
 

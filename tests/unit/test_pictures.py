@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from tools import draw_pictures, draw_plots
+from tools import draw_dialects, draw_pictures, draw_plots
 
 SVG = "{http://www.w3.org/2000/svg}"
+WIDEST_LETTERS = {"small": 6.4, "code": 7.3}
+"""Pixels of an average letter of the widest font used, by class."""
 WIDEST_LETTER = 8.2
-"""Pixels of an average letter of the widest font used."""
 PATHS = [draw_pictures.PLACE / f"{name}.svg" for name in draw_pictures.PICTURES]
 PATHS += [draw_plots.PLACE / f"{name}.svg" for name in draw_plots.PLOTS]
 
@@ -19,6 +21,12 @@ PATHS += [draw_plots.PLACE / f"{name}.svg" for name in draw_plots.PLOTS]
 def test_pictures_are_current() -> None:
     assert draw_pictures.main(["--check"]) == 0
     assert draw_plots.main(["--check"]) == 0
+
+
+def test_the_bytes_of_the_drawn_message_are_those_of_the_vectors() -> None:
+    vectors = json.loads((Path(__file__).parents[2] / "vectors/binary-messages.json").read_text("utf-8"))
+    drawn = b"".join(data for _, data, _ in draw_dialects.split_binary())
+    assert drawn.hex() in [vector["hex"] for vector in vectors["vectors"]]
 
 
 def test_a_plot_of_a_line_that_a_result_does_not_have_is_an_error() -> None:
@@ -37,7 +45,7 @@ def test_text_stays_in_its_picture(path: Path) -> None:
     for text in texts:
         assert 0 < int(text.attrib["y"]) < height
         if text.attrib["text-anchor"] == "start":
-            letters = len(text.text or "") * (6.4 if text.attrib["class"] == "small" else WIDEST_LETTER)
+            letters = len(text.text or "") * WIDEST_LETTERS.get(text.attrib["class"], WIDEST_LETTER)
             assert int(text.attrib["x"]) + letters <= width, text.text
 
 
