@@ -14,32 +14,58 @@ help: ## this list
 
 # Every file is checked against requirements.lock. What builds the one package that has no wheel is installed first.
 PIP_INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps
+TOOLS := setuptools|wheel|packaging|Cython
+# headstream[spark] with what it depends on: the demo waits for these alone.
+DEMO := arro3-core|click|deltalake|Deprecated|markdown-it-py|mdurl|numpy|pandas|prometheus_client|py4j|pyarrow|Pygments|pyspark|python-dateutil|pytz|rich|six|typing_extensions|tzdata|wrapt|xxhash
+# The steps below run side by side; each one that ended is not repeated by the next `make`, also after a Ctrl-C.
+STEPS := @$(MAKE) --no-print-directory --jobs=4
 
-$(VENV)/.installed: pyproject.toml setup.py requirements.lock
+setup: ## set up the environment in .venv
+	$(STEPS) $(VENV)/.checked
+
+$(VENV)/.tools: pyproject.toml setup.py requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Headstream needs Python 3.11 or newer; $(PYTHON) is older. Install one and run: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing the Python packages into $(VENV) (once)"
-	@awk '/^[^ ]/ { wanted = /^(setuptools|wheel|packaging|Cython)==/ } wanted' requirements.lock >$(VENV)/build.lock
-	@$(PIP_INSTALL) --require-hashes -r $(VENV)/build.lock
-	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements.lock
-	@$(PIP_INSTALL) --no-build-isolation -e .
-	@$(BIN)/python -m pip check --disable-pip-version-check >$(VENV)/check.log || cat $(VENV)/check.log
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
+	@echo "setting up $(VENV) (once): Python packages, and compiled kernels beside them"
+	@awk '/^[^ ]/ { is_wanted = /^($(TOOLS))==/ } is_wanted' requirements.lock >$(VENV)/tools.lock
+	@awk '/^[^ ]/ { is_wanted = /^($(DEMO))==/ } is_wanted' requirements.lock >$(VENV)/demo.lock
+	@awk '/^[^ ]/ { is_wanted = !/^($(TOOLS)|$(DEMO))==/ } is_wanted' requirements.lock >$(VENV)/others.lock
+	@$(PIP_INSTALL) --require-hashes -r $(VENV)/tools.lock
 	@touch $@
 
-$(VENV)/.compiled: $(VENV)/.installed setup.py $(KERNELS)
+$(VENV)/.demo-packages: $(VENV)/.tools
+	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r $(VENV)/demo.lock
+	@touch $@
+
+$(VENV)/.packages: $(VENV)/.tools
+	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r $(VENV)/others.lock
+	@touch $@
+
+$(VENV)/.compiled: $(VENV)/.tools $(KERNELS)
 	@echo "compiling the kernels (once a change; without a C compiler they run interpreted)"
 	@$(BIN)/python setup.py -q build_ext --inplace >$(VENV)/build.log 2>&1 || { tail -20 $(VENV)/build.log; exit 1; }
+	@touch $@
+
+$(VENV)/.jars: $(VENV)/.demo-packages
+	@HEADSTREAM_INTERPRETED=1 PYTHONPATH=src $(BIN)/python -c 'from headstream.cli.main import main; main()' jars >/dev/null
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.compiled $(VENV)/.demo-packages
+	@$(PIP_INSTALL) --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q src # a process starts in three quarters of the time, also where Python may not write these itself
 	@$(BIN)/headstream --version
 	@touch $@
 
-setup: $(VENV)/.compiled
+$(VENV)/.checked: $(VENV)/.ready $(VENV)/.packages
+	@$(BIN)/python -m pip check --disable-pip-version-check >$(VENV)/check.log || cat $(VENV)/check.log
+	@touch $@
 
 jars: setup ## fetch the JVM's jars (once)
 	@$(BIN)/headstream jars
 
-demo: setup ## the whole story on this machine, in a minute: messages -> log -> Spark -> Delta tables
+demo: ## the whole story on this machine, in a minute: messages -> log -> Spark -> Delta tables
+	$(STEPS) $(VENV)/.ready $(VENV)/.jars
 	@$(BIN)/headstream demo
 
 test: setup ## every test; the parts that need Java are left out, and named, where there is none

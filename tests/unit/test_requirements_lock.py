@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import requires
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
@@ -27,3 +31,21 @@ def test_make_installs_no_package_without_its_digest() -> None:
         "\t@$(PIP_INSTALL) --no-build-isolation -e .",
     ]
     assert "--no-deps" in installs[0]
+
+
+def collect_dependencies(name: str, extras: set[str], found: set[tuple[str, str]]) -> set[str]:
+    """Return the names of all that a package with extras depends on."""
+    for requirement in map(Requirement, requires(name) or []):
+        marker, needed = requirement.marker, canonicalize_name(requirement.name)
+        if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in {"", *extras}):
+            continue
+        if (needed, str(requirement.extras)) not in found:
+            found.add((needed, str(requirement.extras)))
+            collect_dependencies(needed, requirement.extras, found)
+    return {name for name, _ in found}
+
+
+def test_make_demo_waits_for_what_spark_needs_and_for_nothing_else() -> None:
+    (names,) = re.findall(r"^DEMO := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {canonicalize_name(name) for name in names.split("|")} == collect_dependencies("headstream", {"spark"}, set())
+    assert set(names.split("|")) <= {pin.partition("==")[0] for pin in re.findall(r"^\S+==\S+", LOCK, re.MULTILINE)}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headstream.cli.output import print_objects
 from headstream.cli.parameters import output_option
+
+if TYPE_CHECKING:
+    from headstream.spark.sessions.jars import JarSet
 
 __all__ = ["jars"]
 
@@ -42,9 +47,30 @@ def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> Non
     for jar_set in (SPARK, *(SETS[name] for name in dict.fromkeys(extras)), *((BROKER,) if broker else ())):
         if not quiet and find(jar_set) is None:
             click.echo(f"downloading the jars of the set {jar_set.name}, once", err=True)
-        paths = fetch(jar_set=jar_set)
+        with _progress(jar_set, quiet) as on_progress:
+            paths = fetch(jar_set=jar_set, on_progress=on_progress)
         size = sum(path.stat().st_size for path in paths)
         row = {"set": jar_set.name, "jars": len(paths), "size_bytes": size, "folder": str(paths[0].parent)}
         rows.append(row if output == "table" else {**row, "files": [path.name for path in paths]})
     if not quiet:
         print_objects(rows, ("set", "jars", "size_bytes", "folder"), output)
+
+
+@contextmanager
+def _progress(jar_set: JarSet, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Give what shows jars and bytes on a terminal while they are downloaded; nothing elsewhere."""
+    if quiet or not click.get_text_stream("stderr").isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    total = None if jar_set.transitive else len(jar_set.jars)  # Ivy finds the others on its way
+    columns = (TextColumn("downloading jars"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[megabytes]} MB"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=total, megabytes="0.0")
+
+        def show(jars: int, size_bytes: int) -> None:
+            progress.update(task, completed=jars, megabytes=f"{size_bytes / 1e6:.1f}")
+
+        yield show

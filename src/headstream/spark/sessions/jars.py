@@ -19,6 +19,9 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -33,6 +36,8 @@ __all__ = ["BROKER", "S3", "SETS", "SPARK", "Jar", "JarSet", "cache_folder", "fe
 
 _FETCH_SECONDS: Final = 900
 """Fifty jars take half a minute; a fetch that takes longer than this has failed."""
+_PROGRESS_SECONDS: Final = 0.2
+"""How often progress is reported."""
 _SETTINGS: Final = (
     '<ivysettings><settings defaultResolver="central"/>'
     '<resolvers><ibiblio name="central" m2compatible="true"/></resolvers></ivysettings>'
@@ -157,12 +162,15 @@ def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] |
     return None
 
 
-def fetch(directory: Path | None = None, *, jar_set: JarSet = SPARK) -> list[Path]:
+def fetch(
+    directory: Path | None = None, *, jar_set: JarSet = SPARK, on_progress: Callable[[int, int], None] | None = None
+) -> list[Path]:
     """Return the jars of a set, fetching missing ones.
 
     Args:
         directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
         jar_set: Which jars.
+        on_progress: Called while jars are fetched, with the number of complete ones and the bytes of all so far.
 
     Returns:
         The jars' paths, sorted.
@@ -180,7 +188,7 @@ def fetch(directory: Path | None = None, *, jar_set: JarSet = SPARK) -> list[Pat
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{jar_set.name}-", dir=root) as work:
-            folder = _retrieve(jar_set, Path(work))
+            folder = _retrieve(jar_set, Path(work), on_progress)
             _check_digests(list(folder.iterdir()), root)
             _install(folder, root / jar_set.folder_name, jar_set)
     except OSError as error:
@@ -257,7 +265,7 @@ def _install(folder: Path, target: Path, jar_set: JarSet) -> None:
         # Another process was faster: its jars are equivalent.
 
 
-def _retrieve(jar_set: JarSet, work: Path) -> Path:
+def _retrieve(jar_set: JarSet, work: Path, on_progress: Callable[[int, int], None] | None) -> Path:
     """Run Ivy in `work` and return the folder with the jars of the set."""
     (work / "settings.xml").write_text(_SETTINGS)
     (work / "ivy.xml").write_text(_describe(jar_set))
@@ -266,15 +274,37 @@ def _retrieve(jar_set: JarSet, work: Path) -> Path:
         "-settings", "settings.xml", "-cache", str(work / "cache"), "-ivy", "ivy.xml", "-confs", "fetched",
         "-retrieve", str(work / "[conf]" / "[artifact]-[revision].[ext]"), "-types", "jar", "bundle",
     ]  # fmt: skip
-    try:
-        ran = subprocess.run(command, cwd=work, capture_output=True, text=True, errors="replace", timeout=_FETCH_SECONDS)
-    except subprocess.TimeoutExpired:
-        raise _failure(jar_set, f"no answer in {_FETCH_SECONDS} seconds") from None
+    output = work / "output.txt"
+    with output.open("wb") as file, subprocess.Popen(command, cwd=work, stdout=file, stderr=file) as ivy:
+        try:
+            _wait(ivy, work / "cache", on_progress)
+        except subprocess.TimeoutExpired:
+            raise _failure(jar_set, f"no answer in {_FETCH_SECONDS} seconds") from None
+        finally:
+            ivy.kill()  # also after a Ctrl-C; one that has ended ignores it
     folder = work / "fetched"
     missing = [str(jar) for jar in jar_set.jars if not (folder / jar.file_name).is_file()]
-    if ran.returncode != 0 or missing:
-        raise _failure(jar_set, _first_fault(ran.stdout + ran.stderr) or f"missing {', '.join(missing)}")
+    if ivy.returncode != 0 or missing:
+        raise _failure(jar_set, _first_fault(output.read_text(errors="replace")) or f"missing {', '.join(missing)}")
     return folder
+
+
+def _wait(ivy: subprocess.Popen[bytes], cache: Path, on_progress: Callable[[int, int], None] | None) -> None:
+    """Wait for Ivy, which writes a jar as `*.jar.part` and renames it when it is complete.
+
+    Raises:
+        subprocess.TimeoutExpired: it takes too long.
+    """
+    deadline = time.monotonic() + _FETCH_SECONDS
+    while ivy.poll() is None:
+        if time.monotonic() > deadline:
+            raise subprocess.TimeoutExpired(ivy.args, _FETCH_SECONDS)
+        if on_progress is not None:
+            with suppress(FileNotFoundError):  # renamed meanwhile: the next report has it
+                sizes = {path.name: path.stat().st_size for path in cache.rglob("*.jar*")}
+                on_progress(sum(name.endswith(".jar") for name in sizes), sum(sizes.values()))
+        with suppress(subprocess.TimeoutExpired):
+            ivy.wait(_PROGRESS_SECONDS)
 
 
 def _describe(jar_set: JarSet) -> str:

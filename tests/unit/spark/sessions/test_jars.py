@@ -121,7 +121,7 @@ def test_find_leaves_a_wrong_jar_in_place_when_it_was_put_there_by_hand(root: Pa
 def test_fetch_keeps_nothing_of_a_set_when_a_jar_that_came_has_another_digest(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def retrieve(jar_set: JarSet, work: Path) -> Path:
+    def retrieve(jar_set: JarSet, work: Path, on_progress: object) -> Path:
         folder = work / "fetched"
         _put(folder, SPARK_FILES)
         (folder / SPARK_FILES[0]).write_bytes(b"another")
