@@ -1,7 +1,8 @@
-"""Make the sample checkpoint that later versions must open: python tools/make_checkpoint_sample.py tests/samples/checkpoint-3
+"""Make the sample checkpoint that later versions must open: python tools/make_checkpoint_sample.py tests/samples/checkpoint-0.2.0
 
-It is made once a version of the ledger and never again; a new version gets a sample of its own beside it. The files of
-Replicate's schemas and of Spark's own checkpoint are not part of it.
+It is made once a release and never again; a later release gets a sample of its own beside it. `checkpoint-3` is what version
+0.1 wrote. Beside the directory it writes DIRECTORY.record, the same files as a record of a checkpoint in an object store. The
+files of Replicate's schemas and of Spark's own checkpoint are not part of it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 import headstream as hs
+from headstream.replicate.checkpoint.records import RecordWriter
+from headstream.replicate.checkpoint.working_files import WorkingFiles
 from headstream.replicate.parked.ledger import Ledger, Parcel
 from headstream.replicate.tables.table_memory import TableMemory, TableState
 
@@ -66,5 +69,21 @@ def make_sample(directory: Path) -> None:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
+def make_record(directory: Path) -> bytes:
+    """Return the files of a checkpoint as one record, which is small enough for no chunks."""
+    files, chunks = WorkingFiles(directory), dict[int, bytes]()
+    changes, writer = files.find_changes(), RecordWriter("commits", chunks.__setitem__)
+    for change in changes.files:
+        writer.add(change, files.data(changes, change))
+    raw = writer.finish(1, "sample", 1_790_000_000_000_000)
+    if chunks:
+        raise ValueError("the sample is too big for one object")
+    return raw
+
+
 if __name__ == "__main__":
-    make_sample(Path(sys.argv[1]))
+    place = Path(sys.argv[1])
+    make_sample(place)
+    place.with_name(f"{place.name}.record").write_bytes(make_record(place))
+    for left in [*place.rglob("*.sqlite-wal"), *place.rglob("*.sqlite-shm")]:  # of the reading; they are empty
+        left.unlink()

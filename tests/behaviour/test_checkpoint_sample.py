@@ -1,42 +1,33 @@
-"""A checkpoint of ledger version 3, written when that was the newest: later pipelines open it with all that it holds."""
+"""Checkpoints that earlier versions wrote, checkpoint-3 by 0.1: later pipelines open them with all that they hold."""
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from contextlib import closing
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from tools import make_checkpoint_sample as written  # its constants are what the samples hold
 
 import headstream as hs
 from headstream.log.checks.verification import Verification
 from headstream.log.system.files import OsFiles
+from headstream.replicate.checkpoint.records import read_record
+from headstream.replicate.checkpoint.store_objects import CheckpointObjects
 from headstream.replicate.parked.ledger import Ledger
+from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.tables.table_memory import TableMemory
 
-ROOT = Path(__file__).parents[2]
-SAMPLE = ROOT / "tests/samples/checkpoint-3"
+SAMPLES = Path(__file__).parents[1] / "samples"
+NEWEST = "checkpoint-0.2.0"
 
 
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(SAMPLE, tmp_path / "checkpoint"))
+@pytest.fixture(params=["checkpoint-3", NEWEST])
+def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SAMPLES / str(request.param), tmp_path / "checkpoint"))
 
 
-@pytest.fixture(scope="module")
-def written() -> ModuleType:
-    """Return tools/make_checkpoint_sample.py, whose constants are what the sample holds."""
-    spec = importlib.util.spec_from_file_location("make_checkpoint_sample", ROOT / "tools/make_checkpoint_sample.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def check_log(checkpoint: Path, written: ModuleType) -> None:
+def check_log(checkpoint: Path) -> None:
     with hs.connect((checkpoint / "log").as_uri()) as log:
         for topic, payloads in written.PAYLOADS.items():
             messages = log.poll(topic, 1, start=0, count=100)
@@ -45,17 +36,17 @@ def check_log(checkpoint: Path, written: ModuleType) -> None:
     assert list(Verification(str(checkpoint / "log"), OsFiles()).run()) == []
 
 
-def test_a_checkpoint_of_ledger_version_3_is_read_whole(checkpoint: Path, written: ModuleType) -> None:
+def test_a_checkpoint_of_an_earlier_version_is_read_whole(checkpoint: Path) -> None:
     with closing(Ledger(checkpoint / "ledger.sqlite", read_only=True)) as ledger:
         assert tuple(sorted(ledger.parcels("parked", "dead"), key=lambda parcel: parcel.id)) == written.PARCELS
         assert ledger.mark("sample") == "3"
     with closing(TableMemory(checkpoint / "tables.sqlite")) as memory:
         assert list(memory.names()) == [written.TABLE]
         assert memory.find(written.TABLE) == written.STATE
-    check_log(checkpoint, written)
+    check_log(checkpoint)
 
 
-def test_a_checkpoint_of_ledger_version_3_is_continued(checkpoint: Path, written: ModuleType) -> None:
+def test_a_checkpoint_of_an_earlier_version_is_continued(checkpoint: Path) -> None:
     with closing(Ledger(checkpoint / "ledger.sqlite")) as ledger:
         number = ledger.begin_release(["A"], (), 10)
         assert number is not None
@@ -65,4 +56,14 @@ def test_a_checkpoint_of_ledger_version_3_is_continued(checkpoint: Path, written
     with closing(Ledger(checkpoint / "ledger.sqlite")) as ledger:
         assert ledger.unfinished_release() is None
         assert len(ledger.parcels("dead")) == 1
-    check_log(checkpoint, written)
+    check_log(checkpoint)
+
+
+def test_a_record_of_a_checkpoint_in_an_object_store_has_its_files(tmp_path: Path) -> None:
+    record = read_record((SAMPLES / f"{NEWEST}.record").read_bytes(), "the sample")
+    assert (record.kind, record.number, record.driver, record.chunks[1:]) == ("commits", 1, "sample", [])
+    CheckpointObjects(StorePlace("none")).apply(record, tmp_path)
+    for path in (SAMPLES / NEWEST).rglob("*"):
+        if path.is_file():
+            assert (tmp_path / path.relative_to(SAMPLES / NEWEST)).read_bytes() == path.read_bytes(), path
+    check_log(tmp_path)

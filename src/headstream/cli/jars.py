@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,7 @@ def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> Non
 @contextmanager
 def _progress(jar_set: JarSet, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
     """Give what shows jars and bytes on a terminal while they are downloaded; nothing elsewhere."""
-    if quiet or not click.get_text_stream("stderr").isatty():
+    if quiet or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
