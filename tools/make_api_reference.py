@@ -19,7 +19,9 @@ import headstream as hs
 PAGE = Path(__file__).parents[1] / "docs/api.md"
 HEAD = """# API reference
 
-Every name of `import headstream as hs`, made from the docstrings by `make docs`. The pages about [connecting](client.md),
+For those who write programs in Python. After this page you know the parameters, results and errors of every public name.
+
+Every name of `import headstream as hs` is here, made from the docstrings by `make docs`. The pages about [connecting](client.md),
 [producing](producing.md), [consuming](consuming.md) and [headers](headers.md) tell how they are used together.
 """
 ROOMS: dict[str, tuple[str, ...]] = {

@@ -24,7 +24,7 @@ _LINK = re.compile(r"\]\(\.\./([^)#\s]+)(#[^)\s]*)?\)")
 _WIDTH = 120
 _COMMANDS = """# Commands
 
-The help of every command of `headstream`. For operators and for those who write scripts: [JSON output of commands](cli-output.md)
+For operators and for those who write scripts. After this page you know the options of every command of `headstream`. [JSON output of commands](cli-output.md)
 has the shapes of `--output json`.
 """
 
