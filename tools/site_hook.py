@@ -1,6 +1,7 @@
 """A hook of mkdocs: what the site has beside docs/.
 
     commands.md           the help of every command of `headstream`
+    settings.md           every setting and option, from the code
     source/<path>.txt     files of the repository that pages link to (`../examples/audit_headers.py`); a directory is a list
 
 The site is complete by itself: it links to nothing outside.
@@ -9,6 +10,7 @@ The site is complete by itself: it links to nothing outside.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,9 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 from headstream.cli.main import cli
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tools.settings_page import make_page  # noqa: E402
 
 _ROOT = Path(__file__).parents[1]
 _LINK = re.compile(r"\]\(\.\./([^)#\s]+)(#[^)\s]*)?\)")
@@ -30,7 +35,7 @@ has the shapes of `--output json`.
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the page of commands and the linked files."""
+    """Add the pages of commands and settings, and the linked files."""
     wanted: set[Path] = set()
     for page in files.documentation_pages():
         for path, _ in _LINK.findall(page.content_string):
@@ -42,6 +47,7 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, _target(found), content=_content(found)))
     context = click.Context(cli, info_name="headstream", max_content_width=_WIDTH, terminal_width=_WIDTH)
     files.append(File.generated(config, "commands.md", content="\n".join([_COMMANDS, *_sections(cli, context, 2)])))
+    files.append(File.generated(config, "settings.md", content=make_page()))
     return files
 
 

@@ -25,9 +25,10 @@ from headstream.model.quantities import parse_duration_us
 from headstream.model.reserved import check_unreserved
 from headstream.spark.connection.log_urls import LogLocation, parse_log
 
-__all__ = ["SinkOptions", "parse_header_kinds", "parse_sink_options"]
+__all__ = ["OPTION_NAMES", "SinkOptions", "parse_header_kinds", "parse_sink_options"]
 
-_NAMES: Final = ("url", "topic", "headerColumns", "badRowsPath", "commitTimeout", "txnAppId", "txnVersion")
+OPTION_NAMES: Final = ("url", "topic", "headerColumns", "badRowsPath", "commitTimeout", "txnAppId", "txnVersion")
+"""Every option of a write."""
 _SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname"})
 _MAX_WRITER: Final = 200
 _HEADER: Final = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>[\w.\-]+))(?:\s+(?P<kind>\w+))?\s*(?:,|$)")
@@ -74,11 +75,11 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         InvalidUrlError: the URL names nothing that can be written.
     """
     given = {name.lower(): value for name, value in options.items()}
-    known = {name.lower(): name for name in _NAMES}
+    known = {name.lower(): name for name in OPTION_NAMES}
     for name in given:
         if name not in known and name not in _SPARKS_OWN:
             close = difflib.get_close_matches(name, known, n=1)
-            advice = f"Did you mean {known[close[0]]}?" if close else f"There is {', '.join(_NAMES)}"
+            advice = f"Did you mean {known[close[0]]}?" if close else f"There is {', '.join(OPTION_NAMES)}"
             raise InvalidOptionError(f"writing to headstream has no option {name}", advice=advice)
     return SinkOptions(
         log=parse_log(given),

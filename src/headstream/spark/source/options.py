@@ -41,6 +41,7 @@ from headstream.spark.source.subscription import Subscription, parse_subscriptio
 
 __all__ = [
     "COLUMN_NAMES",
+    "OPTION_NAMES",
     "HeaderShape",
     "RowShape",
     "SourceOptions",
@@ -59,7 +60,7 @@ COLUMN_NAMES: Final = (
 )  # fmt: skip
 """All columns, in order; header columns with declared types come after them."""
 _LIMIT_NAMES: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-_NAMES: Final = (
+OPTION_NAMES: Final = (
     "url",
     "subscribe",
     "subscribePattern",
@@ -76,6 +77,7 @@ _NAMES: Final = (
     "minPartitions",
     "failOnDataLoss",
 )
+"""Every option of a read."""
 _FILTER_POLICIES: Final = {"skip": "skip", "deliver": "deliver", "fail": "raise"}
 """The values of onFilterError, and their names elsewhere."""
 _MAX_TASKS: Final = 100_000
@@ -167,11 +169,11 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """
     given = {name.lower(): value for name, value in options.items()}
     check_no_table(given)
-    known = {name.lower(): name for name in _NAMES}
+    known = {name.lower(): name for name in OPTION_NAMES}
     for name in given:
         if name not in known and name != "path":
             close = difflib.get_close_matches(name, known, n=1)
-            advice = f"Did you mean {known[close[0]]}?" if close else f"It has {', '.join(_NAMES)}"
+            advice = f"Did you mean {known[close[0]]}?" if close else f"It has {', '.join(OPTION_NAMES)}"
             raise InvalidOptionError(f"unknown option {name!r} of the headstream source", advice=advice)
     subscription = parse_subscription(given)
     states = parse_states(given.get("states", "available"))
