@@ -22,20 +22,20 @@ __all__ = ["make_page"]
 
 _HEAD: Final = """# Settings
 
-For operators and data engineers. After this page you know the name, default and meaning of every setting of the server, of a Replicate
-pipeline and of Spark's source and sink. It is made from the code.
+For operators and data engineers. After this page you know the name, default and meaning of every setting of the server, of a
+Replicate pipeline and of Spark's source and sink. It is made from the code.
 """
 _SERVER: Final = """## The server
 
-How they are given is told in [the server](server.md#settings). A key with a reason in the last column is accepted and has no effect; one with
-*only* accepts nothing else.
+How they are given, and what those with an effect do, is told in [the server](server.md#settings). A key with a reason in the last
+column is accepted and has no effect; one with *only* accepts nothing else.
 
 | key | default | variable | |
 |---|---|---|---|"""
 _PIPELINE: Final = """## A Replicate pipeline
 
-At the top of the file of `headstream replicate run --config` ([an example](../examples/replicate.toml)); most are options of the command too, with `-` for `_`.
-In Python they are fields of `ReplicateConfig`, where those that are durations end in `_us`.
+At the top of the file of `headstream replicate run --config` ([an example](../examples/replicate.toml)); most are options of the
+command too, with `-` for `_`. In Python they are fields of `ReplicateConfig`, where those that are durations end in `_us`.
 """
 _SECTIONS: Final = (
     ('### `[defaults]` and `[table."PATTERN"]`', TableSettings),

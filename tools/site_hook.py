@@ -22,15 +22,15 @@ from mkdocs.structure.files import File, Files
 from headstream.cli.main import cli
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tools.settings_page import make_page  # noqa: E402
+from tools.settings_page import make_page
 
 _ROOT = Path(__file__).parents[1]
 _LINK = re.compile(r"\]\(\.\./([^)#\s]+)(#[^)\s]*)?\)")
 _WIDTH = 120
 _COMMANDS = """# Commands
 
-For operators and for those who write scripts. After this page you know the options of every command of `headstream`. [JSON output of commands](cli-output.md)
-has the shapes of `--output json`.
+For operators and for those who write scripts. After this page you know the options of every command of `headstream`.
+[JSON output of commands](cli-output.md) has the shapes of `--output json`.
 """
 
 

@@ -39,7 +39,7 @@ def test_site_loads_nothing_from_elsewhere(site: Path) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("page", sorted(path.stem for path in (ROOT / "docs").glob("*.md")) + ["commands", "settings"])
+@pytest.mark.parametrize("page", [*sorted(path.stem for path in (ROOT / "docs").glob("*.md")), "commands", "settings"])
 def test_each_page_begins_with_its_readers_and_what_they_can_do_after_it(site: Path, page: str) -> None:
     if page == "index":  # a section for each kind of reader
         assert len(re.findall(r"<h2[^>]*>You ", (site / "index.html").read_text())) == 4
