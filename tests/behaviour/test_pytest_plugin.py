@@ -58,3 +58,12 @@ def test_nothing():
 def test_fixtures_are_found_once_when_a_conftest_names_them_too(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["headstream.testing.fixtures"]\n')
     assert "1 passed" in run(tmp_path, "def test_log(headstream_log):\n    assert headstream_log.topics() == []\n")
+
+
+def test_the_plugin_leaves_headstreams_modules_to_the_usual_import() -> None:
+    """Pytest compiles the modules of a plugin's distribution anew, 400 of them here, which would slow down everybody's tests."""
+    import headstream.model.message
+    import pytest_headstream
+
+    assert type(pytest_headstream.__loader__).__name__ == "AssertionRewritingHook"  # so pytest does it to plugins
+    assert type(headstream.model.message.__loader__).__name__ != "AssertionRewritingHook"
