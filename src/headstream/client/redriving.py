@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from headstream.client.client import Client
 from headstream.client.forwarding import ForwardingProducer
@@ -79,12 +79,21 @@ class Redrive:
         topic: The dead-letter topic.
         where: A filter of letters, or None for all.
         per_second: The most letters a second, None for no limit.
+        on_filter_error: What run() does with letters that the filter cannot be applied to, as for Client.consumer().
     """
 
-    def __init__(self, log: Client, topic: str, where: str | None = None, per_second: float | None = None) -> None:
+    def __init__(
+        self,
+        log: Client,
+        topic: str,
+        where: str | None = None,
+        per_second: float | None = None,
+        on_filter_error: str = "skip",
+    ) -> None:
         self._log = log
         self._topic = topic
         self._where = where
+        self._on_filter_error = on_filter_error
         self._pause_s = 0.0 if per_second is None else 1 / per_second
         self._producers: dict[str, tuple[ForwardingProducer, Topic]] = {}
         self.counts = RedriveCounts()
@@ -163,7 +172,8 @@ class Redrive:
         if partition not in share.report().partitions:
             return
         self._resume(partition)
-        with self._log.consumer(self._topic, partitions=[partition], where=self._where, timeout_ms=0) as consumer:
+        chosen: dict[str, Any] = {"where": self._where, "on_filter_error": self._on_filter_error}
+        with self._log.consumer(self._topic, partitions=[partition], **chosen, timeout_ms=0) as consumer:
             while messages := consumer.poll(_PAGE):
                 for letter in messages:
                     if share.is_due and partition not in share.report().partitions:
