@@ -5,8 +5,8 @@
     3. the letter is marked for deletion
 
 A redrive begins with the letters that an earlier one left between 1 and 3: if the copy is found after that end, it is not made
-again. If its topic is gone or refuses it, the letter becomes available again. Redrives of one topic at a time share its partitions
-as a group does.
+again. If its topic is gone or refuses it, the letter becomes available again. Redrives of one topic at a time share its
+partitions as a group does.
 """
 
 from __future__ import annotations
