@@ -41,9 +41,10 @@ def interrupt(log: hs.Client, monkeypatch: pytest.MonkeyPatch, *, is_sent: bool)
             append(redrive, *arguments)
         raise StorageError("no space left")
 
-    with monkeypatch.context() as patched, pytest.raises(StorageError):
+    with monkeypatch.context() as patched:
         patched.setattr(Redrive, "_append", fail)
-        Redrive(log, DEAD).run()
+        with pytest.raises(StorageError):
+            Redrive(log, DEAD).run()
 
 
 def copies(log: hs.Client) -> list[bytes | None]:

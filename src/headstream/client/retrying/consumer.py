@@ -189,7 +189,7 @@ class RetryingConsumer(InterceptedConsumer):
             assert self._committer is not None
             self._transport.offsets.commit(self._name, self._committer, offsets, generations=self._fetching.generations)
         else:
-            is_resting = not self._messages.current and (is_by_hand or self._fetching.is_empty)
+            is_resting = not self._messages.has_in_hand and (is_by_hand or self._fetching.is_empty)
             has_changed = share.commit(offsets, self._fetching.generations, is_resting=is_resting)
         for partition, offset in offsets.items():
             self._messages.tracks[partition].committed(offset)

@@ -72,7 +72,12 @@ class RetryingFetching(Fetching):
     @property
     def is_idle(self) -> bool:
         """Whether no message is in the user's hands, and the log knows all."""
-        return not (self._current or self._handed_out or self._sought) and all(track.is_settled for track in self.tracks.values())
+        return not (self.has_in_hand or self._sought) and all(track.is_settled for track in self.tracks.values())
+
+    @property
+    def has_in_hand(self) -> bool:
+        """Whether a message is in the user's hands, from a loop or a poll."""
+        return self._current is not None or bool(self._handed_out)
 
     @property
     def is_empty(self) -> bool:
