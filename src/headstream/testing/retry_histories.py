@@ -139,7 +139,8 @@ class RetryHistory:
                 self._send()
                 actions: list[tuple[int, Callable[[], None]]] = [
                     (30, self._poll), (40, self._settle), (10, self._loop), (8, self._send), (4, self._close), (4, self._join),
-                    (6, self._wait), (2, self._jump), (5, self._arm), (2, self._restart), (1, self._add_partition), (2, self._hide),
+                    (6, self._wait), (2, self._jump), (5, self._arm), (2, self._restart), (1, self._add_partition),
+                    (2, self._hide),
                 ]  # fmt: skip
                 for _ in range(self._steps):
                     self._step(self._random.choices([each for _, each in actions], [weight for weight, _ in actions])[0])
