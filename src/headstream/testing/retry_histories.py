@@ -1,9 +1,9 @@
-"""Histories of retries: consumers with `on_error` own partitions, and are compared with a model, through kills and jumps of the clock.
+"""Histories of retries: consumers with `on_error` own partitions, and are compared with a model, through kills and clock jumps.
 
     python -m headstream.testing.retry_histories --seeds 1000
 
-One seed decides topic, groups, consumers and steps: poll, settle, loop, close, wait, set the clock, add a partition, hide a message
-for all, kill the process at any file operation. After a kill other consumers of the group begin in a new process.
+One seed decides topic, groups, consumers and steps: poll, settle, loop, close, wait, set the clock, add a partition, hide a
+message for all, kill the process at any file operation. After a kill other consumers of the group begin in a new process.
 
     delivered           a message that is not done; its attempt is one more than its failures
     failures            each is counted once; a consumer that was killed counts as one at most, for the messages that it had
@@ -232,10 +232,13 @@ class RetryHistory:
     def _task(self, group: _Group, message: ReceivedMessage) -> _Task:
         return group.tasks[message.partition, message.offset]
 
-    def _join(self, group: _Group | None = None) -> _Member | None:
-        group = self._random.choice(self._groups) if group is None else group
-        if len(group.members) > 1:
-            return None
+    def _join(self) -> None:
+        group = self._random.choice(self._groups)
+        if len(group.members) < 2:
+            self._begin(group)
+
+    def _begin(self, group: _Group) -> _Member:
+        """Let a consumer of a group begin."""
         retry = Retry(group.attempts, "0s", _LATE, group.order)
         consumer = self._client.consumer(
             _TOPIC, group=group.name, on_error=retry, dead_letter=_DEAD, timeout_ms=0, session_timeout_ms=_SESSION_MS
@@ -246,7 +249,7 @@ class RetryHistory:
     def _any_member(self) -> tuple[_Group, _Member]:
         group = self._random.choice(self._groups)
         if not group.members:
-            self._join(group)
+            self._begin(group)
         return group, self._random.choice(group.members)
 
     def _poll(self) -> None:
@@ -263,7 +266,7 @@ class RetryHistory:
             f"{group.name}: {place} has failed {task.least} to {task.most}, not {failures}"
         )
         task.least = task.most = failures
-        task.may_be.discard("done"), task.may_be.discard("dead")
+        task.may_be -= {"done", "dead"}
         group.check_order(*place, {(other.partition, other.offset) for each in group.members for other in each.in_hand})
         member.in_hand.append(message)
         self.counts["delivered"] += 1
@@ -362,8 +365,7 @@ class RetryHistory:
         for group in self._groups:
             for _ in range(_ENDLESS):
                 self._wall_us += 7_200 * SECOND
-                member = self._join(group)
-                assert member is not None
+                member = self._begin(group)
                 for message in member.consumer:
                     self._note_delivery(group, member, message)
                     member.consumer.ack(message)
