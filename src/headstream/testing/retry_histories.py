@@ -20,7 +20,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +27,6 @@ import click
 
 from headstream.broker.broker import Broker
 from headstream.client.client import Client
-from headstream.client.consumer import Consumer
 from headstream.log.administration import create_topic
 from headstream.model.deliveries import Retry, RetryOrder
 from headstream.model.message import ReceivedMessage
@@ -36,6 +34,7 @@ from headstream.model.topology import Fsync, Limits
 from headstream.testing.faulty_files import Killed
 from headstream.testing.lease_model import PageFiles
 from headstream.testing.log_histories import KillableLog
+from headstream.testing.retry_model import GroupMember, RetryGroup, Task
 from headstream.testing.seeds import naming_seed, seed_options
 
 __all__ = ["RetryHistory", "main", "run_history"]
@@ -51,55 +50,6 @@ _SESSION_MS: Final = 3_600_000
 """So long can a consumer be silent: no history lasts longer, so that a consumer keeps what it has in hand."""
 _ENDLESS: Final = 300
 """Rounds in which every history comes to its end."""
-
-
-@dataclass(slots=True)
-class _Task:
-    """One message of one group, as the model knows it.
-
-    Args:
-        key: Its key.
-        least: How often it has failed at least.
-        most: How often at most: a kill leaves unknown whether an attempt was counted.
-        fate: `done`, `dead` or `gone` (hidden for all), or empty while it is open.
-        may_be: Fates that it can have had since a call was interrupted.
-    """
-
-    key: bytes | None
-    least: int = 0
-    most: int = 0
-    fate: str = ""
-    may_be: set[str] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class _Member:
-    """A consumer, and the messages that it has handed out."""
-
-    consumer: Consumer
-    in_hand: list[ReceivedMessage] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Group:
-    """A group: its policy, its consumers, and its messages by partition and offset."""
-
-    name: str
-    order: RetryOrder
-    attempts: int | None
-    members: list[_Member] = field(default_factory=list)
-    tasks: dict[tuple[int, int], _Task] = field(default_factory=dict)
-
-    def check_order(self, partition: int, offset: int, in_hand: set[tuple[int, int]]) -> None:
-        """Check that a message overtakes no message that has certainly failed, and that nobody has in hand."""
-        if self.order is RetryOrder.SKIP:
-            return
-        key = self.tasks[partition, offset].key
-        for earlier in range(offset):
-            other = self.tasks[partition, earlier]
-            is_open = not other.fate and not other.may_be and other.least and (partition, earlier) not in in_hand
-            is_before = self.order is RetryOrder.PARTITION or (key is not None and key == other.key)
-            assert not (is_open and is_before), f"message {offset} overtakes {earlier}, which has failed"
 
 
 class RetryHistory:
@@ -119,7 +69,7 @@ class RetryHistory:
         self._keys = chance.choice((0, 2, 4))
         self._ends = dict.fromkeys(range(1, chance.randint(1, 3) + 1), 0)
         self._groups = [
-            _Group(f"g{number}", chance.choice([*RetryOrder]), chance.choice((None, 1, 2, 3)))
+            RetryGroup(f"g{number}", chance.choice([*RetryOrder]), chance.choice((None, 1, 2, 3)))
             for number in range(chance.randint(1, 2))
         ]
         self.counts: Counter[str] = Counter()
@@ -208,7 +158,7 @@ class RetryHistory:
                 partition = self._random.choice([*self._ends])
                 Client(self._broker).send(_TOPIC, b"order", key=key, partition=partition)
                 for group in self._groups:
-                    group.tasks[partition, self._ends[partition]] = _Task(key)
+                    group.tasks[partition, self._ends[partition]] = Task(key)
                 self._ends[partition] += 1
 
     def _add_partition(self) -> None:
@@ -229,7 +179,7 @@ class RetryHistory:
 
     # -- consumers ----------------------------------------------------------------------------------------------------
 
-    def _task(self, group: _Group, message: ReceivedMessage) -> _Task:
+    def _task(self, group: RetryGroup, message: ReceivedMessage) -> Task:
         return group.tasks[message.partition, message.offset]
 
     def _join(self) -> None:
@@ -237,16 +187,16 @@ class RetryHistory:
         if len(group.members) < 2:
             self._begin(group)
 
-    def _begin(self, group: _Group) -> _Member:
+    def _begin(self, group: RetryGroup) -> GroupMember:
         """Let a consumer of a group begin."""
         retry = Retry(group.attempts, "0s", _LATE, group.order)
         consumer = self._client.consumer(
             _TOPIC, group=group.name, on_error=retry, dead_letter=_DEAD, timeout_ms=0, session_timeout_ms=_SESSION_MS
         )
-        group.members.append(_Member(consumer))
+        group.members.append(GroupMember(consumer))
         return group.members[-1]
 
-    def _any_member(self) -> tuple[_Group, _Member]:
+    def _any_member(self) -> tuple[RetryGroup, GroupMember]:
         group = self._random.choice(self._groups)
         if not group.members:
             self._begin(group)
@@ -257,7 +207,7 @@ class RetryHistory:
         for message in member.consumer.poll(self._random.choice((1, 1, 3, 20))):
             self._note_delivery(group, member, message)
 
-    def _note_delivery(self, group: _Group, member: _Member, message: ReceivedMessage) -> None:
+    def _note_delivery(self, group: RetryGroup, member: GroupMember, message: ReceivedMessage) -> None:
         place, task = (message.partition, message.offset), self._task(group, message)
         assert not task.fate, f"{group.name}: message {place} is {task.fate} and was delivered again"
         assert all(place != (other.partition, other.offset) for each in group.members for other in each.in_hand), f"{place} twice"
@@ -349,7 +299,7 @@ class RetryHistory:
                     ]
                     assert offset <= min(left, default=self._ends[partition]), f"{group.name}: {offset} passes {min(left)}"
 
-    def _check_letters(self, group: _Group, copied: set[tuple[int, int]]) -> None:
+    def _check_letters(self, group: RetryGroup, copied: set[tuple[int, int]]) -> None:
         for place, task in group.tasks.items():
             if task.fate == "dead":
                 assert place in copied or "gone" in task.may_be, f"{group.name}: {place} was given up and has no letter"
