@@ -8,7 +8,9 @@ from typing import Final
 
 from headstream.broker.appends import Appends
 from headstream.broker.backing import Backing
+from headstream.broker.group_states import in_group
 from headstream.broker.groups import Groups
+from headstream.broker.journals import journals_of
 from headstream.broker.page import Wanted, find_start, read_page
 from headstream.broker.waits import Wait
 from headstream.errors import (
@@ -25,7 +27,7 @@ from headstream.log.states import PartitionStates
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
 from headstream.model.message import MessageState, StateChange
-from headstream.model.polling import OffsetOwner, Polled, PollingKind, PollingStrategy, SegmentCounts, check_poll
+from headstream.model.polling import ConsumerKind, OffsetOwner, Polled, PollingKind, PollingStrategy, SegmentCounts, check_poll
 from headstream.model.removals import Removal
 from headstream.model.topology import MAX_BATCH_BYTES
 
@@ -42,6 +44,7 @@ class Messages(Appends):
     def __init__(self, backing: Backing, groups: Groups) -> None:
         super().__init__(backing)
         self._groups = groups
+        self._journals = journals_of(backing.log)
         self._counting = threading.Lock()
         self._scanned_count = self._failed_count = 0
 
@@ -74,7 +77,8 @@ class Messages(Appends):
             count: Maximum number of messages, at least 1.
             states: State codes to deliver; other messages are skipped. None delivers all.
             size_bytes: Approximate maximum size, bytes; at least one message is returned.
-            consumer: The polling consumer; required for `next` and to commit.
+            consumer: The polling consumer; required for `next` and to commit. A group that asks for other states than available
+                gets those that messages have for it; see group_states.py.
             auto_commit: Whether to commit the delivered messages for the consumer at once.
             user_id: The server's user who commits, see OffsetStore.commit().
             where: The filter of messages in these states. A poll examines SCAN_BYTES, and returns how far it came.
@@ -87,8 +91,35 @@ class Messages(Appends):
             CorruptSendError: the next messages are damaged; a poll from its until_offset skips them.
         """
         check_poll(topic, strategy, count, size_bytes, consumer, auto_commit, is_filtered=where is not None)
-        wanted = Wanted(count, size_bytes, states, None if where is None else check_states(where, states), until_offset)
-        log = self._backing.log
+        chosen = None if where is None else check_states(where, states)
+        if consumer is not None and consumer.kind is ConsumerKind.GROUP and states != _AVAILABLE:
+            wanted = Wanted(count, size_bytes, None, chosen, until_offset)
+            polled = self._in_group(self._read(topic, partition, strategy, wanted, consumer), topic, consumer, states)
+        else:
+            wanted = Wanted(count, size_bytes, states, chosen, until_offset)
+            polled = self._read(topic, partition, strategy, wanted, consumer)
+        if where is not None:
+            with self._counting:
+                self._scanned_count += polled.scanned_count
+                self._failed_count += polled.failed_count
+        if auto_commit and consumer is not None and (polled.count or (where is not None and polled.scanned_count)):
+            record = self._backing.partition(topic, partition)
+            self._backing.log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us(), user_id)
+        return polled
+
+    def _in_group(self, polled: Polled, topic: TopicName, group: OffsetOwner, states: frozenset[int] | None) -> Polled:
+        """Return a poll with the states that its messages have for a group."""
+        record = self._backing.partition(topic, polled.partition)
+        with self._groups.locked(record, group.name):
+            journal = self._journals.find(record, group, polled.partition).journal
+            state = journal.load(self._backing.log.offsets(record).committed_at(group, polled.partition))
+            return in_group(polled, state, states)
+
+    def _read(
+        self, topic: TopicName, partition: int, strategy: PollingStrategy, wanted: Wanted, consumer: OffsetOwner | None
+    ) -> Polled:
+        """Read a page; again if its files were replaced or removed meanwhile."""
+        log, count = self._backing.log, wanted.count
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             record = self._backing.partition(topic, partition)
             committed = None
@@ -102,8 +133,7 @@ class Messages(Appends):
                         follower.refresh()
                     start = find_start(follower, strategy, committed, count, written_end)
                     place = partition, record.generation(partition)
-                    polled = read_page(follower, place, start, wanted, known)
-                break
+                    return read_page(follower, place, start, wanted, known)
             except (OffsetOutOfRangeError, PartitionNotFoundError):  # concurrently expired, purged or deleted
                 if not attempts_left:
                     raise
@@ -112,13 +142,7 @@ class Messages(Appends):
             except HeaderError as error:  # of the filter
                 error.where = f"{topic}, partition {partition}"
                 raise
-        if where is not None:
-            with self._counting:
-                self._scanned_count += polled.scanned_count
-                self._failed_count += polled.failed_count
-        if auto_commit and consumer is not None and (polled.count or polled.scanned_count):
-            log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us(), user_id)
-        return polled
+        raise AssertionError("unreachable")
 
     def measure(self, topic: TopicName, partition: int, from_offset: int, until_offset: int, size_bytes: int) -> tuple[int, int]:
         """Estimate the stored bytes of a range, and return the end of the last send within a size.

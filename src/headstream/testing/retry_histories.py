@@ -66,6 +66,7 @@ class RetryHistory:
         self._steps = steps
         self._wall_us = 1_700_000_000 * SECOND
         self._steady_us = 0
+        self._taking: RetryGroup | None = None
         self._keys = chance.choice((0, 2, 4))
         self._ends = dict.fromkeys(range(1, chance.randint(1, 3) + 1), 0)
         self._groups = [
@@ -121,6 +122,9 @@ class RetryHistory:
         """End the process, as it is, and begin another one."""
         self._files.revive()
         self.counts["restarts"] += 1
+        taking, self._taking = self._taking, None
+        for task in () if taking is None else taking.tasks.values():
+            task.most += not task.fate  # the log can know that the attempt has begun, before the loop's body got the message
         for group in self._groups:
             for member in group.members:
                 share = member.consumer._share
@@ -249,7 +253,9 @@ class RetryHistory:
         if member.in_hand:
             return
         left = self._random.randint(1, 6)
+        self._taking = group
         for message in member.consumer:
+            self._taking = None
             self._note_delivery(group, member, message)
             task = self._task(group, message)
             is_last = group.attempts is not None and task.most + 1 >= group.attempts
@@ -268,6 +274,8 @@ class RetryHistory:
             left -= 1
             if not left:
                 break
+            self._taking = group
+        self._taking = None
 
     def _close(self) -> None:
         group, member = self._any_member()
