@@ -160,7 +160,7 @@ class RetryHistory:
             for _ in range(self._random.randint(1, 8)):
                 key = b"%d" % self._random.randrange(self._keys) if self._keys and self._random.random() < 0.8 else None
                 partition = self._random.choice([*self._ends])
-                Client(self._broker).send(_TOPIC, b"order", key=key, partition=partition)
+                self._client.send(_TOPIC, b"order", key=key, partition=partition)
                 for group in self._groups:
                     group.tasks[partition, self._ends[partition]] = Task(key)
                 self._ends[partition] += 1
@@ -170,6 +170,7 @@ class RetryHistory:
             if len(self._ends) < 4:
                 self._client.create_partitions(_TOPIC, 1)
                 self._ends[len(self._ends) + 1] = 0
+                self._client = Client(self._broker)  # with producers that know it
 
     def _hide(self) -> None:
         """Set a message aside for all; what a consumer has fetched can still be delivered."""
