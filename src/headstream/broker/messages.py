@@ -12,6 +12,7 @@ from headstream.broker.group_states import in_group
 from headstream.broker.groups import Groups
 from headstream.broker.journals import journals_of
 from headstream.broker.page import Wanted, find_start, read_page
+from headstream.broker.transitions import GroupPlace, Transitions
 from headstream.broker.waits import Wait
 from headstream.errors import (
     CorruptLogError,
@@ -26,10 +27,12 @@ from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.log.states import PartitionStates
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
-from headstream.model.message import MessageState, StateChange
+from headstream.model.message import MessageState, StateChange, state_name
+from headstream.model.offset_ranges import ranges_of
 from headstream.model.polling import ConsumerKind, OffsetOwner, Polled, PollingKind, PollingStrategy, SegmentCounts, check_poll
 from headstream.model.removals import Removal
 from headstream.model.topology import MAX_BATCH_BYTES
+from headstream.model.transitions import Transition, TransitionKind
 
 __all__ = ["Messages"]
 _ATTEMPTS: Final = 5
@@ -41,8 +44,9 @@ _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 class Messages(Appends):
     """Message commands."""
 
-    def __init__(self, backing: Backing, groups: Groups) -> None:
+    def __init__(self, backing: Backing, groups: Groups, transitions: Transitions) -> None:
         super().__init__(backing)
+        self._transitions = transitions
         self._groups = groups
         self._journals = journals_of(backing.log)
         self._counting = threading.Lock()
@@ -195,7 +199,15 @@ class Messages(Appends):
         return SegmentCounts(count, skipped_count, size_bytes, skipped_bytes)
 
     def set_state(
-        self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""
+        self,
+        topic: TopicName,
+        partition: int,
+        offsets: Iterable[int],
+        state: int,
+        *,
+        reason: str = "",
+        by: str = "",
+        user_id: int = NO_USER,
     ) -> None:
         """Set the state of messages and record the reason; the change is durable when this returns.
 
@@ -206,6 +218,7 @@ class Messages(Appends):
             state: A state code, 1 to 255.
             reason: The reason.
             by: The author.
+            user_id: The server's user whose request it is, or NO_USER.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
@@ -215,7 +228,13 @@ class Messages(Appends):
         log = self._backing.writable_log()
         record = self._backing.partition(topic, partition)
         log.partition(record, partition).sync()  # a state survives a power cut, so its message has to
-        log.states.set(record, partition, offsets, StateChange(-1, state, reason, by, self._backing.clock_us()))
+        changed = list(offsets)
+        log.states.set(record, partition, changed, StateChange(-1, state, reason, by, self._backing.clock_us()))
+        found = [
+            Transition(TransitionKind.STATE_SET, *each, by, reason=reason, state=state_name(state))
+            for each in ranges_of(sorted(set(changed)))
+        ]
+        self._transitions.record(GroupPlace(topic, "", partition, user_id), found)
         if state == MessageState.MARKED_FOR_DELETION:
             log.background.start_removal(self._backing.clock_us)
 
