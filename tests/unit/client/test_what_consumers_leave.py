@@ -111,3 +111,20 @@ def test_a_consumer_that_could_not_begin_leaves_its_partitions_to_the_next_one(
         kept.append(raised)  # and with it the consumer
     with consumer_of(log) as consumer:
         assert len(consumer.poll(100)) == COUNT
+
+
+@pytest.mark.parametrize("call", ["commit", "ack"])
+def test_what_a_poll_after_a_seek_delivers_is_done_once_it_is_acknowledged(log: hs.Client, call: str) -> None:
+    leave_open(log, "skip")
+    with consumer_of(log) as consumer:
+        consumer.seek(1, "first")
+        messages = consumer.poll(COUNT)
+        assert [(message.offset, message.attempt) for message in messages] == [(offset, 1) for offset in range(COUNT)]
+        if call == "commit":
+            consumer.commit()
+        else:
+            for message in messages:
+                consumer.ack(message)
+    assert log.offsets(TOPIC, "g")[1] == COUNT
+    with consumer_of(log) as consumer:
+        assert consumer.poll(COUNT) == []

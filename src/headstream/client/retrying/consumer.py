@@ -258,6 +258,7 @@ class RetryingConsumer(InterceptedConsumer):
         self._check_open()
         if check_whole("count", count) < 1:
             raise InvalidInputError(f"a poll requests at least one message, not {count}", where=str(self._name))
+        self._fetching.settle_seeks()
         until_s = time.monotonic() + milliseconds("timeout_ms", timeout_ms) / 1000
         while self.fetch(max(0.0, until_s - time.monotonic()) * 1000):
             messages = self._fetching.hand_out(1 if self._gate.is_on_trial else min(count, _HANDED_OUT))
