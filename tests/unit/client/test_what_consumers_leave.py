@@ -128,3 +128,37 @@ def test_what_a_poll_after_a_seek_delivers_is_done_once_it_is_acknowledged(log: 
     assert log.offsets(TOPIC, "g")[1] == COUNT
     with consumer_of(log) as consumer:
         assert consumer.poll(COUNT) == []
+
+
+@pytest.mark.parametrize("is_retrying", [False, True])
+def test_a_partition_that_another_member_wanted_for_a_moment_loses_no_message(log: hs.Client, is_retrying: bool) -> None:
+    for number in range(COUNT):
+        log.send(TOPIC, b"other %d" % number, partition=2)
+    options: dict[str, Any] = {} if is_retrying else {"on_error": None, "dead_letter": None}
+    with consumer_of(log, **options) as first:
+        delivered = first.poll(COUNT) + first.poll(1)
+        with consumer_of(log, **options):
+            assert first.poll(1) == []  # a partition is revoked, and kept for its message in hand
+        while messages := first.poll(100):
+            delivered += messages
+        first.commit()
+    assert sorted((message.partition, message.offset) for message in delivered) == [
+        (partition, offset) for partition in (1, 2) for offset in range(COUNT)
+    ]
+    assert log.offsets(TOPIC, "g") == {1: COUNT, 2: COUNT}
+
+
+def test_a_failing_message_of_such_a_partition_is_tried_again(log: hs.Client) -> None:
+    for number in range(COUNT):
+        log.send(TOPIC, b"other %d" % number, partition=2)
+    retry = hs.Retry(9, "0s", "0s", order="skip")
+    with consumer_of(log, on_error=retry) as first:
+        delivered = first.poll(COUNT) + first.poll(COUNT)
+        failed = next(message for message in delivered if message.partition == 2)
+        with consumer_of(log, on_error=retry):
+            first.poll(1)
+            first.retry(failed, reason="no")
+            assert first.poll(1) == []
+        assert [(message.offset, message.attempt) for message in first.poll(100)] == [(failed.offset, 2)]
+        first.commit()
+    assert log.offsets(TOPIC, "g") == {1: COUNT, 2: COUNT}
