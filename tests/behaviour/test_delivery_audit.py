@@ -24,6 +24,17 @@ def url_of(server: ServerProcess) -> str:
     return f"headstream://iggy:iggy@127.0.0.1:{server.tcp[1]}"
 
 
+def read_metrics(server: ServerProcess) -> tuple[str, dict[tuple[str, ...], float]]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http[1]}/metrics", timeout=PATIENCE_S) as response:
+        text: str = response.read().decode()
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+        for sample in family.samples
+    }
+    return text, samples
+
+
 def test_a_server_audits_and_measures_what_its_consumers_say(tmp_path: Path) -> None:
     environ = {"HEADSTREAM_METRICS_OF_GROUPS": "true", "HEADSTREAM_DELIVERY_AUDIT": "ops/audit"}
     with ServerProcess(tmp_path / "log", environ=environ) as server, hs.connect(url_of(server)) as log:
@@ -53,13 +64,7 @@ def test_a_server_audits_and_measures_what_its_consumers_say(tmp_path: Path) -> 
         assert all(row["worker"] for row in rows if row["transition"] != "paused")
         acked = [(row["from_offset"], row["until_offset"]) for row in rows if (row["group"], row["transition"]) == ("g", "acked")]
         assert sorted(offset for begin, until in acked for offset in range(begin, until)) == [0, 1, 2, 4]
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.http[1]}/metrics", timeout=PATIENCE_S) as response:
-            text: str = response.read().decode()
-    samples = {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
-        for sample in family.samples
-    }
+        text, samples = read_metrics(server)
     found = {kind: samples["headstream_delivery_transitions_total", kind] for kind in ("retried", "poisoned", "rejected")}
     assert found == {"retried": 3, "poisoned": 1, "rejected": 0}
     assert samples["headstream_delivery_transitions_total", "acked"] >= 4
@@ -69,6 +74,10 @@ def test_a_server_audits_and_measures_what_its_consumers_say(tmp_path: Path) -> 
     assert 0 < samples["headstream_oldest_poisoned_seconds",] < PATIENCE_S
     assert samples["headstream_oldest_leased_seconds",] == 0
     assert f"headstream_group_paused{LABELS} 1.0" in text
+    with ServerProcess(tmp_path / "log") as server:  # nobody has asked for these groups in this process
+        _, again = read_metrics(server)
+    assert again["headstream_oldest_poisoned_seconds",] > samples["headstream_oldest_poisoned_seconds",]
+    assert again["headstream_paused_groups",] == 1
 
 
 def test_a_name_that_is_no_topic_is_refused() -> None:

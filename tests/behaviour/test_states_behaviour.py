@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 import headstream as hs
 from headstream.errors import InvalidInputError, OffsetOutOfRangeError, PartitionNotFoundError
+from headstream.model.polling import OffsetOwner
 from tests.behaviour.conftest import Place
 
 Send = Callable[..., None]
@@ -71,3 +73,29 @@ def test_what_cannot_be_set_is_refused_and_nothing_is_changed(log: hs.Client, se
     with pytest.raises(PartitionNotFoundError, match="no partition 2"):
         log.states("shop/orders", 2)
     assert offsets(log.poll("shop/orders")) == [0, 1]
+
+
+def test_a_group_that_asks_for_states_gets_the_stricter_of_both(log: hs.Client, send: Send) -> None:
+    send(*(b"%d" % number for number in range(30)))
+    log.set_state("shop/orders", 1, 4, "poisoned")
+    log.set_state("shop/orders", 1, [1, 5], "marked_for_deletion")
+    group, other = OffsetOwner.group("workers"), OffsetOwner.group("other")
+    options: dict[str, Any] = {"group": "workers", "mode": "shared", "lease": "1h", "timeout_ms": 0}
+    with log.consumer("shop/orders", on_error=hs.Retry(9, "1h", "1h"), dead_letter="shop/dead", **options) as worker:
+        leased = {message.offset: message for _ in range(6) for message in worker.poll(1)}
+        worker.ack(leased[0])
+        worker.retry(leased[2], reason="no")
+        worker.reject(leased[3], reason="unwanted")
+        worker.defer(leased[6])
+        for consumer, expected in (
+            (group, "available marked unavailable poisoned poisoned marked unavailable unavailable unavailable available"),
+            (other, "available marked available available poisoned marked available available available available"),
+        ):
+            states = [message.state for message in log.poll("shop/orders", start=0, count=10, states=None, consumer=consumer)]
+            assert [state.name.lower().removesuffix("_for_deletion") for state in states] == expected.split()
+        chosen: dict[str, Any] = {"start": 0, "count": 100, "consumer": group}
+        assert offsets(log.poll("shop/orders", states=["poisoned"], **chosen)) == [3, 4]
+        assert offsets(log.poll("shop/orders", states=["unavailable"], **chosen)) == [2, 6, 7, 8]
+        assert offsets(log.poll("shop/orders", states=["unavailable"], start=0, count=1, consumer=group)) == [2]
+        assert offsets(log.poll("shop/orders", **chosen)) == [0, 2, 3, *range(6, 30)], "available for all groups"
+    assert offsets(log.poll("shop/orders", states=["unavailable"], **chosen)) == [2, 6], "the others were released"

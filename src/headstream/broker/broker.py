@@ -62,7 +62,7 @@ class Broker:
         self.offsets = BrokerOffsets(backing)
         transitions = self.transitions = Transitions()
         self.groups = Groups(backing, self.topics, self.offsets, transitions)
-        self.messages = Messages(backing, self.groups)
+        self.messages = Messages(backing, self.groups, transitions)
         pauses = Pauses(backing, transitions)
         settling = DeadLettering(backing, DeadLetterCopies(backing, self.messages), transitions), pauses, transitions
         self.deliveries = Deliveries(backing, self.groups, self.offsets, *settling)

@@ -4,7 +4,7 @@
     3. the journal says that the message is done
 
 Each step is stored before the next one begins. What a crash leaves is repeated: if the copy is found after that end, it is
-not made again.
+not made again; else the way begins anew, to the dead letter that is named now: the first one can be gone, or have refused it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DeadLettering:
             partition: The message's partition.
             journal: The group's journal, locked.
             delivery: The message.
-            dead_letter: Where the copy goes, unless that is decided already.
+            dead_letter: Where the copy goes; None for where it was to go before, if that topic still exists.
             user_id: The server's user in whose request this happens.
 
         Raises:
@@ -69,19 +69,15 @@ class DeadLettering:
         offset, state = delivery.offset, journal.state
         message = self._copies.find(record.name, partition, offset)
         if message is not None and not self._copies.is_letter(message):  # a dead letter is never copied again
-            is_repeat = delivery.copied_to is not None and self._copies.has_topic(delivery.copied_to[0])
-            if not is_repeat:
-                if dead_letter is None:
-                    raise InvalidOptionError(
-                        f"message {offset} is given up, and there is no dead-letter topic",
-                        where=f"{record.name}, partition {partition}",
-                        advice='Name one, as in log.consumer(…, dead_letter="shop/orders.dead")',
-                    )
-                delivery = replace(delivery, copied_to=self._copies.place(dead_letter, message, partition))
+            letter = self._copies.find_copy(record.name, partition, owner, delivery)
+            if letter is None:
+                target = self._target_of(record.name, partition, delivery, dead_letter)
+                delivery = replace(delivery, copied_to=self._copies.place(target, message, partition))
                 state.failing[offset] = delivery
                 self._backing.log.partition(record, partition).sync()  # a journal on the disk knows no message that is not
                 journal.store(Touched(failing=(offset,)), state.base, self._backing.clock_us(), durably=True)
-            letter = self._copies.copy(record.name, partition, owner, message, delivery, may_exist=is_repeat)
+                letter = self._copies.copy(record.name, partition, owner, message, delivery)
+            self._copies.sync(delivery)
             assert delivery.copied_to is not None
             delivery = replace(delivery, copied_to=(*delivery.copied_to[:2], letter))
         state.finish(offset, offset + 1)
@@ -89,6 +85,17 @@ class DeadLettering:
         state.give_up(delivery)
         journal.store(Touched(done=((offset, offset + 1),), given_up=(delivery,)), state.base, self._backing.clock_us())
         self._transitions.record(GroupPlace(record.name, owner.name, partition, user_id), [_given_up(delivery)])
+
+    def _target_of(self, topic: TopicName, partition: int, delivery: Delivery, dead_letter: TopicName | None) -> TopicName:
+        if dead_letter is not None:
+            return dead_letter
+        if delivery.copied_to is not None and self._copies.has_topic(delivery.copied_to[0]):
+            return TopicName.parse(delivery.copied_to[0])
+        raise InvalidOptionError(
+            f"message {delivery.offset} is given up, and there is no dead-letter topic",
+            where=f"{topic}, partition {partition}",
+            advice='Name one, as in log.consumer(…, dead_letter="shop/orders.dead")',
+        )
 
 
 def _given_up(each: Delivery) -> Transition:

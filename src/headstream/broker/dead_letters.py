@@ -11,6 +11,7 @@ from typing import Final
 from headstream.broker.backing import Backing
 from headstream.broker.messages import Messages
 from headstream.codec.binary import decode_headers, decode_polled, encode_sent
+from headstream.errors import NotFoundError
 from headstream.model.constructors import int32, int64
 from headstream.model.deliveries import Delivery
 from headstream.model.headers import Headers
@@ -82,17 +83,8 @@ class DeadLetterCopies:
         number = (partition - 1) % record.partitions + 1 if message.key is None else partition_of(message.key, record.partitions)
         return str(dead_letter), number, log.partition(record, number).end_offset
 
-    def copy(
-        self,
-        topic: TopicName,
-        partition: int,
-        owner: OffsetOwner,
-        message: ReceivedMessage,
-        delivery: Delivery,
-        *,
-        may_exist: bool,
-    ) -> int:
-        """Append a copy, and sync it, and return its offset; one that exists already is not appended again.
+    def copy(self, topic: TopicName, partition: int, owner: OffsetOwner, message: ReceivedMessage, delivery: Delivery) -> int:
+        """Append a copy, and return its offset; sync() follows.
 
         Args:
             topic: The topic of the message.
@@ -100,47 +92,66 @@ class DeadLetterCopies:
             owner: The group that gave it up.
             message: The message.
             delivery: Its story, and where the copy goes.
-            may_exist: Whether an earlier attempt can have appended it.
+
+        Raises:
+            LimitError: it does not fit into the dead-letter topic.
         """
         assert delivery.copied_to is not None
-        target, number, end = delivery.copied_to
-        origin = {_TOPIC: str(topic), _PARTITION: partition, _OFFSET: message.offset, _GROUP: owner.name}
-        name = TopicName.parse(target)
-        log = self._backing.writable_log()
-        offset = self._find_copy(name, number, end, origin) if may_exist else None
-        if offset is None:
-            story = Headers(
-                [
-                    (_TOPIC, str(topic)),
-                    (_PARTITION, int32(partition)),
-                    (_OFFSET, int64(message.offset)),
-                    (_TIMESTAMP, int64(message.timestamp)),
-                    (_GROUP, owner.name),
-                    (REASON_HEADER, delivery.last_error or delivery.reason),
-                    (REASON_CODE_HEADER, delivery.reason),
-                    (ATTEMPTS_HEADER, int32(delivery.failures)),
-                    (FIRST_ERROR_HEADER, delivery.first_error or delivery.reason),
-                    (FIRST_FAILED_HEADER, int64(delivery.first_failed_us)),
-                    (LAST_FAILED_HEADER, int64(delivery.failed_us)),
-                ]
-            )
-            headers = decode_headers(message.headers.as_bytes() + story.as_bytes())
-            letter = Message(payload=message.payload, headers=headers, key=message.key, id=message.id)
-            offset = self._messages.send(name, number, encode_sent([letter]))
-        log.partition(self._backing.partition(name, number), number).sync()
-        return offset
+        target, number, _ = delivery.copied_to
+        story = Headers(
+            [
+                (_TOPIC, str(topic)),
+                (_PARTITION, int32(partition)),
+                (_OFFSET, int64(message.offset)),
+                (_TIMESTAMP, int64(message.timestamp)),
+                (_GROUP, owner.name),
+                (REASON_HEADER, delivery.last_error or delivery.reason),
+                (REASON_CODE_HEADER, delivery.reason),
+                (ATTEMPTS_HEADER, int32(delivery.failures)),
+                (FIRST_ERROR_HEADER, delivery.first_error or delivery.reason),
+                (FIRST_FAILED_HEADER, int64(delivery.first_failed_us)),
+                (LAST_FAILED_HEADER, int64(delivery.failed_us)),
+            ]
+        )
+        headers = decode_headers(message.headers.as_bytes() + story.as_bytes())
+        letter = Message(payload=message.payload, headers=headers, key=message.key, id=message.id)
+        return self._messages.send(TopicName.parse(target), number, encode_sent([letter]))
 
-    def _find_copy(self, topic: TopicName, partition: int, end: int, origin: dict[str, object]) -> int | None:
-        """Return the offset of a copy in a partition, at or after an offset, or None."""
-        record = self._backing.partition(topic, partition)
-        until = self._backing.writable_log().partition(record, partition).end_offset
-        while end < until:
-            polled = self._messages.poll(topic, partition, PollingStrategy.offset(end), _PAGE, states=None)
+    def sync(self, delivery: Delivery) -> None:
+        """Sync the partition that has the copy of a message."""
+        assert delivery.copied_to is not None
+        target, number, _ = delivery.copied_to
+        self._backing.writable_log().partition(self._backing.partition(TopicName.parse(target), number), number).sync()
+
+    def find_copy(self, topic: TopicName, partition: int, owner: OffsetOwner, delivery: Delivery) -> int | None:
+        """Return the offset of a copy that an interrupted attempt has appended, or None.
+
+        Args:
+            topic: The topic of the message.
+            partition: Its partition.
+            owner: The group that gave it up.
+            delivery: Its story, and where the copy was to go, if that was decided.
+        """
+        if delivery.copied_to is None:
+            return None
+        target, number, at = delivery.copied_to
+        name, origin = (
+            TopicName.parse(target),
+            {_TOPIC: str(topic), _PARTITION: partition, _OFFSET: delivery.offset, _GROUP: owner.name},
+        )
+        try:
+            record = self._backing.partition(name, number)
+        except NotFoundError:  # deleted, or made anew with fewer partitions
+            return None
+        until = self._backing.writable_log().partition(record, number).end_offset
+        at = at if at <= until else 0  # it was purged or made anew
+        while at < until:
+            polled = self._messages.poll(name, number, PollingStrategy.offset(at), _PAGE, states=None)
             for chunk in polled.chunks:
-                for message in decode_polled(chunk, topic=str(topic), partition=partition):
-                    if all(message.headers.get(name) == value for name, value in origin.items()):
+                for message in decode_polled(chunk, topic=target, partition=number):
+                    if all(message.headers.get(key) == value for key, value in origin.items()):
                         return message.offset
-            if polled.next_offset <= end:
+            if polled.next_offset <= at:
                 return None
-            end = polled.next_offset
+            at = polled.next_offset
         return None

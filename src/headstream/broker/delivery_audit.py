@@ -1,4 +1,4 @@
-"""DeliveryAudit: a topic that gets one row for each transition of the deliveries of groups: who, what, when and why.
+"""DeliveryAudit: a topic that gets one row for each transition of deliveries of groups and of states: who, what, when and why.
 
 Rows are appended by a thread of their own: a transition neither waits for its row nor fails with it. What cannot be appended,
 because too many rows wait or the topic takes none, is counted as lost and logged. The audit topic itself is not audited.
@@ -124,7 +124,7 @@ class DeliveryAudit:
             "time_us": row.time_us,
             "transition": found.kind.value,
             "topic": str(place.topic),
-            "group": place.group,
+            "group": place.group or None,
             "partition": place.partition or None,
             "from_offset": found.from_offset if place.partition else None,
             "until_offset": found.until_offset if place.partition else None,
@@ -134,7 +134,9 @@ class DeliveryAudit:
             "delay_us": found.delay_us,
             "reason": found.reason,
             "error": found.error,
+            "state": found.state or None,
         }
-        headers = Headers([("transition", found.kind.value), ("topic", str(place.topic)), ("group", place.group)])
+        named = [("transition", found.kind.value), ("topic", str(place.topic)), ("group", place.group)]
+        headers = Headers([(name, value) for name, value in named if value])
         key = f"{place.topic}/{place.partition}/{place.group}".encode()[:255]
         return Message(payload=encode_json(document), headers=headers, key=key)

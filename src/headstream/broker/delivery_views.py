@@ -135,8 +135,9 @@ class DeliveryViews:
             return _tell(state, partition, offset, self._backing.clock_us())
 
     def ages(self) -> Iterator[GroupAges]:
-        """Yield the groups whose journals are in memory: those that were used recently in this process."""
+        """Yield the groups whose journals are in memory: those that were used recently, and at first what the log has."""
         records = {record.identity: record for record in topics_of(self._backing.log.snapshot())}
+        self._journals.open_stored(records.values())
         found: dict[tuple[str, OffsetOwner], list[int]] = {}
         for identity, owner, partition in self._journals.in_memory():
             found.setdefault((identity, owner), []).append(partition)

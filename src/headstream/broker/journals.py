@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.log import Log
 from headstream.log.partition.delivery_journal import DeliveryJournal
 from headstream.log.partition.lease_table import LeaseTable
+from headstream.log.partition.stored_journals import list_journals
 from headstream.model.deliveries import RetryOrder
 from headstream.model.polling import OffsetOwner
 
@@ -58,6 +60,7 @@ class Journals:
     def __init__(self, log: Log) -> None:
         self._log = weakref.ref(log)
         self._lock = threading.Lock()
+        self._has_stored = False
         self._journals: OrderedDict[tuple[str, OffsetOwner, int, int], OpenJournal] = OrderedDict()
 
     def find(self, record: TopicRecord, owner: OffsetOwner, partition: int) -> OpenJournal:
@@ -73,6 +76,24 @@ class Journals:
                     self._journals.popitem(last=False)
             self._journals.move_to_end(key)
             return found
+
+    def open_stored(self, records: Iterable[TopicRecord]) -> None:
+        """Find the journals that earlier processes have left, once, up to the most that are kept in memory.
+
+        Args:
+            records: The log's topics.
+        """
+        log = self._log()
+        with self._lock:
+            if log is None or self._has_stored:
+                return
+            self._has_stored = True
+        for record in records:
+            for owner, partition in list_journals(log.offsets(record), log.files):
+                if len(self._journals) >= _MAX_OPEN:
+                    return
+                if partition <= record.partitions:
+                    self.find(record, owner, partition)
 
     def in_memory(self) -> list[tuple[str, OffsetOwner, int]]:
         """Return the identity of the topic, the group and the partition of each journal in memory."""

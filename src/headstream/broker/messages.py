@@ -8,8 +8,11 @@ from typing import Final
 
 from headstream.broker.appends import Appends
 from headstream.broker.backing import Backing
+from headstream.broker.group_states import in_group
 from headstream.broker.groups import Groups
+from headstream.broker.journals import journals_of
 from headstream.broker.page import Wanted, find_start, read_page
+from headstream.broker.transitions import GroupPlace, Transitions
 from headstream.broker.waits import Wait
 from headstream.errors import (
     CorruptLogError,
@@ -24,10 +27,12 @@ from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.log.states import PartitionStates
 from headstream.model.groups import Member
 from headstream.model.identifiers import TopicName
-from headstream.model.message import MessageState, StateChange
-from headstream.model.polling import OffsetOwner, Polled, PollingKind, PollingStrategy, SegmentCounts, check_poll
+from headstream.model.message import MessageState, StateChange, state_name
+from headstream.model.offset_ranges import ranges_of
+from headstream.model.polling import ConsumerKind, OffsetOwner, Polled, PollingKind, PollingStrategy, SegmentCounts, check_poll
 from headstream.model.removals import Removal
 from headstream.model.topology import MAX_BATCH_BYTES
+from headstream.model.transitions import Transition, TransitionKind
 
 __all__ = ["Messages"]
 _ATTEMPTS: Final = 5
@@ -39,9 +44,11 @@ _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 class Messages(Appends):
     """Message commands."""
 
-    def __init__(self, backing: Backing, groups: Groups) -> None:
+    def __init__(self, backing: Backing, groups: Groups, transitions: Transitions) -> None:
         super().__init__(backing)
+        self._transitions = transitions
         self._groups = groups
+        self._journals = journals_of(backing.log)
         self._counting = threading.Lock()
         self._scanned_count = self._failed_count = 0
 
@@ -74,7 +81,8 @@ class Messages(Appends):
             count: Maximum number of messages, at least 1.
             states: State codes to deliver; other messages are skipped. None delivers all.
             size_bytes: Approximate maximum size, bytes; at least one message is returned.
-            consumer: The polling consumer; required for `next` and to commit.
+            consumer: The polling consumer; required for `next` and to commit. A group that asks for other states than available
+                gets those that messages have for it; see group_states.py.
             auto_commit: Whether to commit the delivered messages for the consumer at once.
             user_id: The server's user who commits, see OffsetStore.commit().
             where: The filter of messages in these states. A poll examines SCAN_BYTES, and returns how far it came.
@@ -87,8 +95,35 @@ class Messages(Appends):
             CorruptSendError: the next messages are damaged; a poll from its until_offset skips them.
         """
         check_poll(topic, strategy, count, size_bytes, consumer, auto_commit, is_filtered=where is not None)
-        wanted = Wanted(count, size_bytes, states, None if where is None else check_states(where, states), until_offset)
-        log = self._backing.log
+        chosen = None if where is None else check_states(where, states)
+        if consumer is not None and consumer.kind is ConsumerKind.GROUP and states != _AVAILABLE:
+            wanted = Wanted(count, size_bytes, None, chosen, until_offset)
+            polled = self._in_group(self._read(topic, partition, strategy, wanted, consumer), topic, consumer, states)
+        else:
+            wanted = Wanted(count, size_bytes, states, chosen, until_offset)
+            polled = self._read(topic, partition, strategy, wanted, consumer)
+        if where is not None:
+            with self._counting:
+                self._scanned_count += polled.scanned_count
+                self._failed_count += polled.failed_count
+        if auto_commit and consumer is not None and (polled.count or (where is not None and polled.scanned_count)):
+            record = self._backing.partition(topic, partition)
+            self._backing.log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us(), user_id)
+        return polled
+
+    def _in_group(self, polled: Polled, topic: TopicName, group: OffsetOwner, states: frozenset[int] | None) -> Polled:
+        """Return a poll with the states that its messages have for a group."""
+        record = self._backing.partition(topic, polled.partition)
+        with self._groups.locked(record, group.name):
+            journal = self._journals.find(record, group, polled.partition).journal
+            state = journal.load(self._backing.log.offsets(record).committed_at(group, polled.partition))
+            return in_group(polled, state, states)
+
+    def _read(
+        self, topic: TopicName, partition: int, strategy: PollingStrategy, wanted: Wanted, consumer: OffsetOwner | None
+    ) -> Polled:
+        """Read a page; again if its files were replaced or removed meanwhile."""
+        log, count = self._backing.log, wanted.count
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             record = self._backing.partition(topic, partition)
             committed = None
@@ -102,8 +137,7 @@ class Messages(Appends):
                         follower.refresh()
                     start = find_start(follower, strategy, committed, count, written_end)
                     place = partition, record.generation(partition)
-                    polled = read_page(follower, place, start, wanted, known)
-                break
+                    return read_page(follower, place, start, wanted, known)
             except (OffsetOutOfRangeError, PartitionNotFoundError):  # concurrently expired, purged or deleted
                 if not attempts_left:
                     raise
@@ -112,13 +146,7 @@ class Messages(Appends):
             except HeaderError as error:  # of the filter
                 error.where = f"{topic}, partition {partition}"
                 raise
-        if where is not None:
-            with self._counting:
-                self._scanned_count += polled.scanned_count
-                self._failed_count += polled.failed_count
-        if auto_commit and consumer is not None and (polled.count or polled.scanned_count):
-            log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us(), user_id)
-        return polled
+        raise AssertionError("unreachable")
 
     def measure(self, topic: TopicName, partition: int, from_offset: int, until_offset: int, size_bytes: int) -> tuple[int, int]:
         """Estimate the stored bytes of a range, and return the end of the last send within a size.
@@ -171,7 +199,15 @@ class Messages(Appends):
         return SegmentCounts(count, skipped_count, size_bytes, skipped_bytes)
 
     def set_state(
-        self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""
+        self,
+        topic: TopicName,
+        partition: int,
+        offsets: Iterable[int],
+        state: int,
+        *,
+        reason: str = "",
+        by: str = "",
+        user_id: int = NO_USER,
     ) -> None:
         """Set the state of messages and record the reason; the change is durable when this returns.
 
@@ -182,6 +218,7 @@ class Messages(Appends):
             state: A state code, 1 to 255.
             reason: The reason.
             by: The author.
+            user_id: The server's user whose request it is, or NO_USER.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
@@ -191,7 +228,13 @@ class Messages(Appends):
         log = self._backing.writable_log()
         record = self._backing.partition(topic, partition)
         log.partition(record, partition).sync()  # a state survives a power cut, so its message has to
-        log.states.set(record, partition, offsets, StateChange(-1, state, reason, by, self._backing.clock_us()))
+        changed = list(offsets)
+        log.states.set(record, partition, changed, StateChange(-1, state, reason, by, self._backing.clock_us()))
+        found = [
+            Transition(TransitionKind.STATE_SET, *each, by, reason=reason, state=state_name(state))
+            for each in ranges_of(sorted(set(changed)))
+        ]
+        self._transitions.record(GroupPlace(topic, "", partition, user_id), found)
         if state == MessageState.MARKED_FOR_DELETION:
             log.background.start_removal(self._backing.clock_us)
 

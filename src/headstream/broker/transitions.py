@@ -1,4 +1,4 @@
-"""Transitions: counts what happens to the messages of groups, and tells it to an audit, once it is stored."""
+"""Transitions: counts what happens to messages, for groups and for all, and tells it to an audit, once it is stored."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.model.identifiers import TopicName
+from headstream.model.message import MessageState
 from headstream.model.transitions import Transition, TransitionKind
 
 __all__ = ["Audit", "GroupPlace", "Transitions"]
@@ -18,7 +19,7 @@ class GroupPlace(NamedTuple):
 
     Args:
         topic: Stream and topic.
-        group: The group's name.
+        group: The group's name; empty for the state of a message.
         partition: From 1; 0 for the group as a whole.
         user_id: The server's user whose request it was, or NO_USER.
     """
@@ -44,6 +45,7 @@ class Transitions:
         self.audit: Audit | None = None
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(TransitionKind, 0)
+        self._states = dict.fromkeys((state.name.lower() for state in MessageState), 0)
 
     @property
     def counts(self) -> dict[TransitionKind, int]:
@@ -51,10 +53,18 @@ class Transitions:
         with self._lock:
             return dict(self._counts)
 
+    @property
+    def state_counts(self) -> dict[str, int]:
+        """How many messages got each state, by its name, since this process began."""
+        with self._lock:
+            return dict(self._states)
+
     def record(self, place: GroupPlace, found: Iterable[Transition]) -> None:
         """Count transitions that are stored, and tell the audit."""
         with self._lock:
             for each in found:
                 self._counts[each.kind] += each.size
+                if each.state:
+                    self._states[each.state] = self._states.get(each.state, 0) + each.size
                 if self.audit is not None:
                     self.audit(place, each)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -16,11 +17,13 @@ from headstream.errors import HeadstreamError, InvalidInputError
 
 if TYPE_CHECKING:
     from headstream.replicate.codec import TableMetadata
+    from headstream.replicate.parked.requests import RequestKind
     from headstream.replicate.run.report import PipelineReport
     from headstream.replicate.storage.places import Place
     from headstream.server.http.pipelines import PipelineReports
 
 __all__ = [
+    "ask_pipeline",
     "checkpoint_options",
     "explain_by",
     "find_checkpoint",
@@ -31,18 +34,21 @@ __all__ = [
 ]
 
 _READ: Final = ("ledger.sqlite", "zone")
+_LOG: Final = "log"
 
 
-def checkpoint_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True) -> Callable[..., Any]:
     """Add --checkpoint and --config to a command, which gets the checkpoint's place as `checkpoint`.
 
     Args:
         function: The command.
+        is_required: Whether one of them has to be given; else the place can be None.
     """
 
     @functools.wraps(function)
     def with_place(*arguments: Any, checkpoint: Place | None, config_file: Path | None, **options: Any) -> Any:
-        return function(*arguments, checkpoint=_find_checkpoint(checkpoint, config_file), **options)
+        is_given = is_required or checkpoint is not None or config_file is not None
+        return function(*arguments, checkpoint=_find_checkpoint(checkpoint, config_file) if is_given else None, **options)
 
     config_option = click.option(
         "--config",
@@ -102,12 +108,32 @@ def find_checkpoint(text: str, where: str) -> Place:
     return place
 
 
+def ask_pipeline(checkpoint: Place, kind: RequestKind, arguments: dict[str, Any]) -> int | str:
+    """Make a request to a pipeline; return its number, in an object store its name.
+
+    Args:
+        checkpoint: The place of its checkpoint.
+        kind: As of replicate/parked/requests.py.
+        arguments: Its arguments, a JSON object.
+    """
+    from headstream.replicate.parked.ledger import Ledger
+    from headstream.replicate.parked.remote_requests import ask_remotely
+    from headstream.replicate.parked.requests import Requests
+
+    now_us = time.time_ns() // 1000
+    if not isinstance(checkpoint, Path):
+        return ask_remotely(checkpoint, kind, arguments, now_us)
+    with closing(Ledger(checkpoint / "ledger.sqlite")) as ledger:
+        return Requests(ledger).ask(kind, arguments, now_us)
+
+
 @contextmanager
-def read_checkpoint(checkpoint: Place) -> Iterator[Callable[[], Path]]:
+def read_checkpoint(checkpoint: Place, *, with_log: bool = False) -> Iterator[Callable[[], Path]]:
     """Yield a function that returns a directory with the newest ledger and schema zone of a checkpoint.
 
     Args:
         checkpoint: Its place.
+        with_log: Whether to fetch the pipeline's own log from an object store too.
     """
     if isinstance(checkpoint, Path):
         yield lambda: checkpoint
@@ -115,7 +141,7 @@ def read_checkpoint(checkpoint: Place) -> Iterator[Callable[[], Path]]:
     from headstream.replicate.checkpoint.reading import CheckpointReader
 
     with TemporaryDirectory(prefix="headstream-") as directory:
-        reader = CheckpointReader(checkpoint, Path(directory), _READ)
+        reader = CheckpointReader(checkpoint, Path(directory), (*_READ, _LOG) if with_log else _READ)
 
         def read() -> Path:
             reader.refresh()

@@ -1,4 +1,4 @@
-"""`headstream dlq`: list, reasons, show, redrive, discard."""
+"""`headstream dlq`: list, reasons, show, redrive, discard; of a log's topic, or of what a Replicate pipeline has set aside."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from headstream.cli.confirmation import confirm, yes_option
+from headstream.cli.dead_letters import Letters, LetterSource, source_options
 from headstream.cli.filtering import FilterInput, filter_options
 from headstream.cli.output import print_object, print_objects
-from headstream.cli.parameters import PARTITION, Checked, open_log, output_option, topic_argument, url_option
+from headstream.cli.parameters import PARTITION, Checked, output_option, topic_argument
 from headstream.errors import InvalidInputError, OffsetOutOfRangeError
 from headstream.model.reserved import (
     ATTEMPTS_HEADER,
@@ -25,7 +26,6 @@ from headstream.model.reserved import (
 )
 
 if TYPE_CHECKING:
-    from headstream.client.client import Client
     from headstream.model.message import ReceivedMessage
 
 __all__ = ["dlq"]
@@ -48,13 +48,15 @@ _dry_run_option = click.option("--dry-run", is_flag=True, help="Only count the l
 
 @click.group()
 def dlq() -> None:
-    """Dead letters: messages that a consumer gave up, in a topic of their own.
+    """Dead letters: messages that a consumer gave up, in a topic of their own; or those of a Replicate pipeline, with
+    --checkpoint and the topic replicate/dead-letter or its delayed topic.
 
     \b
     Examples:
       headstream dlq list shop/orders.dead
       headstream dlq reasons shop/orders.dead
       headstream dlq redrive shop/orders.dead --where "hs.origin.group = 'billing'" --rate 100/s
+      headstream dlq list replicate/dead-letter --checkpoint /data/checkpoint
     """
 
 
@@ -62,28 +64,28 @@ def dlq() -> None:
 @topic_argument
 @click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of letters.")
 @filter_options
-@url_option
+@source_options
 @output_option
-def list_letters(topic: str, count: int, chosen: FilterInput, url: str, output: str) -> None:
+def list_letters(source: LetterSource, count: int, chosen: FilterInput, output: str) -> None:
     """List the letters of TOPIC: where each came from, which group gave it up, and why.
 
     \b
     Example:
       headstream dlq list shop/orders.dead --where "hs.reason_code = 'rejected'"
     """
-    with open_log(url) as log:
-        if chosen.explain(log, ("available",), output):
+    with source.open() as letters:
+        if chosen.explain(letters.log, ("available",), output):
             return
-        rows = [_describe(letter) for _, letter in zip(range(count), _letters(log, topic, chosen), strict=False)]
+        rows = [_describe(letter) for _, letter in zip(range(count), letters.find(chosen), strict=False)]
     print_objects(rows, _COLUMNS, output)
 
 
 @dlq.command()
 @topic_argument
 @filter_options
-@url_option
+@source_options
 @output_option
-def reasons(topic: str, chosen: FilterInput, url: str, output: str) -> None:
+def reasons(source: LetterSource, chosen: FilterInput, output: str) -> None:
     """Count the letters of TOPIC by origin, group and reason, the most frequent first.
 
     500 different reasons are counted; the letters of further ones are added up.
@@ -94,11 +96,11 @@ def reasons(topic: str, chosen: FilterInput, url: str, output: str) -> None:
     """
     from headstream.client.letters import LetterReasons
 
-    with open_log(url) as log:
-        if chosen.explain(log, ("available",), output):
+    with source.open() as letters:
+        if chosen.explain(letters.log, ("available",), output):
             return
         found = LetterReasons()
-        for letter in _letters(log, topic, chosen):
+        for letter in letters.find(chosen):
             found.add(letter)
     print_objects(found.to_documents(), _REASON_COLUMNS, output)
 
@@ -107,24 +109,24 @@ def reasons(topic: str, chosen: FilterInput, url: str, output: str) -> None:
 @topic_argument
 @click.argument("number", metavar="PARTITION", type=PARTITION)
 @click.argument("offset", type=click.IntRange(0))
-@url_option
+@source_options
 @output_option
-def show(topic: str, number: int, offset: int, url: str, output: str) -> None:
+def show(source: LetterSource, number: int, offset: int, output: str) -> None:
     """Show one letter of TOPIC, by PARTITION and OFFSET, with its whole story.
 
     \b
     Example:
       headstream dlq show shop/orders.dead 1 17
     """
-    with open_log(url) as log:
-        found = log.poll(topic, number, start=offset, count=1, states=None)
+    with source.open() as letters:
+        found = letters.log.poll(source.topic, number, start=offset, count=1, states=None)
     if not found or found[0].offset != offset:
         raise OffsetOutOfRangeError(
-            f"there is no message {offset} in partition {number}", where=topic, advice="Look with `headstream dlq list`"
+            f"there is no message {offset} in partition {number}", where=source.topic, advice="Look with `headstream dlq list`"
         )
     letter = found[0]
     story = {name: _plain(letter, name) for name in _STORY}
-    members = {**_describe(letter), "state": letter.state.name.lower(), **{_short(name): value for name, value in story.items()}}
+    members = {**_describe(letter), "state": letters.state_of(letter), **{_short(name): value for name, value in story.items()}}
     print_object(members, output)
 
 
@@ -133,35 +135,47 @@ def show(topic: str, number: int, offset: int, url: str, output: str) -> None:
 @filter_options
 @_dry_run_option
 @click.option("--rate", type=Checked("rate", _parse_rate), help="The most letters a second, as in 100/s.")
-@url_option
+@source_options
 @output_option
-def redrive(topic: str, chosen: FilterInput, dry_run: bool, rate: float | None, url: str, output: str) -> None:
+def redrive(source: LetterSource, chosen: FilterInput, dry_run: bool, rate: float | None, output: str) -> None:
     """Send the letters of TOPIC back to where they came from, each once, and mark them for deletion.
 
     A message keeps its payload, key, id and headers; hs.redrives counts. All groups of the topic see it. An interrupted
-    redrive is finished by the next one.
+    redrive is finished by the next one. With --checkpoint it is a request: the pipeline applies the messages like new
+    ones, within a second if it runs, else in its next run.
 
     \b
     Examples:
       headstream dlq redrive shop/orders.dead --dry-run
       headstream dlq redrive shop/orders.dead --where "_timestamp >= '2026-01-31'" --rate 100/s
+      headstream dlq redrive replicate/dead-letter --checkpoint /data/checkpoint --where "hs.reason LIKE 'cut short%'"
     """
+    if rate is not None and source.checkpoint is not None:
+        raise click.UsageError("--rate is not for --checkpoint: the pipeline merges what it redrives as one.")
+    with source.open(is_plain=True) as letters:
+        if chosen.explain(letters.log, ("available",), output):
+            return
+        members = _redrive(source, letters, chosen, rate, is_dry=dry_run)
+    print_object({"topic": source.topic, "dry_run": dry_run, **members}, output)
+
+
+def _redrive(source: LetterSource, letters: Letters, chosen: FilterInput, rate: float | None, *, is_dry: bool) -> dict[str, Any]:
+    """Send letters back, or ask their pipeline to; return the members of the output."""
     from headstream.client.letters import place_of_origin
     from headstream.client.redriving import Redrive, RedriveCounts
-    from headstream.connect import connect_plain
 
-    with connect_plain(url) as log:
-        if chosen.explain(log, ("available",), output):
-            return
-        if dry_run:
-            counts = RedriveCounts()
-            for letter in _letters(log, topic, chosen):
-                counts.matched += 1
-                counts.foreign += place_of_origin(letter) is None
-        else:
-            counts = Redrive(log, topic, chosen.where, rate).run()
-    members = {name: getattr(counts, name) for name in ("matched", "redriven", "resumed", "foreign")}
-    print_object({"topic": topic, "dry_run": dry_run, **members}, output)
+    if source.checkpoint is not None:
+        offsets = [letter.offset for letter in letters.find(chosen)]
+        request = None if is_dry or not offsets else source.ask("redrive", offsets)
+        return {"matched": len(offsets), "redriven": 0, "resumed": 0, "foreign": 0, "request": request}
+    counts = RedriveCounts()
+    if is_dry:
+        for letter in letters.find(chosen):
+            counts.matched += 1
+            counts.foreign += place_of_origin(letter) is None
+    else:
+        counts = Redrive(letters.log, source.topic, chosen.where, rate, chosen.on_error).run()
+    return {name: getattr(counts, name) for name in ("matched", "redriven", "resumed", "foreign")}
 
 
 @dlq.command()
@@ -169,11 +183,11 @@ def redrive(topic: str, chosen: FilterInput, dry_run: bool, rate: float | None, 
 @filter_options
 @_dry_run_option
 @yes_option
-@url_option
+@source_options
 @output_option
-def discard(topic: str, chosen: FilterInput, dry_run: bool, yes: bool, url: str, output: str) -> None:
+def discard(source: LetterSource, chosen: FilterInput, dry_run: bool, yes: bool, output: str) -> None:
     """Mark letters of TOPIC for deletion: consumers and `dlq` skip them; they are removed within the
-    topic's grace.
+    topic's grace. With --checkpoint it is a request, as for redrive.
 
     \b
     Example:
@@ -181,23 +195,23 @@ def discard(topic: str, chosen: FilterInput, dry_run: bool, yes: bool, url: str,
     """
     from headstream.client.letters import discard_letters
 
-    with open_log(url) as log:
-        if chosen.explain(log, ("available",), output):
+    found: dict[int, list[int]] = {}
+    members: dict[str, Any] = {}
+    with source.open() as letters:
+        if chosen.explain(letters.log, ("available",), output):
             return
-        found: dict[int, list[int]] = {}
-        for letter in _letters(log, topic, chosen):
+        for letter in letters.find(chosen):
             found.setdefault(letter.partition, []).append(letter.offset)
         count = sum(map(len, found.values()))
         if count and not dry_run:
-            confirm(f"mark {count} letters of {topic} for deletion", yes=yes)
-            discard_letters(log, topic, found)
-    print_object({"topic": topic, "dry_run": dry_run, "matched": count, "discarded": 0 if dry_run else count}, output)
-
-
-def _letters(log: Client, topic: str, chosen: FilterInput) -> Any:
-    from headstream.client.letters import letters_of
-
-    return letters_of(log, topic, chosen.where)
+            confirm(f"mark {count} letters of {source.topic} for deletion", yes=yes)
+        if source.checkpoint is not None:
+            offsets = [offset for each in found.values() for offset in each]
+            members = {"request": None if dry_run or not count else source.ask("discard", offsets)}
+        elif not dry_run:
+            discard_letters(letters.log, source.topic, found)
+    discarded = count if not dry_run and source.checkpoint is None else 0
+    print_object({"topic": source.topic, "dry_run": dry_run, "matched": count, "discarded": discarded, **members}, output)
 
 
 def _short(name: str) -> str:

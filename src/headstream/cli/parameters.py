@@ -27,6 +27,7 @@ __all__ = [
     "open_log",
     "output_option",
     "parse_states",
+    "require_url",
     "start_parameter",
     "states_option",
     "stream_argument",
@@ -136,14 +137,19 @@ def parse_states(text: str) -> tuple[str, ...] | None:
     return names
 
 
-def url_option(function: _Function) -> _Function:
-    """Add --url, with HEADSTREAM_URL and the current context as defaults."""
+def url_option(function: _Function, *, is_required: bool = True) -> _Function:
+    """Add --url, with HEADSTREAM_URL and the current context as defaults.
+
+    Args:
+        function: The command.
+        is_required: Whether a missing URL is a usage error; else the command calls require_url() where it needs one.
+    """
     return click.option(
         "--url",
         envvar="HEADSTREAM_URL",
         show_envvar=True,
         metavar="URL",
-        callback=_require_url,
+        callback=require_url if is_required else None,
         help="The log, as in file:///var/lib/shop or headstream://user@host:8090; else the current context.",
     )(function)
 
@@ -244,12 +250,17 @@ PARTITION: Final = click.IntRange(0)
 """A partition's number: from 1, in Kafka from 0."""
 
 
-def open_log(url: str) -> Client:
-    """Return the client of a URL; asks for a missing password on a terminal. The caller closes the client."""
-    from headstream.cli.secrets import add_password
-    from headstream.connect import connect
+def open_log(url: str, *, is_plain: bool = False) -> Client:
+    """Return the client of a URL; asks for a missing password on a terminal. The caller closes the client.
 
-    return connect(add_password(url))
+    Args:
+        url: The log.
+        is_plain: Whether messages are read and sent as they are stored, without interceptors.
+    """
+    from headstream.cli.secrets import add_password
+    from headstream.connect import connect, connect_plain
+
+    return connect_plain(add_password(url)) if is_plain else connect(add_password(url))
 
 
 def warn_missing_log(log: Client) -> None:
@@ -258,7 +269,8 @@ def warn_missing_log(log: Client) -> None:
         click.echo("There is no log at this URL yet: check the URL. Creating the first topic creates the log.", err=True)
 
 
-def _require_url(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+def require_url(ctx: click.Context, param: click.Parameter | None, value: str | None) -> str:
+    """Return the URL that is given, else that of the current context; without one it is a usage error."""
     if ctx.resilient_parsing:
         return value or ""
     from headstream.cli.secrets import resolve_url

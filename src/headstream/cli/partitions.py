@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from headstream.cli.confirmation import confirm, describe_loss, yes_option
-from headstream.cli.output import format_time, print_object, print_objects
+from headstream.cli.delivery_output import STATE_COLUMNS, describe_state, print_message_states
+from headstream.cli.output import print_object, print_objects
 from headstream.cli.parameters import PARTITION, Checked, open_log, output_option, topic_argument, url_option
 from headstream.errors import PartitionNotFoundError
 from headstream.model.message import parse_state, state_name
 
 if TYPE_CHECKING:
-    from headstream.model.message import StateChange
     from headstream.model.topology import Partition, Topic
 
 __all__ = ["PARTITION_COLUMNS", "describe_partition", "partition"]
 
 PARTITION_COLUMNS: Final = ("partition", "first_offset", "end_offset", "messages", "size_bytes")
-_STATE_COLUMNS = ("offset", "state", "reason", "by", "changed")
 
 _count_option = click.option("--count", type=click.IntRange(min=1), default=1, show_default=True, help="Number of partitions.")
 
@@ -114,18 +113,25 @@ _partition_option = click.option("--partition", "number", type=PARTITION, defaul
 @partition.command()
 @topic_argument
 @_partition_option
+@click.option(
+    "--offset", type=click.IntRange(0), help="Tell the story of this message: its state, and what each group did with it."
+)
 @url_option
 @output_option
-def states(topic: str, number: int, url: str, output: str) -> None:
-    """List the messages of a partition of TOPIC that are not available, with the reasons.
+def states(topic: str, number: int, offset: int | None, url: str, output: str) -> None:
+    """List the messages of a partition of TOPIC that are not available, with the reasons; or tell the story of one message.
 
     \b
-    Example:
+    Examples:
       headstream partition states shop/orders --partition 2
+      headstream partition states shop/orders --partition 2 --offset 17
     """
     with open_log(url) as log:
+        if offset is not None:
+            print_message_states(log, topic, number, offset, output)
+            return
         changes = log.states(topic, number)
-    print_objects([_describe(change, output) for change in changes], _STATE_COLUMNS, output)
+    print_objects([describe_state(change, output) for change in changes], STATE_COLUMNS, output)
 
 
 @partition.command("set-state")
@@ -160,13 +166,6 @@ def describe_partition(found: Partition) -> dict[str, Any]:
         "messages": found.messages_count,
         "size_bytes": found.size_bytes,
     }
-
-
-def _describe(change: StateChange, form: str) -> dict[str, Any]:
-    when: dict[str, Any] = {"changed_us": change.changed_us}
-    if form == "table":
-        when = {"changed": format_time(change.changed_us)}
-    return {"offset": change.offset, "state": state_name(change.state), "reason": change.reason, "by": change.by, **when}
 
 
 def _print(found: Topic, form: str) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from headstream.cli.checkpoints import checkpoint_options, read_checkpoint
+from headstream.cli.checkpoints import ask_pipeline, checkpoint_options, read_checkpoint
 from headstream.cli.output import format_time, print_object, print_objects, print_text
 from headstream.cli.parameters import Checked, LocalPath, output_option
 from headstream.errors import InvalidInputError
@@ -180,7 +180,7 @@ def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen
         return
     if not rows:
         raise InvalidInputError("no set-aside message matches", advice="Run: headstream replicate parked --dead")
-    number = _ask(checkpoint, "redrive", selection.to_document(), time.time_ns() // 1000)
+    number = ask_pipeline(checkpoint, "redrive", selection.to_document())
     print_object({"request": number, "messages": sum(row["messages"] for row in rows)}, output)
 
 
@@ -204,28 +204,16 @@ def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: 
     """
     if ended and at_us is not None:
         raise click.UsageError("--at announces the start of a load, --ended its end: give one of them")
-    now_us = time.time_ns() // 1000
-    arguments = {"table": list(table), "at_us": now_us if at_us is None else at_us, "ended": ended}
-    number = _ask(checkpoint, "reload", arguments, now_us)
+    begin_us = time.time_ns() // 1000 if at_us is None else at_us
+    number = ask_pipeline(checkpoint, "reload", {"table": list(table), "at_us": begin_us, "ended": ended})
     print_object({"request": number, "table": ".".join(table)}, output)
 
 
-def _ask(checkpoint: Place, kind: Literal["redrive", "reload"], arguments: dict[str, Any], now_us: int) -> int | str:
-    """Make a request; return its number, in an object store its name."""
-    from headstream.replicate.parked.remote_requests import ask_remotely
-    from headstream.replicate.parked.requests import Requests
-
-    if not isinstance(checkpoint, Path):
-        return ask_remotely(checkpoint, kind, arguments, now_us)
-    with _open_ledger(checkpoint, write=True) as ledger:
-        return Requests(ledger).ask(kind, arguments, now_us)
-
-
 @contextmanager
-def _open_ledger(checkpoint: Path, *, write: bool = False) -> Iterator[Ledger]:
+def _open_ledger(checkpoint: Path) -> Iterator[Ledger]:
     from headstream.replicate.parked.ledger import Ledger
 
-    with closing(Ledger(checkpoint / "ledger.sqlite", read_only=not write)) as ledger:
+    with closing(Ledger(checkpoint / "ledger.sqlite", read_only=True)) as ledger:
         yield ledger
 
 

@@ -103,7 +103,8 @@ class Consumer(Filtering, Settling):
         if committer is not None and committer.kind is ConsumerKind.GROUP and partitions is None:
             self._fetching = self._make_fetching({})
             self._share = GroupMembership(transport, self._name, committer.name, session_timeout_ms)
-            self._follow(is_resting=True)
+            with self._share.leaving_on_error():
+                self._follow(is_resting=True)
         else:
             committed = transport.offsets.committed(self._name, committer) if committer is not None else {}
             positions = {number: committed[number] if number in committed else self._find(number) for number in numbers}

@@ -216,7 +216,8 @@ class Fetching:
     def follow(self, assignment: Assignment) -> tuple[list[int], list[int]]:
         """Apply a group member's new assignment.
 
-        Undelivered messages of a revoked partition are dropped: its next owner fetches them.
+        Undelivered messages of a revoked partition are dropped: its next owner fetches them, or this member, if the partition
+        comes back to it before it was released.
 
         Args:
             assignment: The member's assignment.
@@ -231,7 +232,10 @@ class Fetching:
                 self._end(partition)
         released = []
         for partition in sorted(assignment.revoked):
-            self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
+            dropped = next((entry[0].offset for entry in self._buffer if entry[1] == partition), None)
+            if dropped is not None:
+                self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
+                self._positions[partition] = dropped
             if not self._is_in_hand(partition):
                 self._end(partition)
                 released.append(partition)

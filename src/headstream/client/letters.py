@@ -108,9 +108,16 @@ class LetterReasons:
         return [asdict(one) for one in sorted(self._found.values(), key=lambda one: -one.count)]
 
 
-def letters_of(log: Client, topic: str, where: str | None = None) -> Iterator[ReceivedMessage]:
-    """Yield the available messages of a dead-letter topic that match a filter."""
-    with log.consumer(topic, where=where, timeout_ms=0) as consumer:
+def letters_of(log: Client, topic: str, where: str | None = None, on_filter_error: str = "skip") -> Iterator[ReceivedMessage]:
+    """Yield the available messages of a dead-letter topic that match a filter.
+
+    Args:
+        log: The log.
+        topic: The topic.
+        where: A filter, or None for all.
+        on_filter_error: As for Client.consumer().
+    """
+    with log.consumer(topic, where=where, on_filter_error=on_filter_error, timeout_ms=0) as consumer:
         while messages := consumer.poll(_PAGE):
             yield from messages
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from headstream.client.transport import Transport
-from headstream.errors import RebalancedError
+from headstream.errors import HeadstreamError, RebalancedError
 from headstream.model.groups import Assignment, Member
 from headstream.model.identifiers import TopicName
 
@@ -106,6 +107,16 @@ class GroupMembership:
         """Join the group as a new member, after the group has removed this one."""
         self.leave()
         self._join()
+
+    @contextmanager
+    def leaving_on_error(self) -> Iterator[None]:
+        """Leave when the block fails: a consumer that could not begin must not keep partitions until its session ends."""
+        try:
+            yield
+        except BaseException:
+            with suppress(HeadstreamError):
+                self.leave()
+            raise
 
     def leave(self) -> None:
         """Leave the group; a second call does nothing."""

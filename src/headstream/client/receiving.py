@@ -12,14 +12,15 @@ from headstream.codec.binary import decode_polled
 from headstream.errors import ChecksumError, CorruptSendError, HeaderError
 from headstream.filters.filter import Filter
 from headstream.model.identifiers import TopicName
-from headstream.model.message import ReceivedMessage
-from headstream.model.polling import OffsetOwner, Polled, PolledMessages, PollingStrategy
+from headstream.model.message import MessageState, ReceivedMessage
+from headstream.model.polling import ConsumerKind, OffsetOwner, Polled, PolledMessages, PollingStrategy
 from headstream.model.topology import MAX_BATCH_BYTES
 
 __all__ = ["TransportPollOptions", "poll_checked", "poll_existing"]
 
 
 _log: Final = logging.getLogger("headstream.client")
+_AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 _warned: Final[set[tuple[str, str]]] = set()
 _MAX_WARNED: Final = 1000
 """Warnings of a process about topics and filters."""
@@ -89,19 +90,24 @@ def poll_existing(
     count: int,
     **options: Unpack[TransportPollOptions],
 ) -> list[ReceivedMessage]:
-    """Poll as poll_checked(); with a filter again and again, until there are enough messages or all existing ones are examined.
+    """Poll as poll_checked(); with a filter, or for the states that messages have for a group, again and again, until there are
+    enough messages or all existing ones are examined.
 
     Raises:
         HeadstreamError: as poll_checked(), if it is raised by the first message found; otherwise the messages before it are
             returned.
     """
     polled, messages = poll_checked(transport, topic, partition, strategy, count, **options)
-    if options.get("where") is None:
+    group = options.get("consumer")
+    is_of_group = group is not None and group.kind is ConsumerKind.GROUP and options.get("states", _AVAILABLE) != _AVAILABLE
+    if options.get("where") is None and not is_of_group:
         return messages
     end, size = polled.end_offset, sum(map(len, polled.chunks))
     try:
-        while polled.scanned_count and polled.next_offset < end and len(messages) < count and size < MAX_BATCH_BYTES:
-            start = PollingStrategy.offset(polled.next_offset)
+        reached = -1
+        while reached < polled.next_offset < end and len(messages) < count and size < MAX_BATCH_BYTES:
+            reached = polled.next_offset
+            start = PollingStrategy.offset(reached)
             polled, others = poll_checked(transport, topic, partition, start, count - len(messages), **options)
             messages += others
             size += sum(map(len, polled.chunks))

@@ -5,7 +5,8 @@
     3. the letter is marked for deletion
 
 A redrive begins with the letters that an earlier one left between 1 and 3: if the copy is found after that end, it is not made
-again. Redrives of one topic at a time share its partitions as a group does.
+again. If its topic is gone or refuses it, the letter becomes available again. Redrives of one topic at a time share its
+partitions as a group does.
 """
 
 from __future__ import annotations
@@ -13,13 +14,19 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from headstream.client.client import Client
 from headstream.client.forwarding import ForwardingProducer
 from headstream.client.letters import place_of_origin, read_letters
 from headstream.client.membership import GroupMembership
-from headstream.errors import GroupInUseError, TopicNotFoundError
+from headstream.errors import (
+    GroupInUseError,
+    InvalidInputError,
+    NotFoundError,
+    PermissionDeniedError,
+    TopicNotFoundError,
+)
 from headstream.model.constructors import int32
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.headers import Headers
@@ -42,6 +49,8 @@ __all__ = ["Redrive", "RedriveCounts"]
 
 _GROUP: Final = "hs.dlq"
 _INTENT: Final = f"{REDRIVE_HEADER} "
+_REFUSALS: Final = (InvalidInputError, NotFoundError, PermissionDeniedError)
+"""Errors after which the message is certainly not in its topic."""
 _PAGE: Final = 100
 _PAGE_S: Final = 1.0
 """How long one page takes, about: so soon its caller knows how far it is."""
@@ -79,12 +88,21 @@ class Redrive:
         topic: The dead-letter topic.
         where: A filter of letters, or None for all.
         per_second: The most letters a second, None for no limit.
+        on_filter_error: What run() does with letters that the filter cannot be applied to, as for Client.consumer().
     """
 
-    def __init__(self, log: Client, topic: str, where: str | None = None, per_second: float | None = None) -> None:
+    def __init__(
+        self,
+        log: Client,
+        topic: str,
+        where: str | None = None,
+        per_second: float | None = None,
+        on_filter_error: str = "skip",
+    ) -> None:
         self._log = log
         self._topic = topic
         self._where = where
+        self._on_filter_error = on_filter_error
         self._pause_s = 0.0 if per_second is None else 1 / per_second
         self._producers: dict[str, tuple[ForwardingProducer, Topic]] = {}
         self.counts = RedriveCounts()
@@ -163,7 +181,8 @@ class Redrive:
         if partition not in share.report().partitions:
             return
         self._resume(partition)
-        with self._log.consumer(self._topic, partitions=[partition], where=self._where, timeout_ms=0) as consumer:
+        chosen: dict[str, Any] = {"where": self._where, "on_filter_error": self._on_filter_error}
+        with self._log.consumer(self._topic, partitions=[partition], **chosen, timeout_ms=0) as consumer:
             while messages := consumer.poll(_PAGE):
                 for letter in messages:
                     if share.is_due and partition not in share.report().partitions:
@@ -172,15 +191,19 @@ class Redrive:
                     self._send_back(letter)
 
     def _resume(self, partition: int) -> None:
-        """Finish what an interrupted redrive has begun."""
+        """Finish what an interrupted redrive has begun; what cannot be sent any more becomes a letter again."""
         for change in self._log.states(self._topic, partition):
             if change.state != MessageState.UNAVAILABLE.value or not change.reason.startswith(_INTENT):
                 continue
             (letter,) = self._log.poll(self._topic, partition, start=change.offset, count=1, states=None)
             target, number, end = change.reason.removeprefix(_INTENT).rsplit(" ", 2)
-            if not self._is_sent(letter, target, int(number), int(end)):
-                self._append(letter, target, int(number))
-            self._settle(letter, "redriven")
+            if self._is_sent(letter, target, int(number), int(end)):
+                self._settle(letter, "redriven")
+            elif self._producer_of(target) is None:
+                self._restore(letter)
+                continue
+            else:
+                self._send(letter, target, int(number))
             self.counts.resumed += 1
 
     def _send_back(self, letter: ReceivedMessage) -> None:
@@ -188,15 +211,33 @@ class Redrive:
         if place is None or self._producer_of(place[0]) is None:
             self.counts.foreign += 1
             return
-        partitions = {each.number: each for each in self._log.topic(place[0]).partitions}
-        number = place[1] if place[1] in partitions else min(partitions)
-        intent = f"{_INTENT}{place[0]} {number} {partitions[number].end_offset}"
-        self._log.set_state(self._topic, letter.partition, letter.offset, "unavailable", reason=intent)
-        self._append(letter, place[0], number)
-        self._settle(letter, "redriven")
+        self._send(letter, *place)
         self.counts.redriven += 1
         if self._pause_s:
             time.sleep(self._pause_s)
+
+    def _send(self, letter: ReceivedMessage, topic: str, number: int) -> None:
+        """Take the three steps; if the topic refuses the message, the letter is one again.
+
+        Args:
+            letter: The letter.
+            topic: Where its message goes.
+            number: Its partition; without it the message goes to the first one.
+        """
+        partitions = {each.number: each for each in self._log.topic(topic).partitions}
+        number = number if number in partitions else min(partitions)
+        intent = f"{_INTENT}{topic} {number} {partitions[number].end_offset}"
+        self._log.set_state(self._topic, letter.partition, letter.offset, "unavailable", reason=intent)
+        try:
+            self._append(letter, topic, number)
+        except _REFUSALS as error:
+            self._restore(letter)
+            error.add_note(f"The letter is {self._name_of(letter)}: it stays one.")
+            raise
+        self._settle(letter, "redriven")
+
+    def _restore(self, letter: ReceivedMessage) -> None:
+        self._log.set_state(self._topic, letter.partition, letter.offset, "available")
 
     def _producer_of(self, topic: str) -> tuple[ForwardingProducer, Topic] | None:
         if topic not in self._producers:
@@ -227,10 +268,15 @@ class Redrive:
 
     def _is_sent(self, letter: ReceivedMessage, topic: str, partition: int, end: int) -> bool:
         """Return whether a topic has the copy of a letter, at or after an offset."""
-        if self._producer_of(topic) is None:
+        try:
+            partitions = {each.number: each for each in self._log.topic(topic).partitions}
+        except NotFoundError:
             return False
+        if partition not in partitions:
+            return False
+        begin = end if end <= partitions[partition].end_offset else 0  # it was purged or made anew
         name = self._name_of(letter)
-        with self._log.consumer(topic, partitions=[partition], start=end, states=None, timeout_ms=0) as consumer:
+        with self._log.consumer(topic, partitions=[partition], start=begin, states=None, timeout_ms=0) as consumer:
             while messages := consumer.poll(_PAGE):
                 if any(message.headers.get(REDRIVE_HEADER) == name for message in messages):
                     return True

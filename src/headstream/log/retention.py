@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headstream.errors import HeadstreamError
 from headstream.log.catalog.catalog import TopicRecord, topics_of
 from headstream.log.partition.segment_removal import drop_segment, finish_drops, open_index
-from headstream.log.partition.unconfirmed_copies import find_unconfirmed
+from headstream.log.partition.stored_journals import find_unconfirmed
 from headstream.log.system.rounds import Rounds
 from headstream.model.topology import check_legal_hold
 from headstream.segments.layout import DROPPED_SUFFIX, IndexEntry, base_offsets

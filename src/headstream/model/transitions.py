@@ -1,4 +1,4 @@
-"""Transitions: what happens to the messages of a consumer group, as metrics count it and audit rows tell it."""
+"""Transitions: what happens to messages, for a consumer group or for all, as metrics count it and audit rows tell it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Transition", "TransitionKind"]
 
 
 class TransitionKind(enum.StrEnum):
-    """What has happened; the last two are about a group as a whole."""
+    """What has happened; paused and resumed are about a group as a whole, state_set about no group."""
 
     LEASED = "leased"
     EXTENDED = "extended"
@@ -22,6 +22,7 @@ class TransitionKind(enum.StrEnum):
     POISONED = "poisoned"
     PAUSED = "paused"
     RESUMED = "resumed"
+    STATE_SET = "state_set"
 
 
 class Transition(NamedTuple):
@@ -34,8 +35,9 @@ class Transition(NamedTuple):
         worker: Who had them, as far as it is known.
         failures: How often the message has failed, this time included.
         delay_us: How long it waits, the lease lasts, or the group is paused; microseconds.
-        reason: Why it is given up.
+        reason: Why it is given up, or got its state.
         error: The error's text.
+        state: The name of the state that was set; empty for all others.
     """
 
     kind: TransitionKind
@@ -46,6 +48,7 @@ class Transition(NamedTuple):
     delay_us: int = 0
     reason: str = ""
     error: str = ""
+    state: str = ""
 
     @property
     def size(self) -> int:

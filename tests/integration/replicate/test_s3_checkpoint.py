@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from headstream.cli.checkpoints import read_pipelines
+from headstream.cli.dlq import dlq
 from headstream.cli.replicate import replicate
 from headstream.codec.binary import encode_sent
 from headstream.errors import CorruptLogError, ReplicateError, StorageError
@@ -298,6 +299,10 @@ def test_status_parked_and_requests_work_on_the_uri_while_the_pipeline_runs(
     assert (status["dead"], status["run"]["dead"]) == (1, 1)
     assert [row["messages"] for row in run("parked", "--dead")] == [1]
     assert [row["table"] for row in run("schemas")] == ["shop.kit"]
+    shown = CliRunner().invoke(
+        dlq, ["list", "replicate/dead-letter", "--checkpoint", str(place / "checkpoint"), "--output", "json"]
+    )
+    assert [row["origin"] for row in json.loads(shown.stdout)] == ["cdc/data/1/0"]
     asked = run("redrive", "--table", "shop.kit")
     assert asked["messages"] == 1
     run("reload", "shop.kit")

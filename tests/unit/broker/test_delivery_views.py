@@ -210,8 +210,24 @@ def test_an_audit_has_a_row_of_each_transition(server: Server, peer: Peer) -> No
         "delay_us": 600 * SECOND,
         "reason": "",
         "error": "ValueError: no",
+        "state": None,
     }
     assert (rows[4]["reason"], rows[4]["error"], rows[4]["worker"]) == ("rejected", "unwanted", "host-1")
+
+
+def test_states_that_are_set_are_counted_and_audited_with_who_and_why(server: Server, peer: Peer) -> None:
+    audit = DeliveryAudit(server.broker, AUDIT, lambda user_id: {1: "iggy"}.get(user_id, ""))
+    peer.ask(SetState(*AT, 1, (3, 4, 9), 20, "not JSON"))
+    peer.ask(SetState(*AT, 1, (4,), 1))
+    with pytest.raises(OffsetOutOfRangeError):
+        peer.ask(SetState(*AT, 1, (99,), 20))
+    audit.close()
+    rows = rows_of(server)
+    told = [(row["from_offset"], row["until_offset"], row["state"], row["reason"]) for row in rows]
+    assert told == [(3, 5, "poisoned", "not JSON"), (9, 10, "poisoned", "not JSON"), (4, 5, "available", "")]
+    assert {(row["transition"], row["user"], row["group"]) for row in rows} == {("state_set", "iggy", None)}
+    counts = server.broker.transitions.state_counts
+    assert (counts["poisoned"], counts["available"], counts["unavailable"]) == (3, 1, 0)
 
 
 def test_the_audit_topic_is_not_audited(server: Server, peer: Peer) -> None:

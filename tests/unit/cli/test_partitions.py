@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from click.testing import CliRunner
 
@@ -14,6 +15,7 @@ from headstream.cli.main import cli
 from headstream.cli.topic_options import parse_age_us, parse_compaction_us, parse_deduplication, parse_topic_size
 from headstream.errors import InvalidInputError
 
+SCHEMAS = json.loads((Path(__file__).parents[3] / "docs/cli-output.json").read_text("utf-8"))["$defs"]
 OPTIONS = ("retention", "retention_bytes", "compaction", "deduplication")
 
 
@@ -115,3 +117,34 @@ def test_a_topic_shows_an_age_that_no_unit_spells(url: str) -> None:
     with hs.connect(url) as log:
         log.create_topic("shop/kept", retention_us=1_500_000)
     assert "1500000us" in run(url, "topic", "show", "shop/kept", form="table")
+
+
+def test_the_story_of_a_message_has_its_state_and_what_each_group_did(url: str) -> None:
+    options: dict[str, Any] = {"on_error": hs.Retry(2, "1h", "1h"), "dead_letter": "shop/dead", "timeout_ms": 0}
+    with hs.connect(url) as log:
+        for group, reject in (("billing", True), ("audit", False)):
+            with log.consumer("shop/orders", group=group, **options) as consumer:
+                message = next(consumer)
+                if reject:
+                    consumer.reject(message, reason="unwanted")
+                else:
+                    consumer.retry(message, reason=ValueError("no"))
+        log.set_state("shop/orders", 2, 0, "poisoned", reason="not JSON", by="ops")
+    story = run(url, "partition", "states", "shop/orders", "--partition", "2", "--offset", "0")
+    jsonschema.validate(story, {"$ref": "#/$defs/message_states", "$defs": SCHEMAS})
+    assert (story["state"], story["reason"], story["by"]) == ("poisoned", "not JSON", "ops")
+    audit, billing = story["groups"]
+    assert (audit["group"], audit["status"], audit["failures"], audit["attempts"][0]["error"]) == (
+        *("audit", "delayed", 1),
+        "ValueError: no",
+    )
+    assert (billing["status"], billing["reason"], billing["letter"]) == (
+        *("poisoned", "rejected"),
+        {"topic": "shop/dead", "partition": 1, "offset": 0},
+    )
+    table = run(url, "partition", "states", "shop/orders", "--partition", "2", "--offset", "0", form="table")
+    assert all(text in table for text in ("not JSON", "ops", "delayed", "shop/dead 1 0", "ValueError: no"))
+    available = run(url, "partition", "states", "shop/orders", "--partition", "2", "--offset", "3")
+    jsonschema.validate(available, {"$ref": "#/$defs/message_states", "$defs": SCHEMAS})
+    assert (available["state"], available["changed_us"]) == ("available", None)
+    assert [each["status"] for each in available["groups"]] == ["pending", "pending"]

@@ -194,3 +194,14 @@ def test_put_back_offsets_are_committed_next_when_nothing_newer_is_done() -> Non
     fetching.put_back({**failed, 2: 0, 3: 7})
     assert not fetching.is_idle
     assert fetching.committable() == {1: 2, 2: 1}  # a newer offset stays, and what is not read any more is dropped
+
+
+def test_a_revoked_partition_that_comes_back_before_its_release_goes_on_at_what_was_dropped() -> None:
+    fetching = Fetching({})
+    fetching.follow(Assignment(1, {1: 1}))
+    fetching.begin(1, 0)
+    feed(fetching, 1, 0, 1, 2)
+    assert deliver(fetching) == (1, 0)
+    assert fetching.follow(Assignment(2, {}, {1: 1})) == ([], [])
+    assert fetching.follow(Assignment(3, {1: 1}, {})) == ([], [])
+    assert fetching.positions == {1: 1}

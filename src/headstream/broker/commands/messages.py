@@ -269,7 +269,12 @@ def set_state(server: Dispatcher, session: Session, command: SetState) -> None:
     server.rights(session).set_state(target.stream.id, target.topic.id)
     partition = check_partition(target, command.partition)
     by = server.users.get(session.user_id).record.name
-    server.broker.messages.set_state(target.topic.name, partition, command.offsets, command.state, reason=command.reason, by=by)
+    server.broker.messages.set_state(
+        *(target.topic.name, partition, command.offsets, command.state),
+        reason=command.reason,
+        by=by,
+        user_id=session.user_id,
+    )
 
 
 def remove_marked(server: Dispatcher, session: Session, command: RemoveMarked) -> RemovedMessages:

@@ -189,7 +189,7 @@ class RetryingConsumer(InterceptedConsumer):
             assert self._committer is not None
             self._transport.offsets.commit(self._name, self._committer, offsets, generations=self._fetching.generations)
         else:
-            is_resting = not self._messages.current and (is_by_hand or self._fetching.is_empty)
+            is_resting = not self._messages.has_in_hand and (is_by_hand or self._fetching.is_empty)
             has_changed = share.commit(offsets, self._fetching.generations, is_resting=is_resting)
         for partition, offset in offsets.items():
             self._messages.tracks[partition].committed(offset)
@@ -258,6 +258,7 @@ class RetryingConsumer(InterceptedConsumer):
         self._check_open()
         if check_whole("count", count) < 1:
             raise InvalidInputError(f"a poll requests at least one message, not {count}", where=str(self._name))
+        self._fetching.settle_seeks()
         until_s = time.monotonic() + milliseconds("timeout_ms", timeout_ms) / 1000
         while self.fetch(max(0.0, until_s - time.monotonic()) * 1000):
             messages = self._fetching.hand_out(1 if self._gate.is_on_trial else min(count, _HANDED_OUT))

@@ -64,6 +64,7 @@ class RetryingFetching(Fetching):
         self.succeeded_count = 0
         self._again: deque[tuple[ReceivedMessage, int]] = deque()
         self._due: list[tuple[float, int, int]] = []
+        self._asked: tuple[float, int, int] | None = None
         self._current: tuple[int, int] | None = None
         self._touched: set[int] = set()
         self.broken: Broken | None = None
@@ -72,7 +73,12 @@ class RetryingFetching(Fetching):
     @property
     def is_idle(self) -> bool:
         """Whether no message is in the user's hands, and the log knows all."""
-        return not (self._current or self._handed_out or self._sought) and all(track.is_settled for track in self.tracks.values())
+        return not (self.has_in_hand or self._sought) and all(track.is_settled for track in self.tracks.values())
+
+    @property
+    def has_in_hand(self) -> bool:
+        """Whether a message is in the user's hands, from a loop or a poll."""
+        return self._current is not None or bool(self._handed_out)
 
     @property
     def is_empty(self) -> bool:
@@ -86,8 +92,9 @@ class RetryingFetching(Fetching):
 
     @property
     def next_due_s(self) -> float | None:
-        """When the next message can be tried again, or None."""
-        return self._due[0][0] if self._due else None
+        """When the next message can be tried again, or None; those of revoked partitions wait until these come back."""
+        revoked = self._assignment.revoked
+        return min((due_s for due_s, partition, _ in self._due if partition not in revoked), default=None)
 
     def next_polls(self) -> list[tuple[int, int]]:
         """Return each partition to poll with its position; without those where a failing message blocks, or too much waits."""
@@ -101,18 +108,29 @@ class RetryingFetching(Fetching):
 
     def due(self, now_s: float) -> tuple[int, int] | None:
         """Return partition and offset of a message to fetch again, or None; put_again() follows."""
-        while self._due and self._due[0][0] <= now_s:
-            _, partition, offset = self._due[0]
+        revoked: list[tuple[float, int, int]] = []
+        found = None
+        while found is None and self._due and self._due[0][0] <= now_s:
+            entry = heapq.heappop(self._due)
+            _, partition, offset = entry
             track = self.tracks.get(partition)
             message = None if track is None else track.open.get(offset)
-            if message is not None and not message.in_hand and partition not in self._assignment.revoked:
-                return partition, offset
-            heapq.heappop(self._due)
-        return None
+            if message is None or message.in_hand:
+                continue
+            if partition in self._assignment.revoked:
+                revoked.append(entry)
+            else:
+                found = entry
+        for entry in (*revoked, *(() if found is None else (found,))):
+            heapq.heappush(self._due, entry)
+        self._asked = found
+        return None if found is None else found[1:]
 
     def put_again(self, partition: int, offset: int, message: ReceivedMessage | None) -> None:
         """Add a message that was fetched again; None if it is gone: it is done then."""
-        heapq.heappop(self._due)
+        if self._asked in self._due:
+            self._due.remove(self._asked)
+            heapq.heapify(self._due)
         if message is None:
             self.finish_one(partition, offset)
         else:

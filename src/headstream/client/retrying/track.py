@@ -70,6 +70,7 @@ class Track:
             self._told.add(offset, offset + 1)
         self._untold: set[int] = set()
         self._finished: list[int] = []
+        self._gone = OffsetRanges()
         self._done_until = known.frontier
         self._committed = position
         self._failing: dict[bytes | None, set[int]] = {}
@@ -93,7 +94,9 @@ class Track:
             key: Its key.
             next_offset: Where the next message begins.
         """
-        self.frontier = next_offset
+        self._pass(offset)
+        self.frontier = offset + 1
+        self._pass(next_offset)
         failures, due_s = self.known.failing.pop(offset, (0, 0.0))
         if not failures and offset < self.known.frontier and offset not in self.known.pending:
             return None
@@ -154,13 +157,20 @@ class Track:
 
     def pass_over(self, next_offset: int) -> None:
         """Record that messages before an offset were passed over."""
-        self.frontier = max(self.frontier, next_offset)
+        self._pass(next_offset)
         self._done_until = max(self._done_until, next_offset)
+
+    def _pass(self, next_offset: int) -> None:
+        """Go on to an offset; what the group had not finished before it is done: hidden for all, removed, or filtered out."""
+        for each in self._told.within(self.frontier, next_offset):
+            self._told.remove(*each)
+            self._gone.add(*each)
+        self.frontier = max(self.frontier, next_offset)
 
     def plain_commit(self) -> int | None:
         """Return the offset whose commit says everything, or None if the log has to be told more."""
         base = self.base
-        is_plain = not (self.is_sought or self._finished or len(self._told)) and self._done_until <= base
+        is_plain = not (self.is_sought or self._finished or len(self._gone) or len(self._told)) and self._done_until <= base
         return base if is_plain and self.frontier >= self.known.frontier else None
 
     @property
@@ -169,7 +179,7 @@ class Track:
         plain = self.plain_commit()
         if plain is not None:
             return plain <= self._committed
-        return not (self.is_sought or self._finished) and self._done_until <= self._committed
+        return not (self.is_sought or self._finished or len(self._gone)) and self._done_until <= self._committed
 
     def changes(self, extra: Iterable[DeliveryChange] = ()) -> tuple[int, list[DeliveryChange]]:
         """Return the frontier and the steps that tell the log everything; settled() follows.
@@ -180,7 +190,8 @@ class Track:
         steps = list(extra)
         frontier = max(self._done_until, *(step.until_offset for step in steps), 0)
         begin = [DeliveryChange(DeliveryStep.SOUGHT, self._committed, self._committed + 1)] if self.is_sought else []
-        done = [DeliveryChange(DeliveryStep.DONE, *each) for each in OffsetRanges((at, at + 1) for at in self._finished)]
+        finished = OffsetRanges([*self._gone, *((at, at + 1) for at in self._finished)])
+        done = [DeliveryChange(DeliveryStep.DONE, *each) for each in finished]
         named = {step.from_offset for step in steps}
         waits = OffsetRanges((at, at + 1) for at in self._untold if at < frontier and at not in named)
         pending = [DeliveryChange(DeliveryStep.PENDING, *each) for each in waits]
@@ -194,6 +205,7 @@ class Track:
         """
         self.is_sought = False
         self._finished.clear()
+        self._gone = OffsetRanges()
         for offset in [offset for offset in self._untold if offset < frontier]:
             self.tell(offset)
         self._committed = max(self._committed, frontier)

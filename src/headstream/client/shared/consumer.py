@@ -76,7 +76,8 @@ class SharedConsumer(InterceptedConsumer):
             {} if is_first else {number: find_offset(self._transport, self._name, number, self._strategy) for number in numbers}
         )
         lease_us = check_lease_us(lease_us)
-        self._leasing = Leasing(self._transport, self._name, policy, lease_us, numbers, starts, self._options)
+        chosen = None if partitions is None else numbers
+        self._leasing = Leasing(self._transport, self._name, policy, lease_us, chosen, starts, self._options)
 
     def _find(self, partition: int) -> int:
         return 0  # the log knows where the group is
@@ -166,6 +167,7 @@ class SharedConsumer(InterceptedConsumer):
         wait_s = self._leasing.wait_s
         if wait_s is not None:
             timeout_ms = min(timeout_ms, wait_s * 1000)
+        timeout_ms = min(timeout_ms, self._leasing.look_in_s * 1000)
         if self._leasing.is_paused:  # new messages change nothing
             time.sleep(max(timeout_ms, 0) / 1000)
         elif timeout_ms > 0:

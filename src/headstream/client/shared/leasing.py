@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ from headstream.client.receiving import poll_checked
 from headstream.client.retrying.attempts import RetryPolicy, worker_name
 from headstream.client.shared.holding import Holding, LeaseSize
 from headstream.client.transport import Transport
-from headstream.errors import CorruptSendError, LeaseLostError, OffsetOutOfRangeError, RebalancedError
+from headstream.errors import CorruptSendError, LeaseLostError, OffsetOutOfRangeError, PartitionNotFoundError, RebalancedError
 from headstream.model.deliveries import RetryOrder, cut_error
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.identifiers import TopicName
@@ -27,6 +28,9 @@ __all__ = ["Leasing"]
 _MOST_NAMED: Final = 3
 """Messages that an error describes."""
 
+_LOOK_EVERY_S: Final = 5.0
+"""How often a worker looks for partitions that were added: one small request."""
+
 
 class Leasing:
     """The leases of one worker.
@@ -36,7 +40,7 @@ class Leasing:
         topic: Stream and topic.
         policy: The group, and what it does with failing messages.
         lease_us: How long it has a message, microseconds.
-        partitions: The partitions to lease from.
+        partitions: The partitions to lease from; None for all, those that are added later included.
         starts: Partition -> where the group begins if it has no committed offset.
         options: As for a poll of the messages.
 
@@ -55,7 +59,7 @@ class Leasing:
         topic: TopicName,
         policy: RetryPolicy,
         lease_us: int,
-        partitions: Iterable[int],
+        partitions: Iterable[int] | None,
         starts: Mapping[int, int],
         options: ConsumerPollOptions,
     ) -> None:
@@ -63,7 +67,9 @@ class Leasing:
         self._name = topic
         self._policy = policy
         self._lease_us = lease_us
-        self._turn = sorted(partitions)
+        self._follows_all = partitions is None
+        self._look_s = 0.0
+        self._turn = [] if partitions is None else sorted(partitions)
         self._starts = starts
         self._options = options
         self._worker = worker_name()
@@ -105,9 +111,22 @@ class Leasing:
             return 0
         leased = self.holding.add(grant, request.token, now_s + self._lease_us / 1e6)
         self._size.begin(leased, time.monotonic())
-        at = self._turn.index(grant.partition) + 1
-        self._turn = self._turn[at:] + self._turn[:at]  # the next one is first, so that all are read
+        if grant.partition in self._turn:
+            at = self._turn.index(grant.partition) + 1
+            self._turn = self._turn[at:] + self._turn[:at]  # the next one is first, so that all are read
         return leased
+
+    @property
+    def look_in_s(self) -> float:
+        """When to look for added partitions at the latest, seconds from now."""
+        return max(0.0, self._look_s - time.monotonic()) if self._follows_all else math.inf
+
+    def _look_for_partitions(self) -> None:
+        """Lease from partitions that were added too, and no more from those that were deleted."""
+        if not self.look_in_s:
+            there = {each.number for each in self._transport.topics.get(self._name).partitions}
+            self._turn = [number for number in self._turn if number in there] + sorted(there.difference(self._turn))
+            self._look_s = time.monotonic() + _LOOK_EVERY_S
 
     def _ask(self, request: LeaseRequest) -> Grant:
         try:
@@ -127,8 +146,15 @@ class Leasing:
         """
         while not self.fetch_leased():
             self._size.end(time.monotonic())
+            self._look_for_partitions()
             whole = [partition for partition in self._turn if partition not in self._damaged]
-            if whole and self.request(self._size.count if count is None else count, whole):
+            try:
+                if whole and self.request(self._size.count if count is None else count, whole):
+                    continue
+            except PartitionNotFoundError:  # deleted since the last look
+                if not self._follows_all:
+                    raise
+                self._look_s = 0.0
                 continue
             for error in self._damaged.values():
                 raise error

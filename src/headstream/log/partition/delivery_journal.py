@@ -43,14 +43,14 @@ from headstream.model.deliveries import Attempt, Delivery
 from headstream.model.offset_ranges import OffsetRanges
 from headstream.model.polling import OffsetOwner
 
-__all__ = ["DeliveryJournal", "Touched", "journal_name", "owner_digest", "read_owner", "remove_journals"]
+__all__ = ["JOURNAL_SUFFIX", "DeliveryJournal", "Touched", "journal_name", "owner_digest", "read_owner", "remove_journals"]
 
 _MAGIC: Final = b"HSDELIVR"
 _VERSION: Final = 3
 _OLD_VERSIONS: Final = (1, 2)
 _HEAD: Final = struct.Struct("<8sIB3xQ")
 _HEAD_BYTES: Final = 512
-_SUFFIX: Final = ".deliveries"
+JOURNAL_SUFFIX: Final = ".deliveries"
 _WAITS: Final = 1
 _DONE: Final = 2
 _FAILING: Final = 3
@@ -214,7 +214,7 @@ class DeliveryJournal:
 
 def journal_name(owner: OffsetOwner, partition: int) -> str:
     """Return the name of a group's file for a partition."""
-    return f"{owner_digest(owner)}-{partition}{_SUFFIX}"
+    return f"{owner_digest(owner)}-{partition}{JOURNAL_SUFFIX}"
 
 
 def owner_digest(owner: OffsetOwner) -> str:
@@ -222,9 +222,9 @@ def owner_digest(owner: OffsetOwner) -> str:
     return hashlib.sha256(bytes([owner.kind]) + owner.name.encode()).hexdigest()[:32]
 
 
-def read_owner(path: str, files: Files, partition: int) -> str | None:
-    """Return the group whose journal for a partition a file is; None if it is another file."""
-    file = files.open_read(path) if path.endswith(f"-{partition}{_SUFFIX}") else None
+def read_owner(path: str, files: Files) -> str | None:
+    """Return the group whose journal a file is; None if it is gone, or another file."""
+    file = files.open_read(path)
     if file is None:
         return None
     try:

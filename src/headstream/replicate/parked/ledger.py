@@ -29,7 +29,7 @@ from typing import Any, Final, TypeAlias
 from headstream.errors import StorageError
 from headstream.replicate.parked.ledger_schema import bring_up, check_version, write_ahead
 
-__all__ = ["WAITS", "Ledger", "Parcel", "ParkedTotals", "Record", "Table", "no_record"]
+__all__ = ["WAITS", "Ledger", "Parcel", "ParkedTotals", "Record", "Table", "insert_parcels", "no_record"]
 
 Table = tuple[str, str]
 """Schema and name of a target table."""
@@ -190,9 +190,9 @@ class Ledger:
             marks: Texts stored with them, as by set_mark().
             also: Further writes of the same transaction.
         """
-        rows = [(None, *_values_of(parcel)[1:]) for parcel in parcels]
+        rows = list(parcels)
         with self.transaction() as connection:
-            connection.executemany(f"INSERT INTO parcels ({_COLUMNS}) VALUES ({_MARKS})", rows)
+            insert_parcels(connection, rows)
             connection.executemany("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", _named(marks))
             connection.executemany(
                 "UPDATE parcels SET state = 'done', release = NULL WHERE id = ?", [(number,) for number in done]
@@ -321,9 +321,7 @@ class Ledger:
                 "table_schema = ?, table_name = ?, reason = ? WHERE id = ?",
                 [(p.cause, p.transaction_key, p.table_schema, p.table_name, p.reason, p.id) for p in parcels if p.id],
             )
-            connection.executemany(
-                f"INSERT INTO parcels ({_COLUMNS}) VALUES ({_MARKS})", [(None, *_values_of(p)[1:]) for p in parcels if not p.id]
-            )
+            insert_parcels(connection, (p for p in parcels if not p.id))
             connection.executemany("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", _named(marks))
             connection.execute("UPDATE parcels SET state = 'done' WHERE state = 'releasing' AND release = ?", (number,))
             also(connection)
@@ -378,6 +376,12 @@ class Ledger:
                 return self._connection.execute(query, tuple(arguments)).fetchall()
         except sqlite3.Error as error:
             raise StorageError(f"the pipeline's ledger cannot be read: {error}", where=str(self._path)) from error
+
+
+def insert_parcels(connection: sqlite3.Connection, parcels: Iterable[Parcel]) -> None:
+    """Add parcels within a transaction of the ledger; each gets a new id."""
+    rows = [(None, *_values_of(parcel)[1:]) for parcel in parcels]
+    connection.executemany(f"INSERT INTO parcels ({_COLUMNS}) VALUES ({_MARKS})", rows)
 
 
 def _bundle_of(parcel: Parcel) -> Hashable:

@@ -53,7 +53,10 @@ class OnceTopic:
         offsets = np.full(messages.num_rows, -1, np.int64)
         for orphan in list(self._orphans):
             columns = [*COORDINATE_COLUMNS, "log_offset"]
-            lost = pa.concat_tables(part.select(columns) for part in self._log.read(self.topic, *orphan))
+            parts = [part.select(columns) for part in self._log.read(self.topic, *orphan)]
+            if not parts:  # erased meanwhile
+                continue
+            lost = pa.concat_tables(parts)
             rows, places = match_rows(messages, lost)
             if len(rows):
                 offsets[rows.to_numpy()] = lost["log_offset"].to_numpy()[places.to_numpy()]

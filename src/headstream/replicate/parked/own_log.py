@@ -31,6 +31,7 @@ from headstream.log.opening import open_directory
 from headstream.model.constructors import int32, int64, string
 from headstream.model.headers import Headers
 from headstream.model.identifiers import TopicName
+from headstream.model.message import MessageState
 from headstream.model.polling import PollingStrategy
 from headstream.model.reserved import ORIGIN_PREFIX, REASON_HEADER, SCHEMA_ID_HEADER
 from headstream.replicate.columns.raw import RAW_SCHEMA
@@ -127,8 +128,10 @@ class OwnLog:
     def read(self, topic: str, from_offset: int, until_offset: int) -> Iterator[pa.Table]:
         """Iterate over the messages of a range as tables of RAW_SCHEMA, each with a column `log_offset` at its end.
 
+        Messages that were erased are left out.
+
         Raises:
-            CorruptLogError: the messages are missing.
+            CorruptLogError: the log ends before the range does.
         """
         name = TopicName.parse(topic)
         while from_offset < until_offset:
@@ -136,14 +139,22 @@ class OwnLog:
             polled = self._broker.messages.poll(
                 name, _PARTITION, strategy, until_offset - from_offset, states=None, size_bytes=_BATCH_BYTES
             )
-            if not polled.count:
+            if polled.end_offset < until_offset:
                 raise CorruptLogError(
-                    f"the pipeline's own log has no message at offset {from_offset} of {topic}, but its ledger refers to it",
+                    f"the pipeline's own log has no message {polled.end_offset} of {topic}, but its ledger refers to it",
                     advice="Has the checkpoint been changed by hand? Restore its log and ledger together",
                 )
             for chunk in polled.chunks:
-                yield _unpack(chunk)
+                found = _unpack(chunk)
+                yield found.filter(pc.less(found["log_offset"], until_offset))  # behind a gap the poll reaches further
+            if not polled.count:
+                return
             from_offset = polled.next_offset
+
+    def mark_for_deletion(self, topic: str, offsets: list[int], reason: str) -> None:
+        """Mark messages for deletion; readers of the log do not get them any more."""
+        if offsets:
+            self._client.set_state(topic, _PARTITION, offsets, MessageState.MARKED_FOR_DELETION.value, reason=reason)
 
 
 def _pack(messages: pa.Table) -> bytearray:

@@ -19,6 +19,7 @@ from headstream.replicate.columns.raw import COORDINATE_COLUMNS, RAW_SCHEMA, mat
 from headstream.replicate.parked.ledger import Ledger, Parcel, Record, Table, no_record
 from headstream.replicate.parked.once_topic import OnceTopic
 from headstream.replicate.parked.own_log import OwnLog
+from headstream.replicate.parked.requests import SetAsideRanges
 
 __all__ = ["DEAD_LETTER_TOPIC", "PARKED_TOPIC", "TRANSACTION", "Held", "ParkingLot", "Release"]
 
@@ -31,6 +32,7 @@ _MAX_PARCELS: Final = 64
 TRANSACTION: Final = "transaction"
 """An additional column to RAW_SCHEMA: the transaction that each message waits for."""
 _SEVERAL: Final = "several reasons"
+_NO_MESSAGES: Final = RAW_SCHEMA.empty_table()
 _COORDINATES: Final = pa.schema([RAW_SCHEMA.field(name) for name in COORDINATE_COLUMNS])
 
 
@@ -60,12 +62,14 @@ class Release:
     Args:
         number: The release's number, the same in a rerun after a crash.
         parcels: Its parcels.
+        counts: The number of messages of each; of a parcel from which messages were erased fewer than its offsets.
         messages: RAW_SCHEMA, in the order of the parcels.
         resumed: Whether an earlier run began it and was interrupted.
     """
 
     number: int
     parcels: list[Parcel]
+    counts: list[int]
     messages: pa.Table
     resumed: bool = False
 
@@ -167,15 +171,26 @@ class ParkingLot:
         """Move parked messages to the delayed topic."""
         for parcel in parcels:
             reason = f"its schema has not come in time: schema id {parcel.schema_id}"
-            placed, mark = self._delayed.put(_with_reason(self._read_whole(parcel), reason))
+            messages = self._read_whole(parcel)
+            if not messages.num_rows:  # erased
+                self._ledger.add((), done=[parcel.id])
+                continue
+            placed, mark = self._delayed.put(_with_reason(messages, reason))
             moved = _parcels(placed, self._delayed.topic, "delayed", parcel.cause, parcel.since_us, None)
             self._ledger.add((replace(m, reason=None) for m in moved), done=[parcel.id], marks={self._delayed.mark: mark})
 
     def give_up(self, parcels: Iterable[Parcel], reason: str, now_us: int) -> None:
         """Move parked messages to the dead letter."""
         for parcel in parcels:
-            dead, marks = self._place_dead(_with_reason(self._read_whole(parcel), reason), now_us)
+            messages = self._read_whole(parcel)
+            dead, marks = self._place_dead(_with_reason(messages, reason), now_us) if messages.num_rows else ([], {})
             self._ledger.add(dead, done=[parcel.id], marks=marks)
+
+    def mark_discarded(self, discarded: SetAsideRanges) -> None:
+        """Mark messages of the log for deletion; those that are gone already stay so."""
+        for part in discarded.ranges:
+            for messages in self._log.read(discarded.log_topic, *part):
+                self._log.mark_for_deletion(discarded.log_topic, messages["log_offset"].to_pylist(), "discarded")
 
     def next_release(self, schema_ids: Iterable[str], tables: Iterable[Table], read_until_us: int = 0) -> Release | None:
         """Begin the next release, first one that a crash interrupted.
@@ -192,7 +207,7 @@ class ParkingLot:
         if number is None:
             return None
         parcels = self._ledger.released(number)
-        return Release(number, parcels, self._read_all(parcels), resumed)
+        return Release(number, parcels, *self._read_all(parcels), resumed)
 
     def finish_release(
         self,
@@ -229,7 +244,7 @@ class ParkingLot:
 
     def _hold_again(self, release: Release, part: Held) -> Iterator[Parcel]:
         """Yield the parcels of a release that wait entirely, and new ones for the waiting messages of the other parcels."""
-        ends = np.cumsum([parcel.count for parcel in release.parcels])
+        ends = np.cumsum(release.counts)
         found, places = (column.to_numpy() for column in match_rows(release.messages, part.messages))
         owners = np.searchsorted(ends, found, "right")
         for index in np.unique(owners).tolist():
@@ -242,7 +257,7 @@ class ParkingLot:
                 waits_for = keys[0].as_py()
             is_same = part.cause != "transaction" or parcel.transaction_key == waits_for
             is_timed = part.cause != "load" or parcel.logged_until_us is not None
-            if messages.num_rows == parcel.count and is_same and is_timed:
+            if messages.num_rows == release.counts[index] and is_same and is_timed:
                 schema, name = part.table
                 kept = replace(parcel, cause=part.cause, transaction_key=waits_for, table_schema=schema, table_name=name)
                 yield replace(kept, reason=part.reason)
@@ -278,18 +293,24 @@ class ParkingLot:
         return self._log.read(parcel.log_topic, parcel.from_offset, parcel.until_offset)
 
     def _read_whole(self, parcel: Parcel) -> pa.Table:
-        return self._read_all([parcel])
+        return self._read_all([parcel])[1]
 
-    def _read_all(self, parcels: Iterable[Parcel]) -> pa.Table:
-        """Return the messages of parcels in their order; adjacent ones, as many small ones are, in one read."""
-        ranges: list[tuple[str, int, int]] = []
+    def _read_all(self, parcels: Iterable[Parcel]) -> tuple[list[int], pa.Table]:
+        """Return the number of messages of each parcel, and all in their order; adjacent parcels are read at once."""
+        runs: list[list[Parcel]] = []
         for parcel in parcels:
-            begin = parcel.from_offset
-            if ranges and (ranges[-1][0], ranges[-1][2]) == (parcel.log_topic, begin):
-                begin = ranges.pop()[1]
-            ranges.append((parcel.log_topic, begin, parcel.until_offset))
-        read = pa.concat_tables(part for one in ranges for part in self._log.read(*one))
-        return read.select(RAW_SCHEMA.names)
+            if runs and (runs[-1][-1].log_topic, runs[-1][-1].until_offset) == (parcel.log_topic, parcel.from_offset):
+                runs[-1].append(parcel)
+            else:
+                runs.append([parcel])
+        counts, parts = list[int](), [_NO_MESSAGES]
+        for run in runs:
+            edges = [run[0].from_offset, *(parcel.until_offset for parcel in run)]
+            read = list(self._log.read(run[0].log_topic, edges[0], edges[-1]))
+            offsets = np.concatenate([np.empty(0, np.int64), *(part["log_offset"].to_numpy() for part in read)])
+            counts += np.diff(np.searchsorted(offsets, edges)).tolist()
+            parts += [part.select(RAW_SCHEMA.names) for part in read]
+        return counts, pa.concat_tables(parts)
 
 
 def _table(batches: Iterable[pa.RecordBatch]) -> pa.Table:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from headstream.replicate.checkpoint.keeper import Keeper, StoreKeeper
 from headstream.replicate.parked.ledger import Ledger
+from headstream.replicate.parked.requests import RequestKind
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 
@@ -24,7 +25,7 @@ _NAME: Final = "remote"
 _LOOK_EVERY_US: Final = 5_000_000
 
 
-def ask_remotely(place: StorePlace, kind: Literal["redrive", "reload"], arguments: dict[str, Any], now_us: int) -> str:
+def ask_remotely(place: StorePlace, kind: RequestKind, arguments: dict[str, Any], now_us: int) -> str:
     """Make a request; return its name.
 
     Args:

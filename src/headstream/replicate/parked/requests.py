@@ -1,21 +1,39 @@
 """Operators' requests to a pipeline: rows of its ledger, carried out by the current run or the next one.
 
 Only the running process writes the pipeline's log and tables: a redrive requested on the command line is a row here, carried
-out between two micro-batches. One transaction stores a request's selected parcels and its completion.
+out between two micro-batches. One transaction stores a request's selected parcels and its completion; a parcel of which only
+some messages are selected is split.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from headstream.replicate.parked.ledger import Ledger, Parcel, Table
+from headstream.model.offset_ranges import OffsetRanges
+from headstream.replicate.parked.ledger import Ledger, Parcel, Table, insert_parcels
 
-__all__ = ["Request", "Requests", "Selection"]
+__all__ = ["Request", "RequestKind", "Requests", "Selection", "SetAsideRanges"]
+
+RequestKind: TypeAlias = Literal["redrive", "discard", "reload"]
 
 _CHOSEN_STATES: Final = ("dead", "delayed", "parked")
+
+
+class SetAsideRanges(NamedTuple):
+    """Messages of one topic of the pipeline's own log.
+
+    Args:
+        log_topic: The topic.
+        ranges: Half-open ranges of offsets, ascending.
+    """
+
+    log_topic: str
+    ranges: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +47,7 @@ class Selection:
         table: Their table.
         since_us: Set aside at or after this time, microseconds since 1970 UTC.
         until_us: Set aside before it.
+        within: Only these messages; None for all.
     """
 
     states: tuple[str, ...] = _CHOSEN_STATES
@@ -37,6 +56,7 @@ class Selection:
     table: Table | None = None
     since_us: int | None = None
     until_us: int | None = None
+    within: SetAsideRanges | None = None
 
     def find(self, ledger: Ledger, table_of: Callable[[str], Table | None]) -> list[Parcel]:
         """Return the matching parcels, the oldest first.
@@ -45,14 +65,17 @@ class Selection:
             ledger: The pipeline's ledger.
             table_of: Schema id -> the table that it describes, if known.
         """
-        return [parcel for parcel in ledger.parcels(*self.states) if self._means(parcel, table_of)]
+        offsets = None if self.within is None else OffsetRanges(self.within.ranges)
+        found = [parcel for parcel in ledger.parcels(*self.states) if self._means(parcel, table_of)]
+        return found if offsets is None else [each for each in found if offsets.within(each.from_offset, each.until_offset)]
 
     def _means(self, parcel: Parcel, table_of: Callable[[str], Table | None]) -> bool:
         table = parcel.table
         if table is None and self.table is not None and parcel.schema_id is not None:
             table = table_of(parcel.schema_id)
         return (
-            (self.reason is None or self.reason.lower() in (parcel.reason or "").lower())
+            (self.within is None or self.within.log_topic == parcel.log_topic)
+            and (self.reason is None or self.reason.lower() in (parcel.reason or "").lower())
             and self.schema_id in (None, parcel.schema_id)
             and self.table in (None, table)
             and (self.since_us is None or parcel.since_us >= self.since_us)
@@ -68,14 +91,16 @@ class Selection:
             "table": None if self.table is None else list(self.table),
             "since_us": self.since_us,
             "until_us": self.until_us,
+            "within": None if self.within is None else [self.within.log_topic, list(self.within.ranges)],
         }
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Selection:
         """Rebuild the result of to_document()."""
-        table = document["table"]
+        table, given = document["table"], document.get("within")
+        within = None if given is None else SetAsideRanges(given[0], tuple((begin, until) for begin, until in given[1]))
         rest = {name: document[name] for name in ("reason", "schema_id", "since_us", "until_us")}
-        return cls(states=tuple(document["states"]), table=None if table is None else (table[0], table[1]), **rest)
+        return cls(states=tuple(document["states"]), table=None if table is None else (table[0], table[1]), within=within, **rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +109,7 @@ class Request:
 
     Args:
         id: Its number.
-        kind: `redrive` releases messages set aside; `reload` begins or ends a full load of a table.
+        kind: `redrive` releases messages set aside; `discard` gives them up; `reload` begins or ends a full load of a table.
         arguments: Its arguments, a JSON object.
         asked_us: When it was made, microseconds since 1970 UTC.
         done_us: When it was carried out; None while open.
@@ -92,7 +117,7 @@ class Request:
     """
 
     id: int
-    kind: Literal["redrive", "reload"]
+    kind: RequestKind
     arguments: dict[str, Any]
     asked_us: int
     done_us: int | None = None
@@ -109,7 +134,7 @@ class Requests:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def ask(self, kind: Literal["redrive", "reload"], arguments: dict[str, Any], now_us: int) -> int:
+    def ask(self, kind: RequestKind, arguments: dict[str, Any], now_us: int) -> int:
         """Make a request; return its number."""
         with self._ledger.transaction() as connection:
             query = "INSERT INTO requests (kind, arguments, asked_us) VALUES (?, ?, ?)"
@@ -127,10 +152,35 @@ class Requests:
 
     def redrive(self, request: Request, table_of: Callable[[str], Table | None], now_us: int) -> int:
         """Carry out a redrive: its selection is released next; return the number of messages."""
-        chosen = Selection.from_document(request.arguments).find(self._ledger, table_of)
-        count = sum(parcel.count for parcel in chosen)
+        selection = Selection.from_document(request.arguments)
+        return self._move(request, selection.find(self._ledger, table_of), "called", now_us)
+
+    def discard(self, request: Request, mark: Callable[[SetAsideRanges], None], now_us: int) -> int:
+        """Carry out the discarding of messages, whose selection names them; return their number.
+
+        Args:
+            request: The request.
+            mark: Marks messages of the log for deletion; it is called before the ledger gives them up, and again after a crash.
+            now_us: The time, microseconds since 1970 UTC.
+        """
+        selection = Selection.from_document(request.arguments)
+        assert selection.within is not None
+        chosen = selection.find(self._ledger, lambda _: None)
+        offsets = OffsetRanges(selection.within.ranges)
+        left = [part for each in chosen for part in offsets.within(each.from_offset, each.until_offset)]
+        mark(SetAsideRanges(selection.within.log_topic, tuple(left)))
+        return self._move(request, chosen, "done", now_us)
+
+    def _move(self, request: Request, parcels: Iterable[Parcel], state: str, now_us: int) -> int:
+        """Give the selected messages of parcels another state, and finish the request, in one transaction."""
+        within = Selection.from_document(request.arguments).within
+        count = 0
         with self._ledger.transaction() as connection:
-            connection.executemany("UPDATE parcels SET state = 'called' WHERE id = ?", [(parcel.id,) for parcel in chosen])
+            for parcel in parcels:
+                first, *others = _split(parcel, within, state)
+                _resize(connection, first)
+                insert_parcels(connection, others)
+                count += sum(part.count for part in (first, *others) if part.state == state)
             query = "UPDATE requests SET done_us = ?, result = ? WHERE id = ?"
             connection.execute(query, (now_us, json.dumps({"messages": count}), request.id))
         return count
@@ -152,3 +202,27 @@ class Requests:
             Request(number, kind, json.loads(arguments_json), asked_us, done_us, json.loads(result or "{}"))
             for number, kind, arguments_json, asked_us, done_us, result in self._ledger.rows(query, arguments)
         ]
+
+
+def _split(parcel: Parcel, within: SetAsideRanges | None, state: str) -> Iterator[Parcel]:
+    """Yield the parts of a parcel, those that are selected in a new state; the first has its id, the others none."""
+    if within is None:
+        yield replace(parcel, state=state)
+        return
+    chosen = OffsetRanges(within.ranges).within(parcel.from_offset, parcel.until_offset)
+    edges = sorted({parcel.from_offset, parcel.until_offset, *(edge for part in chosen for edge in part)})
+    begins = {begin for begin, _ in chosen}
+    for begin, until in itertools.pairwise(edges):
+        yield replace(
+            parcel,
+            id=parcel.id if begin == parcel.from_offset else 0,
+            state=state if begin in begins else parcel.state,
+            from_offset=begin,
+            until_offset=until,
+            size_bytes=parcel.size_bytes * (until - begin) // parcel.count,
+        )
+
+
+def _resize(connection: sqlite3.Connection, part: Parcel) -> None:
+    query = "UPDATE parcels SET state = ?, from_offset = ?, until_offset = ?, size_bytes = ? WHERE id = ?"
+    connection.execute(query, (part.state, part.from_offset, part.until_offset, part.size_bytes, part.id))

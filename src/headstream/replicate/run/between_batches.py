@@ -147,6 +147,8 @@ class BetweenBatches:
         for request in requests:
             if request.kind == "redrive":
                 self._requests.redrive(request, self.table_of, self._now_us())
+            elif request.kind == "discard":
+                self._requests.discard(request, self._parking.mark_discarded, self._now_us())
             else:
                 self._requests.finish(request, self._reload(request), self._now_us())
         return bool(requests)

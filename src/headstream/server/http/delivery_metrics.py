@@ -13,17 +13,25 @@ from headstream.model.transitions import TransitionKind
 
 __all__ = ["describe_deliveries"]
 
-_OF_GROUPS: Final = frozenset((TransitionKind.PAUSED, TransitionKind.RESUMED))
+_OTHERS: Final = frozenset((TransitionKind.PAUSED, TransitionKind.RESUMED, TransitionKind.STATE_SET))
+"""Transitions that are no deliveries of messages: they have metrics of their own."""
 _LABELS: Final = ["stream", "topic", "group"]
 
 
 def describe_deliveries(
-    counts: Mapping[TransitionKind, int], ages: Iterable[GroupAges], now_us: int, *, lost_rows: int, tells_groups: bool
+    counts: Mapping[TransitionKind, int],
+    states: Mapping[str, int],
+    ages: Iterable[GroupAges],
+    now_us: int,
+    *,
+    lost_rows: int,
+    tells_groups: bool,
 ) -> Iterator[Metric]:
     """Yield the metrics of deliveries.
 
     Args:
         counts: Messages, and groups, by transition.
+        states: Messages by the state that was set.
         ages: The groups whose journals are in memory.
         now_us: The time, microseconds since 1970 UTC.
         lost_rows: Rows of the audit that were lost.
@@ -34,9 +42,15 @@ def describe_deliveries(
         "headstream_delivery_transitions", "Messages of consumer groups by what happened to them.", labels=["transition"]
     )
     for kind, count in counts.items():
-        if kind not in _OF_GROUPS:
+        if kind not in _OTHERS:
             transitions.add_metric([kind.value], count)
     yield transitions
+    state_changes = CounterMetricFamily(
+        "headstream_state_changes", "Messages whose state was set, by the new state.", labels=["state"]
+    )
+    for name, count in states.items():
+        state_changes.add_metric([name], count)
+    yield state_changes
     yield CounterMetricFamily(
         "headstream_group_pauses",
         "How often a group was paused, because too many of its attempts failed.",

@@ -146,6 +146,7 @@ class Pages:
         users = len(self._dispatcher.users.list())
         deliveries = describe_deliveries(
             broker.transitions.counts,
+            broker.transitions.state_counts,
             broker.delivery_views.ages(),
             now_us,
             lost_rows=0 if audit is None else audit.lost_count,

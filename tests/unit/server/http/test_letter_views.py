@@ -139,7 +139,8 @@ def test_a_redrive_needs_the_right_to_send_to_the_topics_of_origin(http: Http) -
     token = log_in(http, "manager", {"global": given, "streams": None})
     refused = http.call("POST", f"{LETTERS}/redrive", {}, token=token)
     assert (refused.status, copies(http)) == (403, [])
-    assert post(http, "redrive")["resumed"] == 1  # the letter that was begun is finished by who is allowed to
+    redriven = post(http, "redrive")
+    assert (redriven["resumed"], redriven["redriven"]) == (0, COUNT)  # what was refused is a letter still
     assert len(copies(http)) == COUNT
 
 

@@ -1,0 +1,46 @@
+"""The delivery journals beside a topic's consumer offsets: whose they are, and which messages retention keeps for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headstream.log.partition.delivery_journal import JOURNAL_SUFFIX, DeliveryJournal, read_owner
+from headstream.log.partition.offsets import OffsetStore
+from headstream.log.system.files import Files
+from headstream.model.polling import OffsetOwner
+
+__all__ = ["find_unconfirmed", "list_journals"]
+
+
+def list_journals(offsets: OffsetStore, files: Files) -> Iterator[tuple[OffsetOwner, int]]:
+    """Yield the group and the partition of each journal.
+
+    Args:
+        offsets: The topic's consumer offsets, which have the journals beside them.
+        files: The file system.
+    """
+    for name in files.list_names(offsets.directory) or []:
+        number = name.removesuffix(JOURNAL_SUFFIX).rpartition("-")[2]
+        is_journal = name.endswith(JOURNAL_SUFFIX) and number.isdecimal()
+        group = read_owner(f"{offsets.directory}/{name}", files) if is_journal else None
+        if group is not None:
+            yield OffsetOwner.group(group), int(number)
+
+
+def find_unconfirmed(offsets: OffsetStore, files: Files, partition: int, generation: int) -> dict[int, str]:
+    """Return the offset of each message of a partition that a group has given up, and whose copy in the dead letter is not
+    confirmed, with the name of a group.
+
+    Args:
+        offsets: The topic's consumer offsets.
+        files: The file system.
+        partition: The partition's number.
+        generation: The partition's generation.
+    """
+    found: dict[int, str] = {}
+    for owner, number in list_journals(offsets, files):
+        if number == partition:
+            journal = DeliveryJournal(offsets.directory, files, owner, partition, generation)
+            state = journal.load(offsets.committed_at(owner, partition))
+            found |= {delivery.offset: owner.name for delivery in state.failing.values() if delivery.reason}
+    return found

@@ -1,0 +1,50 @@
+"""Letters of a pipeline: messages set aside, as its own log has them and its ledger counts them. It only reads.
+
+The log keeps the messages that were released since; the ledger says which are set aside still, and as what.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from operator import attrgetter
+from pathlib import Path
+from typing import Final
+
+from headstream.model.message import ReceivedMessage
+from headstream.replicate.parked.ledger import Ledger, Parcel
+
+__all__ = ["REDRIVEN_STATES", "SetAside"]
+
+REDRIVEN_STATES: Final = ("dead", "delayed")
+_STATES: Final = (*REDRIVEN_STATES, "parked", "called", "releasing")
+_RELEASED: Final = "released"
+
+
+class SetAside:
+    """The messages of one topic of a pipeline's own log that are set aside.
+
+    Args:
+        checkpoint: A directory with the pipeline's ledger.
+        topic: The topic, as `replicate/dead-letter`.
+    """
+
+    def __init__(self, checkpoint: Path, topic: str) -> None:
+        with closing(Ledger(checkpoint / "ledger.sqlite", read_only=True)) as ledger:
+            found = [parcel for parcel in ledger.parcels(*_STATES) if parcel.log_topic == topic]
+        self._parcels = sorted(found, key=attrgetter("from_offset"))
+        self._begins = [parcel.from_offset for parcel in self._parcels]
+
+    def state_of(self, offset: int) -> str:
+        """Return the state of the message at an offset, as in the ledger; `released` if it is not set aside any more."""
+        parcel = self._find(offset)
+        return _RELEASED if parcel is None else parcel.state
+
+    def choose(self, messages: Iterable[ReceivedMessage]) -> Iterator[ReceivedMessage]:
+        """Yield those of some messages of the topic that can be redriven and discarded: dead and delayed ones."""
+        return (message for message in messages if self.state_of(message.offset) in REDRIVEN_STATES)
+
+    def _find(self, offset: int) -> Parcel | None:
+        at = bisect_right(self._begins, offset) - 1
+        return self._parcels[at] if at >= 0 and offset < self._parcels[at].until_offset else None

@@ -1,0 +1,60 @@
+"""The model of a history of retries: each message of a group, what is known of it, and who has it in hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headstream.client.consumer import Consumer
+from headstream.model.deliveries import RetryOrder
+from headstream.model.message import ReceivedMessage
+
+__all__ = ["GroupMember", "RetryGroup", "Task"]
+
+
+@dataclass(slots=True)
+class Task:
+    """One message of one group, as the model knows it.
+
+    Args:
+        key: Its key.
+        least: How often it has failed at least.
+        most: How often at most: a kill leaves unknown whether an attempt was counted.
+        fate: `done`, `dead` or `gone` (hidden for all), or empty while it is open.
+        may_be: Fates that it can have had since a call was interrupted.
+    """
+
+    key: bytes | None
+    least: int = 0
+    most: int = 0
+    fate: str = ""
+    may_be: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class GroupMember:
+    """A consumer, and the messages that it has handed out."""
+
+    consumer: Consumer
+    in_hand: list[ReceivedMessage] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class RetryGroup:
+    """A group: its policy, its consumers, and its messages by partition and offset."""
+
+    name: str
+    order: RetryOrder
+    attempts: int | None
+    members: list[GroupMember] = field(default_factory=list)
+    tasks: dict[tuple[int, int], Task] = field(default_factory=dict)
+
+    def check_order(self, partition: int, offset: int, in_hand: set[tuple[int, int]]) -> None:
+        """Check that a message overtakes no message that has certainly failed, and that nobody has in hand."""
+        if self.order is RetryOrder.SKIP:
+            return
+        key = self.tasks[partition, offset].key
+        for earlier in range(offset):
+            other = self.tasks[partition, earlier]
+            is_open = not other.fate and not other.may_be and other.least and (partition, earlier) not in in_hand
+            is_before = self.order is RetryOrder.PARTITION or (key is not None and key == other.key)
+            assert not (is_open and is_before), f"message {offset} overtakes {earlier}, which has failed"
