@@ -146,3 +146,21 @@ def test_sending_to_a_topic_that_is_deleted_meanwhile_is_an_error(log: hs.Client
     producer.send(b"x")
     with pytest.raises(hs.TopicNotFoundError):
         producer.flush()
+
+
+def test_a_message_is_sent_to_a_partition_that_was_added_after_the_last_one(log: hs.Client) -> None:
+    log.send("shop/orders", b"before")
+    topic = log.create_partitions("shop/orders", 1)
+    added = max(partition.number for partition in topic.partitions)
+    assert log.send("shop/orders", b"after", partition=added).partition == added
+    with pytest.raises(hs.PartitionNotFoundError):
+        log.send("shop/orders", b"nowhere", partition=added + 1)
+
+
+def test_messages_go_to_the_partitions_of_a_topic_that_was_made_anew_with_fewer(log: hs.Client) -> None:
+    log.create_topic("shop/wide", partitions=3)
+    for _ in range(3):
+        log.send("shop/wide", b"before")
+    log.delete_topic("shop/wide")
+    log.create_topic("shop/wide", partitions=1)
+    assert [log.send("shop/wide", b"after").partition for _ in range(3)] == [at(1)] * 3

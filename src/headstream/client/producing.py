@@ -153,8 +153,7 @@ class Producing:
             OutcomeUnknownError: it is unknown whether the message is stored.
             HeadstreamError: the message is not stored.
         """
-        receipt = self._senders.send(
+        return self._senders.send(
             find_topic_name(self._open_transport(), topic),
             lambda producer: producer.send(payload, key=key, headers=headers, id=id, partition=partition),
         )
-        return receipt.result()

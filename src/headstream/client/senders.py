@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from headstream.client.producer import Producer
-from headstream.client.receipts import Receipt
-from headstream.errors import ClosedError, HeadstreamError
+from headstream.client.receipts import Delivered, Receipt
+from headstream.errors import ClosedError, HeadstreamError, PartitionNotFoundError
 from headstream.model.identifiers import TopicName
 
 __all__ = ["Senders"]
@@ -34,24 +34,35 @@ class Senders:
         self._lock = threading.Lock()
         self._known: OrderedDict[TopicName, tuple[Producer, float]] = OrderedDict()
 
-    def send(self, topic: TopicName, send: Callable[[Producer], Receipt]) -> Receipt:
-        """Send a message through the producer of a topic.
+    def send(self, topic: TopicName, send: Callable[[Producer], Receipt]) -> Delivered:
+        """Send a message through the producer of a topic, and return its position once it is stored.
 
         Args:
             topic: The topic.
             send: Called with the producer to send the message.
         """
+        began_s = time.monotonic()
         while True:
-            producer = self._find(topic)
+            producer, made_s = self._find(topic)
             try:
-                return send(producer)
+                receipt = send(producer)
             except ClosedError:  # closed by another thread, after an error or by eviction
                 self._drop(topic, producer)
-            except HeadstreamError:
+                continue
+            except HeadstreamError as error:
                 self._drop(topic, producer)
-                raise
+                if not _is_outdated(error, made_s, began_s):
+                    raise
+                continue
+            try:
+                return receipt.result()
+            except HeadstreamError as error:
+                self._drop(topic, producer)
+                if not _is_outdated(error, made_s, began_s):
+                    raise
 
-    def _find(self, topic: TopicName) -> Producer:
+    def _find(self, topic: TopicName) -> tuple[Producer, float]:
+        """Return the producer of a topic, and when it was made."""
         now_s = time.monotonic()
         old: list[Producer] = []
         try:
@@ -59,14 +70,14 @@ class Senders:
                 known = self._known.get(topic)
                 if known is not None and now_s - known[1] < _FRESH_S:
                     self._known.move_to_end(topic)
-                    return known[0]
+                    return known
                 if known is not None:
                     old.append(self._known.pop(topic)[0])
                 while len(self._known) >= _MOST_TOPICS:
                     old.append(self._known.popitem(last=False)[1][0])
                 producer = self._make(topic)
                 self._known[topic] = producer, now_s
-                return producer
+                return producer, now_s
         finally:
             for each in old:
                 each.close_soon()
@@ -77,3 +88,8 @@ class Senders:
             if self._known.get(topic, (None, 0.0))[0] is producer:
                 del self._known[topic]
         producer.close_soon()
+
+
+def _is_outdated(error: HeadstreamError, made_s: float, began_s: float) -> bool:
+    """Return whether a message was not sent because its producer is older than the topic's partitions."""
+    return isinstance(error, PartitionNotFoundError) and made_s < began_s
