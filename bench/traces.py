@@ -80,7 +80,7 @@ def serve(count: int, server: ServerProcess, tracing: Tracing | None) -> tuple[f
 
     def spent() -> float:
         times = usage.cpu_times()
-        return time.process_time() + times.user + times.system
+        return float(time.process_time() + times.user + times.system)
 
     url = f"headstream://iggy:iggy@127.0.0.1:{server.tcp[1]}"
     with hs.connect(url, interceptors=[] if tracing is None else [tracing]) as log:

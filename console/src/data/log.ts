@@ -54,11 +54,32 @@ export const fullName = (topic: Topic): string => `${topic.stream}/${topic.name}
 export const lagOf = (one: { committed: number | null; first_offset: number; end_offset: number }): number =>
   Math.max(0, one.end_offset - Math.max(one.committed ?? 0, one.first_offset));
 
+/** The present time by the server's clock, which may differ from the browser's. */
+export const nowUs = (): number => Date.now() * 1000 + skewUs;
+let skewUs = 0;
+
+/** Return a function that finds an item of an answer by its name; each answer is indexed once. */
+function finder<A extends object, T>(itemsOf: (answer: A) => T[], nameOf: (item: T) => string): (answer: A, item: T) => T | undefined {
+  const known = new WeakMap<A, Map<string, T>>();
+  return (answer, item) => {
+    let byName = known.get(answer);
+    if (!byName) {
+      byName = new Map(itemsOf(answer).map((one) => [nameOf(one), one]));
+      known.set(answer, byName);
+    }
+    return byName.get(nameOf(item));
+  };
+}
+
+export const groupName = (group: Group): string => `${group.stream}/${group.topic}/${group.name}`;
+const findTopic = finder((answer: Topics) => answer.topics, fullName);
+const findGroup = finder((answer: Groups) => answer.groups, groupName);
+
 /** Messages appended to a topic each second, between the last two answers. */
 export function appendRate(topic: Topic): number | null {
   const { value, previous } = topics;
   if (!value || !previous || value.time_us <= previous.time_us) return null;
-  const before = previous.topics.find((one) => one.stream === topic.stream && one.name === topic.name);
+  const before = findTopic(previous, topic);
   if (!before) return null;
   return Math.max(0, appendedCount(topic) - appendedCount(before)) / ((value.time_us - previous.time_us) / 1e6);
 }
@@ -67,13 +88,14 @@ export function appendRate(topic: Topic): number | null {
 export function commitRate(group: Group): number | null {
   const { value, previous } = groups;
   if (!value || !previous || value.time_us <= previous.time_us) return null;
-  const before = previous.groups.find((one) => one.stream === group.stream && one.topic === group.topic && one.name === group.name);
+  const before = findGroup(previous, group);
   if (!before) return null;
   const total = (one: Group) => sum(one.partitions, (part) => part.committed ?? 0);
   return Math.max(0, total(group) - total(before)) / ((value.time_us - previous.time_us) / 1e6);
 }
 
 function sample(timeUs: number, values: Partial<Sample>): void {
+  skewUs = timeUs - Date.now() * 1000;
   const seconds = Math.round(timeUs / 1e6 / 2) * 2; // answers to one round of questions share a sample
   const last = samples.at(-1);
   if (last && last.seconds >= seconds) {

@@ -23,6 +23,12 @@ const NEEDED = {
   },
 } satisfies Record<string, Needed>;
 
+/** What the server decodes for the user: messages of Replicate, and payloads whose Avro schema it can look up. */
+export interface Decodes {
+  replicate: boolean;
+  avro: boolean;
+}
+
 export class Rights {
   constructor(private readonly session: Session) {}
 
@@ -38,6 +44,10 @@ export class Rights {
   /** Whether the reports of pipelines are shown: on a server to whom may read its statistics, elsewhere always. */
   get readPipelines(): boolean {
     return !this.hasServer || this.readServer;
+  }
+
+  get decodes(): Decodes {
+    return { replicate: this.readPipelines, avro: this.session.decodes_avro };
   }
 
   get readUsers(): boolean {

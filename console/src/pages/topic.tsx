@@ -9,7 +9,7 @@ import { useResource } from "../data/resource";
 import type { Rights } from "../data/rights";
 import { link, type Place } from "../data/router";
 import type { Topic } from "../data/types";
-import { Empty, Head, Text, Tile, Time, Waiting } from "../parts/basics";
+import { Head, Missing, Text, Tile, Time, Waiting } from "../parts/basics";
 import { ConfirmByName, ConfirmName, Dialog, Field } from "../parts/dialog";
 import { Table } from "../parts/table";
 import { GroupTable } from "./groups";
@@ -23,7 +23,7 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
   const [, stream, name] = place.parts;
   if (known.value === null) return <Waiting of={known} />;
   const topic = known.value.topics.find((one) => one.stream === stream && one.name === name);
-  if (!topic) return <Empty title="There is no such topic, or you may not see it." />;
+  if (!topic) return <Missing title="There is no such topic, or you may not see it." />;
   const canManage = rights.topic("manage", topic);
   const path = topicPath(topic.stream, topic.name);
   const close = () => setAsked(null);
@@ -101,7 +101,7 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
           about={topic.summary_headers === null ? "filters read all messages" : <Text>{topic.summary_headers.replaceAll(",", ", ")}</Text>}
         />
         <Tile label="Synced" value={topic.fsync} about={`limits: ${topic.limits}`} />
-        <Tile label="Created" value={duration(Math.max(1e6, known.value.time_us - topic.created_us))} about={<Time us={topic.created_us} />} />
+        <Tile label="Created" value={`${duration(Math.max(1e6, known.value.time_us - topic.created_us))} ago`} about={<Time us={topic.created_us} />} />
       </dl>
       <h2>Partitions</h2>
       <Table

@@ -62,7 +62,8 @@ export function Topics({ rights, place }: { rights: Rights; place: Place }): JSX
             ),
           },
           {
-            name: "",
+            name: "Hold",
+            isUntitled: true,
             show: (topic) => (topic.legal_hold ? <span class="badge warn">legal hold</span> : ""),
           },
           { name: "Partitions", isNumber: true, isMinor: true, sort: (topic) => topic.partitions.length, show: (topic) => count(topic.partitions.length) },
@@ -78,7 +79,8 @@ export function Topics({ rights, place }: { rights: Rights; place: Place }): JSX
           },
           { name: "Keeps", isMinor: true, sort: retention, show: retention },
           {
-            name: "",
+            name: "Look inside",
+            isUntitled: true,
             show: (topic) =>
               rights.topic("poll", topic) ? (
                 <a class="aside" href={link(["messages", topic.stream, topic.name])} aria-label={`Messages of ${fullName(topic)}`}>

@@ -71,6 +71,16 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
+/** A page of something that is not there, or that the user may not see. */
+export function Missing({ title, children }: { title: string; children?: ComponentChildren }): JSX.Element {
+  return (
+    <div class="empty">
+      <h1 class="title">{title}</h1>
+      {children}
+    </div>
+  );
+}
+
 /** What is shown before the first value, and if there is none. */
 export function Waiting({ of }: { of: Asked }): JSX.Element {
   if (of.error) {
