@@ -37,6 +37,11 @@ export class Rights {
     return this.session.user !== null;
   }
 
+  /** Whether the log is a Kafka cluster's, whose messages have no states and whose topics have fewer options. */
+  get isKafka(): boolean {
+    return this.session.place?.startsWith("kafka:") ?? false;
+  }
+
   get readServer(): boolean {
     return this.hasServer && this.any("manage_servers", "read_servers");
   }

@@ -245,7 +245,7 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
             at={at}
             message={shown}
             topic={topic}
-            canManage={rights.topic("manage", topic)}
+            canManage={rights.topic("manage", topic) && !rights.isKafka}
             decodes={rights.decodes}
             onChanged={() => (found ? startSearch(found.kind, found.text) : void messages.reload(shown.offset))}
             onClose={() => choose(null)}

@@ -85,23 +85,27 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
           value={topic.compaction_delay_us === null ? "off" : "on"}
           about={topic.compaction_delay_us === null ? "all messages of a key stay" : `deletions stay for ${duration(topic.compaction_delay_us)}`}
         />
-        <Tile
-          label="Deduplication"
-          value={topic.deduplication_count === null ? "off" : count(topic.deduplication_count)}
-          about={topic.deduplication_count === null ? "repeated ids are stored" : "ids remembered in a partition"}
-        />
-        <Tile
-          label="Marked messages"
-          value={topic.legal_hold ? "held" : topic.deletion_grace_us === null ? "stay" : duration(topic.deletion_grace_us)}
-          about={topic.legal_hold ? "as long as the legal hold" : topic.deletion_grace_us === null ? "until a compaction" : "until they leave the disk"}
-        />
-        <Tile
-          label="Summaries"
-          value={topic.summary_headers === null ? "off" : plural(topic.summary_headers.split(",").length, "header")}
-          about={topic.summary_headers === null ? "filters read all messages" : <Text>{topic.summary_headers.replaceAll(",", ", ")}</Text>}
-        />
-        <Tile label="Synced" value={topic.fsync} about={`limits: ${topic.limits}`} />
-        <Tile label="Created" value={`${duration(Math.max(1e6, known.value.time_us - topic.created_us))} ago`} about={<Time us={topic.created_us} />} />
+        {!rights.isKafka && (
+          <>
+            <Tile
+              label="Deduplication"
+              value={topic.deduplication_count === null ? "off" : count(topic.deduplication_count)}
+              about={topic.deduplication_count === null ? "repeated ids are stored" : "ids remembered in a partition"}
+            />
+            <Tile
+              label="Marked messages"
+              value={topic.legal_hold ? "held" : topic.deletion_grace_us === null ? "stay" : duration(topic.deletion_grace_us)}
+              about={topic.legal_hold ? "as long as the legal hold" : topic.deletion_grace_us === null ? "until a compaction" : "until they leave the disk"}
+            />
+            <Tile
+              label="Summaries"
+              value={topic.summary_headers === null ? "off" : plural(topic.summary_headers.split(",").length, "header")}
+              about={topic.summary_headers === null ? "filters read all messages" : <Text>{topic.summary_headers.replaceAll(",", ", ")}</Text>}
+            />
+            <Tile label="Synced" value={topic.fsync} about={`limits: ${topic.limits}`} />
+          </>
+        )}
+        {topic.created_us > 0 && <Tile label="Created" value={`${duration(Math.max(1e6, known.value.time_us - topic.created_us))} ago`} about={<Time us={topic.created_us} />} />}
       </dl>
       <h2>Partitions</h2>
       <Table

@@ -9,6 +9,8 @@ import { type Asked, useSeconds } from "../data/resource";
 const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
+const LONG_NAME = 40; // tables cut it
+
 /** Text of somebody else: isolated from its surroundings, with invisible characters made visible. */
 export function Text({ children, breaks = false }: { children: string; breaks?: boolean }): JSX.Element {
   const parts: ComponentChildren[] = [];
@@ -22,7 +24,12 @@ export function Text({ children, breaks = false }: { children: string; breaks?: 
     from = found.index + 1;
   }
   parts.push(children.slice(from));
-  return <bdi class={breaks ? "text breaks" : "text"}>{parts}</bdi>;
+  const isLong = !breaks && children.length > LONG_NAME && parts.length === 1;
+  return (
+    <bdi class={breaks ? "text breaks" : "text"} title={isLong ? children : undefined}>
+      {parts}
+    </bdi>
+  );
 }
 
 export function Time({ us }: { us: number }): JSX.Element {

@@ -10,12 +10,14 @@ import { type Json, JsonTree, Pairs, readJson } from "./json";
 
 const WHOLE_BYTES = 1 << 20; // more is saved as a file instead
 const MOST_DECODED_BYTES = 8 << 20;
+const MOST_EXPLAINED_BYTES = 1 << 20; // the server decodes no larger payload
 const ENVELOPE = [...new TextEncoder().encode("atMSG")]; // of Replicate
 const SINGLE_OBJECT = [0xc3, 0x01]; // of Avro: the fingerprint of its schema follows
 const REGISTRY = [0x00]; // the number of its schema follows
 
 /** Whether the server can try to decode a payload, by its first bytes. */
-function isDecoded(data: Uint8Array, { replicate, avro }: Decodes): boolean {
+function isDecoded(data: Uint8Array, sizeBytes: number, { replicate, avro }: Decodes): boolean {
+  if (sizeBytes > MOST_EXPLAINED_BYTES) return false;
   const begins = (mark: number[]) => mark.every((byte, index) => data[index] === byte);
   if (begins(ENVELOPE)) return replicate;
   return avro && ((begins(SINGLE_OBJECT) && data.length >= 10) || (begins(REGISTRY) && data.length >= 5));
@@ -54,7 +56,7 @@ export function Payload({ cut, path, decodes }: { cut: Cut; path: string; decode
   const isCut = data.length < cut.size_bytes;
   const text = readableText(data, isCut);
   const json = text !== null && !isCut && /^\s*[[{"\d-tfn]/.test(text) ? readJson(text) : undefined;
-  const forms = [...(isDecoded(data, decodes) ? ["Decoded"] : []), ...(json !== undefined ? ["JSON"] : []), ...(text !== null ? ["Text"] : []), "Hex"];
+  const forms = [...(isDecoded(data, cut.size_bytes, decodes) ? ["Decoded"] : []), ...(json !== undefined ? ["JSON"] : []), ...(text !== null ? ["Text"] : []), "Hex"];
   const shown = form !== null && forms.includes(form) ? form : forms[0]!;
   const loadWhole = async () => {
     const found = await load(WHOLE_BYTES);
