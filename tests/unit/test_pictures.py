@@ -7,18 +7,20 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from tools import draw_pictures, draw_plots
+from tools import draw_pictures, draw_plots, draw_trace
 
 SVG = "{http://www.w3.org/2000/svg}"
 WIDEST_LETTER = 8.2
 """Pixels of an average letter of the widest font used."""
 PATHS = [draw_pictures.PLACE / f"{name}.svg" for name in draw_pictures.PICTURES]
+PATHS += [draw_pictures.PLACE / "trace.svg"]
 PATHS += [draw_plots.PLACE / f"{name}.svg" for name in draw_plots.PLOTS]
 
 
 def test_pictures_are_current() -> None:
     assert draw_pictures.main(["--check"]) == 0
     assert draw_plots.main(["--check"]) == 0
+    assert draw_trace.main(["--check"]) == 0
 
 
 def test_a_plot_of_a_line_that_a_result_does_not_have_is_an_error() -> None:

@@ -61,6 +61,12 @@ function ChooseTopic({ all }: { all: Topic[] }): JSX.Element {
   );
 }
 
+/** The search that the address of a page names. */
+function givenSearch(place: Place): { kind: SearchKind; text: string } {
+  const where = place.query.get("where");
+  return where === null ? { kind: "contains", text: place.query.get("contains") ?? "" } : { kind: "where", text: where };
+}
+
 interface BrowserProps {
   topic: Topic;
   partition: Partition;
@@ -125,7 +131,7 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
     const offset = index === null ? null : offsetOf(index);
     setChosen(offset);
     setTailing(false);
-    const query = { partition: at.partition, offset: offset ?? undefined };
+    const query = { partition: at.partition, ...(found ? { [found.kind]: found.text } : {}), offset: offset ?? undefined };
     history.replaceState(null, "", link(["messages", at.stream, at.topic], query));
   };
   const onScrolled = useCallback((isAtEnd: boolean) => {
@@ -135,6 +141,8 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
     searching.current?.abort();
     setChosen(null);
     setTailing(false);
+    // the address has the search, so that a bookmark keeps it
+    history.replaceState(null, "", link(["messages", at.stream, at.topic], { partition: at.partition, [kind]: text || undefined }));
     if (!text) {
       setFound(null);
       return;
@@ -143,6 +151,10 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
     searching.current = asking;
     void search(messages.path, topicPath(at.stream, at.topic), kind, text, base, end, asking.signal, (state) => searching.current === asking && setFound(state));
   };
+  const given = useMemo(() => givenSearch(place), []);
+  useEffect(() => {
+    if (given.text) startSearch(given.kind, given.text);
+  }, []);
   const index = chosen === null ? null : indexOf(chosen);
   const shown = index === null || index < 0 ? undefined : messageAt(index);
   const error = problem ?? messages.error;
@@ -186,7 +198,7 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
           end={end}
           onProblem={setProblem}
         />
-        <SearchField search={found} onSearch={startSearch} onStop={() => searching.current?.abort()} />
+        <SearchField search={found} given={given} onSearch={startSearch} onStop={() => searching.current?.abort()} />
         <span class="space" />
         <button
           type="button"
