@@ -128,5 +128,5 @@ def test_avro_is_decoded_for_whoever_may_read_the_message(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("place", ["/nowhere/at/all", "ftp://registry", "http://user:password@registry"])
 def test_schemas_of_an_impossible_place_are_refused(place: str) -> None:
-    with pytest.raises((InvalidInputError, InvalidOptionError), match="headstream[.]schemas"):
+    with pytest.raises((InvalidInputError, InvalidOptionError), match=r"headstream\.schemas"):
         open_schemas(place, "headstream.schemas")
