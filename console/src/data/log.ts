@@ -1,5 +1,6 @@
 // What the console knows of the log: topics, groups, the server, and samples of them for the plots.
 import { call } from "./api";
+import { bytes } from "./format";
 import { Resource } from "./resource";
 import type { Group, Groups, Overview, Topic, Topics } from "./types";
 
@@ -48,6 +49,11 @@ export function forgetAll(): void {
 export const sum = <T>(items: T[], of: (item: T) => number): number => items.reduce((total, item) => total + of(item), 0);
 export const appendedCount = (topic: Topic): number => sum(topic.partitions, (one) => one.end_offset);
 export const sizeBytes = (topic: Topic): number => sum(topic.partitions, (one) => one.size_bytes);
+/** The size of topics in words; a Kafka cluster does not tell it. */
+export const sizeText = (all: Topic[]): string => {
+  const size = sum(all, sizeBytes);
+  return size === 0 && sum(all, messagesCount) > 0 ? "–" : bytes(size);
+};
 export const messagesCount = (topic: Topic): number =>
   sum(topic.partitions, (one) => one.end_offset - one.first_offset - one.compacted_count);
 export const fullName = (topic: Topic): string => `${topic.stream}/${topic.name}`;

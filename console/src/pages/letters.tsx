@@ -1,9 +1,9 @@
 // Dead letters: the topics that have them, and of one topic the reasons, the letters, and what is done with them.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { bytes, count, plural } from "../data/format";
+import { count, plural } from "../data/format";
 import { type Action, type Chosen, countReasons, type Counted, filterOf, findLetters, type Found, isDeadLetterTopic, keyOfReason, type Letter, storyOf } from "../data/letters";
-import { fullName, messagesCount, sizeBytes, topics } from "../data/log";
+import { fullName, messagesCount, sizeBytes, sizeText, topics } from "../data/log";
 import { useResource } from "../data/resource";
 import type { Decodes, Rights } from "../data/rights";
 import { link, type Place } from "../data/router";
@@ -63,7 +63,7 @@ function Choose({ all }: { all: Topic[] }): JSX.Element {
           },
           { name: "Partitions", isNumber: true, isMinor: true, show: (topic) => count(topic.partitions.length) },
           { name: "Messages", about: "With those that were redriven or discarded, until retention removes them", isNumber: true, sort: messagesCount, show: (topic) => count(messagesCount(topic)) },
-          { name: "Size", isNumber: true, sort: sizeBytes, show: (topic) => bytes(sizeBytes(topic)) },
+          { name: "Size", isNumber: true, sort: sizeBytes, show: (topic) => sizeText([topic]) },
         ]}
       />
     </>

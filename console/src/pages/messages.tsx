@@ -2,8 +2,8 @@
 import type { JSX } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { call, topicPath } from "../data/api";
-import { bytes, count, plural, time } from "../data/format";
-import { fullName, messagesCount, sizeBytes, topics } from "../data/log";
+import { count, plural, time } from "../data/format";
+import { fullName, messagesCount, sizeBytes, sizeText, topics } from "../data/log";
 import { PartitionMessages, type Search, type SearchKind, search } from "../data/partition";
 import { useResource } from "../data/resource";
 import type { Rights } from "../data/rights";
@@ -54,7 +54,7 @@ function ChooseTopic({ all }: { all: Topic[] }): JSX.Element {
           },
           { name: "Partitions", isNumber: true, isMinor: true, sort: (topic) => topic.partitions.length, show: (topic) => count(topic.partitions.length) },
           { name: "Messages", isNumber: true, sort: messagesCount, show: (topic) => count(messagesCount(topic)) },
-          { name: "Size", isNumber: true, sort: sizeBytes, show: (topic) => bytes(sizeBytes(topic)) },
+          { name: "Size", isNumber: true, sort: sizeBytes, show: (topic) => sizeText([topic]) },
         ]}
       />
     </>

@@ -4,12 +4,12 @@ import { useState } from "preact/hooks";
 import { call, topicPath } from "../data/api";
 import { bytes, count, duration, plural, rate } from "../data/format";
 import { isDeadLetterTopic } from "../data/letters";
-import { appendRate, fullName, groups, messagesCount, sizeBytes, topics } from "../data/log";
+import { appendRate, fullName, groups, messagesCount, sizeText, topics } from "../data/log";
 import { useResource } from "../data/resource";
 import type { Rights } from "../data/rights";
 import { link, type Place } from "../data/router";
 import type { Topic } from "../data/types";
-import { Head, Missing, Text, Tile, Time, Waiting } from "../parts/basics";
+import { Head, isTyped, Missing, Text, Tile, Time, Waiting } from "../parts/basics";
 import { ConfirmByName, ConfirmName, Dialog, Field } from "../parts/dialog";
 import { Table } from "../parts/table";
 import { GroupTable } from "./groups";
@@ -74,7 +74,7 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
       )}
       <dl class="tiles">
         <Tile label="Messages" value={count(messagesCount(topic))} about={`appended ${rate(appendRate(topic))}`} />
-        <Tile label="Size" value={bytes(sizeBytes(topic))} about={plural(topic.partitions.length, "partition")} />
+        <Tile label="Size" value={sizeText([topic])} about={plural(topic.partitions.length, "partition")} />
         <Tile
           label="Kept for"
           value={topic.retention_us === null ? "ever" : duration(topic.retention_us)}
@@ -134,7 +134,7 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
             show: (one) => (
               <span class="bar">
                 <meter min={0} max={largest} value={one.size_bytes} aria-label={`Share of the largest partition`} />
-                {bytes(one.size_bytes)}
+                {one.size_bytes === 0 && one.end_offset > one.first_offset ? "–" : bytes(one.size_bytes)}
               </span>
             ),
           },
@@ -153,7 +153,7 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
           onClose={close}
         >
           <p>
-            All {plural(messagesCount(topic), "message")} ({bytes(sizeBytes(topic))}) and all committed offsets are removed. This cannot be undone.
+            All {plural(messagesCount(topic), "message")} ({sizeText([topic])}) and all committed offsets are removed. This cannot be undone.
           </p>
         </ConfirmByName>
       )}
@@ -223,7 +223,7 @@ function Options({ topic, onClose }: { topic: Topic; onClose: () => void }): JSX
   };
   const number = { type: "number", min: "0", step: "any" } as const;
   return (
-    <Dialog title="Options of the topic" action="Change" isDangerous={removes} isReady={!removes || typed === fullName(topic)} onAct={change} onClose={onClose}>
+    <Dialog title="Options of the topic" action="Change" isDangerous={removes} isReady={!removes || isTyped(typed, fullName(topic))} onAct={change} onClose={onClose}>
       <p class="notice">An empty field sets no limit.</p>
       <Field label="Keep messages for (hours)">
         <input {...number} value={hours} onInput={(event) => setHours(event.currentTarget.value)} />

@@ -9,6 +9,11 @@ import { type Asked, useSeconds } from "../data/resource";
 const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
+const spelled = (character: string): string => `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+
+/** Whether somebody has typed a name, its invisible characters as they are or by the numbers that are shown. */
+export const isTyped = (typed: string, name: string): boolean => typed === name || typed === name.replace(HIDDEN, spelled);
+
 const LONG_NAME = 40; // tables cut it
 
 /** Text of somebody else: isolated from its surroundings, with invisible characters made visible. */
@@ -19,8 +24,7 @@ export function Text({ children, breaks = false }: { children: string; breaks?: 
     // joiners within emoji and right-to-left marks are part of ordinary text
     if ((found[0] === "\u200d" || found[0] === "\u200c") && found.index > 0) continue;
     parts.push(children.slice(from, found.index));
-    const number = `U+${found[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
-    parts.push(<span class="control">{number}</span>);
+    parts.push(<span class="control">{spelled(found[0])}</span>);
     from = found.index + 1;
   }
   parts.push(children.slice(from));

@@ -5,7 +5,7 @@ import { call, partitionPath } from "../data/api";
 import { bytes, duration, fromBase64, hexLines, plural, readableText } from "../data/format";
 import type { Decodes } from "../data/rights";
 import type { Browsed, Cut, Header, Message, StateChange, Topic } from "../data/types";
-import { Failure, Text, Time } from "./basics";
+import { Failure, isTyped, Text, Time } from "./basics";
 import { ConfirmName, Dialog, Field } from "./dialog";
 import { Payload } from "./payload";
 
@@ -248,7 +248,7 @@ function SetState({ at, message, topic, onClose, onDone }: SetStateProps): JSX.E
       title={`State of the message at offset ${message.offset}`}
       action="Set state"
       isDangerous={destroys}
-      isReady={!destroys || typed === name}
+      isReady={!destroys || isTyped(typed, name)}
       onAct={set}
       onClose={onClose}
     >
