@@ -48,21 +48,16 @@ function Key({ cut }: { cut: Cut | null }): JSX.Element {
   );
 }
 
-/** The headers of a message with values that are longer than those of a list. */
-async function loadHeaders(at: Position, message: Message): Promise<Header[]> {
+/** A message with a key and headers that are longer than those of a list. */
+async function loadWhole(at: Position, message: Message): Promise<Message> {
   const query = { kind: "offset", value: message.offset, count: 1, payload_bytes: MOST_HEADER_BYTES };
   const found = await call<Browsed>("GET", `${partitionPath(at.stream, at.topic, at.partition)}/messages/browse`, { query });
-  return found.messages.find((one) => one.offset === message.offset)?.headers ?? message.headers;
+  return found.messages.find((one) => one.offset === message.offset) ?? message;
 }
 
-export function Headers({ headers: given, load }: { headers: Header[]; load: () => Promise<Header[]> }): JSX.Element {
-  const [whole, setWhole] = useState<Header[] | null>(null);
-  const [error, setError] = useState<Error | null>(null);
-  useEffect(() => setWhole(null), [given]);
-  const headers = whole ?? given;
+export function Headers({ headers }: { headers: Header[] }): JSX.Element {
   if (headers.length === 0) return <p class="muted none">No headers.</p>;
   return (
-    <>
     <table class="headers">
       <thead>
         <tr>
@@ -88,13 +83,6 @@ export function Headers({ headers: given, load }: { headers: Header[]; load: () 
         ))}
       </tbody>
     </table>
-    {error && <Failure error={error} />}
-    {whole === null && headers.some((header) => header.is_cut) && (
-      <button type="button" class="small longer" onClick={() => void load().then(setWhole, setError)}>
-        Load whole values
-      </button>
-    )}
-    </>
   );
 }
 
@@ -117,7 +105,13 @@ interface DetailProps {
 
 export function MessageDetail({ at, message, topic, canManage, decodes, onChanged, onClose, children }: DetailProps): JSX.Element {
   const [isSetting, setSetting] = useState(false);
-  const { payload, key } = message;
+  const [loaded, setLoaded] = useState<Message | null>(null);
+  const [error, setError] = useState<Error | null>(null);
+  useEffect(() => setError(null), [message]);
+  const whole = loaded?.offset === message.offset ? loaded : null;
+  const { key, headers } = whole ?? message;
+  const { payload } = message;
+  const isCut = headers.some((header) => header.is_cut) || (key !== null && fromBase64(key.base64).length < key.size_bytes);
   const path = `${partitionPath(at.stream, at.topic, at.partition)}/messages/${message.offset}`;
   return (
     <aside class="detail" aria-label={`Message at offset ${message.offset}`}>
@@ -154,7 +148,13 @@ export function MessageDetail({ at, message, topic, canManage, decodes, onChange
       <h3>
         {plural(message.headers.length, "header")}
       </h3>
-      <Headers headers={message.headers} load={() => loadHeaders(at, message)} />
+      <Headers headers={headers} />
+      {error && <Failure error={error} />}
+      {isCut && whole === null && (
+        <button type="button" class="small longer" onClick={() => void loadWhole(at, message).then(setLoaded, setError)}>
+          Load whole values
+        </button>
+      )}
       <h3>Payload</h3>
       {payload === null ? (
         <p class="muted none">Null: a message that deletes its key.</p>

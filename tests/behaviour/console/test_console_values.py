@@ -46,7 +46,7 @@ def _fill(http: Http) -> None:
         Message(payload=b"\0\0\0\0\x07\x54" + bytes([2 * len(text)]) + text),
         Message(payload=b"\0\0\0\0\x08\x54"),
         Message(payload=b"{}", key=b"\xff\xfe\0key", headers=hs.Headers({name: one for name, (one, _) in NUMBERS.items()})),
-        Message(payload=b'{"a": NaN}', key=b"one\n  two", headers=hs.Headers({"long": "L" * 9000})),
+        Message(payload=b'{"a": NaN}', key=b"one\n  two" + b"k" * 600, headers=hs.Headers({"long": "L" * 9000})),
         Message(payload=bytes(LARGE_BYTES)),
     )
 
@@ -98,6 +98,7 @@ def test_keys_and_headers_of_any_value_are_shown_whole(page: Page) -> None:
     page.get_by_text("… (8.8 KiB)").wait_for()
     page.get_by_role("button", name="Load whole values").click()
     page.get_by_text("L" * 9000).wait_for()
+    assert "k" * 600 in facts.inner_text()
 
 
 def test_a_large_payload_is_saved_with_progress_and_stopped(page: Page) -> None:
