@@ -18,7 +18,9 @@ from headstream.interceptors import Tracing
 class _OtherHeader(TextMapPropagator):
     """A propagator with a header of its own, whose bytes tell nothing about sampling."""
 
-    fields = frozenset({"x-trace"})
+    @property
+    def fields(self) -> set[str]:
+        return {"x-trace"}
 
     def extract(self, carrier: Any, context: Any = None, getter: Any = None) -> Any:
         given = {"traceparent": carrier["x-trace"]} if "x-trace" in carrier else {}
