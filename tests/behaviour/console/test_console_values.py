@@ -80,7 +80,7 @@ def test_avro_is_decoded_where_its_schema_is_known(page: Page, axe: str) -> None
     assert page.locator("main img").count() == 0
     assert find_violations(page, axe) == []
     show(page, 1)
-    page.get_by_text("the schema 8 is not in").wait_for()
+    page.get_by_text("the schema 8 is not known here").wait_for()
     page.get_by_role("button", name="Hex").click()
     assert page.locator("pre.hex").inner_text().startswith("000000  00 00 00 00 08 54")
 

@@ -8,7 +8,7 @@ A number is looked up in a registry or in a directory; a fingerprint (CRC-64-AVR
 
     size_bytes form schema type value note fault
 
-`note` says which input is missing, `fault` why the payload is invalid.
+`note` says which input is missing, `fault` why the payload is invalid. Neither says where the schemas are: users read them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class AvroPayloads:
             explained["form"] = "registry" if at == _FRAMING_BYTES else "single object"
             explained["schema"] = name
             if schema is None:
-                note = f"the schema {name} is not in {self._client.place}"
+                note = f"the schema {name} is not known here"
             else:
                 avro_type = parse_schema(schema)
                 explained["type"] = avro_type.name or avro_type.kind
@@ -101,8 +101,9 @@ class AvroPayloads:
             try:
                 return self._client.fetch(number)
             except StorageError as error:
-                self._fault, self._asked_s = error, time.monotonic()
-                raise
+                what = error.what if self._directory is None else "the schemas cannot be read"
+                self._fault, self._asked_s = StorageError(what), time.monotonic()
+                raise self._fault from error
 
     def _find_fingerprint(self, mark: bytes) -> str | None:
         if self._directory is None:
@@ -130,7 +131,7 @@ def _read_fingerprints(directory: Path) -> dict[bytes, str]:
                 continue
             found[bytes.fromhex(mark)] = text
     except OSError as error:
-        raise StorageError(f"cannot read the schemas: {error}", where=str(directory)) from error
+        raise StorageError("the schemas cannot be read") from error
     return found
 
 

@@ -109,7 +109,8 @@ def explain_message(request: ViewRequest) -> Reply:
         raise refusal(
             Status.FEATURE_UNAVAILABLE, "no Replicate pipeline is registered", advice="Start with --pipeline CHECKPOINT"
         )
-    advice = "Save it, and decode the file"
+    by = "a library of Avro" if names_schema else "`headstream replicate inspect FILE --zone CHECKPOINT/zone`"
+    advice = f"Save it, and decode it by {by}"
     if len(payload) > _EXPLAINED_BYTES:
         raise LimitError(f"a message of {len(payload)} bytes is not decoded: {_EXPLAINED_BYTES} is the limit", advice=advice)
     reply = json_reply(explain(payload))

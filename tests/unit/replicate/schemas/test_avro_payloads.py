@@ -66,7 +66,7 @@ def test_a_registry_s_payload_is_decoded_in_json_s_types(server: Server) -> None
 def test_what_cannot_be_decoded_says_why(server: Server) -> None:
     server.schemas[3], server.schemas[4] = json.dumps(SCHEMA), 'syntax = "proto3";'
     payloads = AvroPayloads(RegistrySettings(url=server.url))
-    assert payloads.explain(framed(9))["note"] == f"the schema 9 is not in {server.url}"
+    assert payloads.explain(framed(9))["note"] == "the schema 9 is not known here"
     assert "bytes follow the record" in payloads.explain(framed(3) + b"x")["fault"]
     assert "not JSON" in payloads.explain(framed(4))["fault"]
     assert "neither" in payloads.explain(b"plain")["fault"]
@@ -88,8 +88,9 @@ def test_a_registry_that_does_not_answer_is_asked_once_in_a_while(server: Server
     server.answers = [503]
     payloads = AvroPayloads(RegistrySettings(url=server.url, retries=0))
     for _ in range(3):
-        with pytest.raises(StorageError, match="503"):
+        with pytest.raises(StorageError, match="503") as refused:
             payloads.explain(framed(3))
+        assert server.url not in str(refused.value)
     assert len(server.asked) == 1
     monkeypatch.setattr(avro_payloads, "_ASK_AGAIN_S", 0.0)
     assert payloads.explain(framed(3))["value"] == TOLD
@@ -99,7 +100,7 @@ def test_a_directory_has_schemas_by_number_and_by_fingerprint(tmp_path: Path, mo
     monkeypatch.setattr(avro_payloads, "_ASK_AGAIN_S", 0.0)
     payloads = AvroPayloads(RegistrySettings(directory=tmp_path))
     single = avro(SCHEMA).encode({**VALUE, "note": None})
-    assert payloads.explain(single)["note"] == f"the schema {single[2:10].hex()} is not in {tmp_path}"
+    assert payloads.explain(single)["note"] == f"the schema {single[2:10].hex()} is not known here"
     (tmp_path / "3.avsc").write_text(json.dumps(SCHEMA))
     (tmp_path / "broken.avsc").write_bytes(b"\xff{")
     found = payloads.explain(single)
@@ -109,5 +110,12 @@ def test_a_directory_has_schemas_by_number_and_by_fingerprint(tmp_path: Path, mo
 
 def test_fingerprints_are_not_looked_up_in_a_registry(server: Server) -> None:
     found = AvroPayloads(RegistrySettings(url=server.url)).explain(avro(SCHEMA).encode(VALUE))
-    assert found["note"].endswith(f"is not in {server.url}")
+    assert found["note"].endswith("is not known here")
     assert server.asked == []
+
+
+def test_schemas_that_cannot_be_read_do_not_tell_their_place(tmp_path: Path) -> None:
+    (tmp_path / "3.avsc").mkdir()
+    with pytest.raises(StorageError) as refused:
+        AvroPayloads(RegistrySettings(directory=tmp_path)).explain(framed(3))
+    assert str(tmp_path) not in str(refused.value)
