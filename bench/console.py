@@ -1,8 +1,9 @@
-"""How long the console's first view takes in a browser, and how many bytes it loads.
+"""How long the console's first view takes in a browser, how many bytes it loads, and how smoothly many messages scroll.
 
 A server runs in this process with topics and groups; Chromium, without a window, opens the console with an empty cache, logged in
 by an earlier cookie. The time is from the request of the page until the overview shows its numbers; the bytes are those of
-the bodies as sent, compressed.
+the bodies as sent, compressed. Frames are those of a list of 1,000,000 messages that the wheel moves, some 3 rows a frame, which
+loads every page of it, and that jumps through all of it as by its scroll bar.
 
     python -m bench.console [--quick]
 """
@@ -14,10 +15,14 @@ import statistics
 import time
 from typing import Any
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from bench.machine import run_benchmark
 from headstream.client.client import Client
+from headstream.codec.binary import encode_sent
+from headstream.model.identifiers import TopicName
+from headstream.model.message import Message
+from headstream.model.topology import Limits
 from tests.behaviour.console.conftest import FLAGS, log_in
 from tests.support.server.http_servers import Http, serving
 
@@ -38,6 +43,40 @@ def open_console(browser: Browser, http: Http, state: Any) -> tuple[float, int, 
     return found
 
 
+def send_many(http: Http) -> None:
+    """Append 1,000,000 messages to a topic."""
+    topic = TopicName.parse("shop/many")
+    http.dispatcher.broker.topics.create(topic, 1, Limits.WIDE)
+    for begin in range(0, 1_000_000, 50_000):
+        batch = encode_sent([Message(payload=b"message %d" % number) for number in range(begin, begin + 50_000)])
+        http.dispatcher.broker.messages.send(topic, 1, batch)
+
+
+FRAMES = """(act) => new Promise((done) => {
+  const box = document.querySelector("[data-list]"), times = [];
+  let last = performance.now(), from = last, step = 0;
+  const next = (now) => {
+    times.push(now - last);
+    last = now;
+    if (now - from > 5000) return done(times.slice(2));
+    step += 1;
+    if (act === "wheel") box.dispatchEvent(new WheelEvent("wheel", {deltaY: 90, cancelable: true}));
+    else box.scrollTop = (box.scrollHeight - box.clientHeight) * ((step % 100) / 100);
+    requestAnimationFrame(next);
+  };
+  requestAnimationFrame(next);
+})"""
+"""The milliseconds between the frames of five seconds."""
+
+
+def measure_frames(page: Page, act: str) -> str:
+    """Return the times between frames while a list is moved, in words."""
+    times = sorted(page.evaluate(FRAMES, act))
+    late = sum(one > 50 for one in times)
+    part = times[len(times) * 99 // 100]
+    return f"{statistics.median(times):.1f} ms a frame, 99 % within {part:.1f} ms, {late} of {len(times)} later than 50 ms"
+
+
 def main() -> None:
     """Measure, and write results/console.txt."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -56,12 +95,18 @@ def main() -> None:
             page.get_by_role("heading", name="Overview").wait_for()
             state = context.storage_state()
             views = [open_console(browser, http, state) for _ in range(3 if is_quick else 15)]
+            send_many(http)
+            page.evaluate("location.hash = '#/messages/shop/many'")
+            page.locator(".list .row .time").first.wait_for()
+            frames = {act: measure_frames(page, act) for act in ("wheel", "jumps")}
             browser.close()
         times = sorted(view[0] for view in views)
         spread = f"{times[0]:.0f} to {times[-1]:.0f}"
         report.line(f"first view: {statistics.median(times):.0f} ms (median of {len(times)}, {spread}), empty cache")
         size, requests = max(view[1] for view in views), max(view[2] for view in views)
         report.line(f"loaded: {size / 1000:.1f} kB in {requests} requests, answers included")
+        for act, words in frames.items():
+            report.line(f"1,000,000 messages, {act}: {words}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 send, receive   one message through a producer and a consumer of a log in memory, with the interceptor Tracing and without;
                 sampled by Tracing itself, or by OpenTelemetry's provider, for which each message needs a header
+served          the same through a server: the client's processor time and the server's, which has `headstream.tracing` too
 append          a batch stored by a server's broker, in memory, with `headstream.tracing` and without
 decode          what the pipeline does with a micro-batch in a Python worker, on one core, with `tracing` and without
 
@@ -16,30 +17,36 @@ from __future__ import annotations
 import contextlib
 import itertools
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
 
-import headstream as hs
-from bench.machine import run_benchmark
-from bench.replicate_decode import make_messages, make_zone
-from bench.replicate_messages import make_table, raw_batches
-from headstream.broker.broker import Broker
-from headstream.codec.binary import encode_sent
-from headstream.interceptors import Tracing
-from headstream.interceptors.append_tracing import AppendTracing
-from headstream.log.opening import open_memory
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
-from headstream.replicate.decoding.decode import Decoder
-from headstream.replicate.schemas.schema_catalog import DecodeOptions
+import psutil  # noqa: E402
+import pyarrow as pa  # noqa: E402
+from opentelemetry.sdk.trace import TracerProvider  # noqa: E402
+from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: E402
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: E402
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased  # noqa: E402
+
+import headstream as hs  # noqa: E402
+from bench.machine import run_benchmark  # noqa: E402
+from bench.replicate_decode import make_messages, make_zone  # noqa: E402
+from bench.replicate_messages import make_table, raw_batches  # noqa: E402
+from headstream.broker.broker import Broker  # noqa: E402
+from headstream.codec.binary import encode_sent  # noqa: E402
+from headstream.interceptors import Tracing  # noqa: E402
+from headstream.interceptors.append_tracing import AppendTracing  # noqa: E402
+from headstream.log.opening import open_memory  # noqa: E402
+from headstream.model.identifiers import TopicName  # noqa: E402
+from headstream.model.message import Message  # noqa: E402
+from headstream.replicate.decoding.decode import Decoder  # noqa: E402
+from headstream.replicate.schemas.schema_catalog import DecodeOptions  # noqa: E402
+from tests.support.server.server_process import ServerProcess  # noqa: E402
 
 TOPIC: Final = "shop/orders"
 _HEADERS: Final = {"attempt": hs.uint8(3), "source": "web"}
@@ -65,6 +72,31 @@ def send(count: int, tracing: Tracing | None) -> tuple[float, float]:
             received = sum(len(consumer.poll(1000)) for _ in range(count // 1000))
         assert received == count
         return sent - began, time.process_time() - sent
+
+
+def serve(count: int, server: ServerProcess, tracing: Tracing | None) -> tuple[float, float]:
+    """Return the seconds of both processes to send and to receive so many messages."""
+    usage = psutil.Process(server.pid)
+
+    def spent() -> float:
+        times = usage.cpu_times()
+        return float(time.process_time() + times.user + times.system)
+
+    url = f"headstream://iggy:iggy@127.0.0.1:{server.tcp[1]}"
+    with hs.connect(url, interceptors=[] if tracing is None else [tracing]) as log:
+        log.create_topic(TOPIC)
+        began = spent()
+        with log.producer(TOPIC) as producer:
+            for _ in range(count):
+                producer.send(b"x" * 200, headers=_HEADERS)
+        sent = spent()
+        with log.consumer(TOPIC, timeout_ms=0) as consumer:
+            received = 0
+            while received < count:
+                received += len(consumer.poll(1000))
+        ended = spent()
+        log.delete_topic(TOPIC)
+    return sent - began, ended - sent
 
 
 def with_headers(batches: list[pa.RecordBatch], rate: float) -> list[pa.RecordBatch]:
@@ -112,8 +144,22 @@ def main() -> None:
                 text = f"{1e6 * before / count:.1f} us a message without traces, {1e6 * after / count:.1f} with, {ratio:.2f} x"
                 report.line(f"{what}, sampled: {name}: {text}")
             provider.shutdown()
+        measure_served(report.line, directory, count, 3 * rounds)
         measure_appends(report.line, count, rounds)
         measure_decoding(report.line, directory, 50_000 if is_quick else 100_000, rounds)
+
+
+def measure_served(tell: Callable[[str], None], directory: Path, count: int, rounds: int) -> None:
+    """Measure sending and receiving through a server in a process of its own, with traces on both sides and on none."""
+    recording = {"HEADSTREAM_TRACING": "true", "OTEL_PYTHON_TRACER_PROVIDER": "sdk_tracer_provider"}
+    provider = make_provider(1.0)
+    tracing = Tracing(provider, rate=0.01)
+    with ServerProcess(directory / "plain") as plain, ServerProcess(directory / "traced", environ=recording) as traced:
+        found = compare(rounds, lambda: serve(count, plain, None), lambda: serve(count, traced, tracing))
+    for what, (before, after, ratio) in zip(("send", "receive"), found, strict=True):
+        text = f"{1e6 * before / count:.1f} us a message without traces, {1e6 * after / count:.1f} with, {ratio:.2f} x"
+        tell(f"{what}, through a server, 1 % sampled: {text}")
+    provider.shutdown()
 
 
 def measure_appends(tell: Callable[[str], None], count: int, rounds: int) -> None:

@@ -9,7 +9,7 @@ import { useResource } from "./data/resource";
 import { Rights } from "./data/rights";
 import { link, usePlace } from "./data/router";
 import type { Session } from "./data/types";
-import { Empty, Failure, Text } from "./parts/basics";
+import { Failure, Missing, Text } from "./parts/basics";
 import { useKeys } from "./parts/keys";
 import { type Entry, Palette } from "./parts/palette";
 import { Clients } from "./pages/clients";
@@ -206,9 +206,9 @@ function Page({ parts, place, rights, session }: PageProps): JSX.Element {
   if (name === "users" && rights.readUsers) return <Users rights={rights} ownId={session.user?.id ?? 0} />;
   if (name === "clients" && rights.readServer) return <Clients />;
   return (
-    <Empty title="There is no such page.">
+    <Missing title="There is no such page.">
       <a href={link([])}>Overview</a>
-    </Empty>
+    </Missing>
   );
 }
 

@@ -222,3 +222,26 @@ def test_a_server_shows_the_pipelines_of_its_settings(tmp_path: Path, way: str) 
         (found,) = json.loads(place.getresponse().read())["pipelines"]
         place.close()
     assert (found["checkpoint"], found["report"]["state"]) == (str(checkpoint), "has not run")
+
+
+def test_console_shows_what_speaks_kafka_s_protocol(tmp_path: Path) -> None:
+    pytest.importorskip("confluent_kafka")
+    with ServerProcess(tmp_path / "log", "--kafka", "127.0.0.1:0") as server:
+        found = re.search(r"^kafka (\S+)$", server.output, re.MULTILINE)
+        assert found
+        with hs.connect(f"headstream://iggy:iggy@127.0.0.1:{server.tcp[1]}") as log:
+            log.create_topic("shop/orders")
+            log.send("shop/orders", b"first", headers={"attempt": hs.uint8(3)}, key=b"\xff")
+        login = "kafka.security.protocol=SASL_PLAINTEXT&kafka.sasl.mechanism=PLAIN"
+        with running(f"kafka://iggy:iggy@{found[1]}?{login}") as console:
+            assert console.enter().status == 200
+            assert console.call("GET", "/console/session").json["place"] == f"kafka://{found[1]}"
+            (topic,) = console.call("GET", "/open/topics/visible").json["topics"]
+            assert (topic["stream"], topic["name"]) == ("shop", "orders")
+            number = topic["partitions"][-1]["number"]
+            browsed = console.call("GET", f"/streams/shop/topics/orders/partitions/{number}/messages/browse").json
+            (message,) = browsed["messages"]
+            assert [(one["key"], one["kind"], one["value"]) for one in message["headers"]] == [("attempt", "uint8", "3")]
+            refused = console.call("GET", "/users")
+            assert refused.status == 400
+            assert "needs a server" in refused.json["reason"]

@@ -72,7 +72,7 @@ def named_in(page: str, prefix: str) -> set[str]:
         (of_pipeline(), "monitoring.md", "headstream_replicate_"),
         (list(describe_mirror(MirrorStats())), "monitoring.md", "headstream_mirror_"),
         (Metrics(CollectorRegistry()).collect(), "monitoring.md", "headstream_client_"),
-        (LagListener().collect(), "monitoring.md", "headstream_source_"),
+        (LagListener().collect(), "monitoring.md", "headstream_(?:source|sink)_"),
     ],
     ids=["pipeline", "mirror", "client", "spark"],
 )

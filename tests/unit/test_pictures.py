@@ -8,19 +8,21 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from tools import draw_dialects, draw_pictures, draw_plots
+from tools import draw_dialects, draw_pictures, draw_plots, draw_trace
 
 SVG = "{http://www.w3.org/2000/svg}"
 WIDEST_LETTERS = {"small": 6.4, "code": 7.3}
 """Pixels of an average letter of the widest font used, by class."""
 WIDEST_LETTER = 8.2
 PATHS = [draw_pictures.PLACE / f"{name}.svg" for name in draw_pictures.PICTURES]
+PATHS += [draw_pictures.PLACE / "trace.svg"]
 PATHS += [draw_plots.PLACE / f"{name}.svg" for name in draw_plots.PLOTS]
 
 
 def test_pictures_are_current() -> None:
     assert draw_pictures.main(["--check"]) == 0
     assert draw_plots.main(["--check"]) == 0
+    assert draw_trace.main(["--check"]) == 0
 
 
 def test_the_bytes_of_the_drawn_message_are_those_of_the_vectors() -> None:

@@ -41,12 +41,20 @@ export async function call<T>(method: string, path: string, options: Options = {
   throw error;
 }
 
-/** The bytes of a reply; refused beyond `most` bytes. */
-export async function download(path: string, most: number, signal?: AbortSignal): Promise<Uint8Array> {
+/** The bytes of a reply, in parts; refused beyond `most` bytes. `onPart` is told how many have come. */
+export async function download(path: string, most: number, signal?: AbortSignal, onPart: (count: number) => void = () => {}): Promise<Blob> {
   const response = await send("GET", path, signal ? { signal } : {});
   if (!response.ok) throw readError(response.status, await response.text());
   if (Number(response.headers.get("content-length") ?? 0) > most) throw new ApiError(0, "too large to show: save it instead");
-  return new Uint8Array(await response.arrayBuffer());
+  const parts: Uint8Array<ArrayBuffer>[] = [];
+  let count = 0;
+  for (const reader = response.body!.getReader(); ; ) {
+    const { done, value } = await reader.read();
+    if (done) return new Blob(parts);
+    parts.push(value);
+    count += value.length;
+    onPart(count);
+  }
 }
 
 async function send(method: string, path: string, options: Options): Promise<Response> {

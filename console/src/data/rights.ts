@@ -23,12 +23,23 @@ const NEEDED = {
   },
 } satisfies Record<string, Needed>;
 
+/** What the server decodes for the user: messages of Replicate, and payloads whose Avro schema it can look up. */
+export interface Decodes {
+  replicate: boolean;
+  avro: boolean;
+}
+
 export class Rights {
   constructor(private readonly session: Session) {}
 
   /** Whether there are users and clients at all: not where the log is opened without a server. */
   get hasServer(): boolean {
     return this.session.user !== null;
+  }
+
+  /** Whether the log is a Kafka cluster's, whose messages have no states and whose topics have fewer options. */
+  get isKafka(): boolean {
+    return this.session.place?.startsWith("kafka:") ?? false;
   }
 
   get readServer(): boolean {
@@ -38,6 +49,10 @@ export class Rights {
   /** Whether the reports of pipelines are shown: on a server to whom may read its statistics, elsewhere always. */
   get readPipelines(): boolean {
     return !this.hasServer || this.readServer;
+  }
+
+  get decodes(): Decodes {
+    return { replicate: this.readPipelines, avro: this.session.decodes_avro };
   }
 
   get readUsers(): boolean {

@@ -203,6 +203,7 @@ export interface Session {
   version: string;
   identity: string;
   user: User | null;
+  decodes_avro: boolean;
   place?: string;
 }
 

@@ -3,16 +3,14 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { call, partitionPath, topicPath } from "../data/api";
 import { count, duration, plural, rate } from "../data/format";
-import { commitRate, groups, lagOf, sum } from "../data/log";
+import { commitRate, groupName, groups, lagOf, sum } from "../data/log";
 import { Resource, useResource } from "../data/resource";
 import type { Rights } from "../data/rights";
 import { link, type Place } from "../data/router";
 import type { Browsed, Deliveries, DeliveryCounts, Group } from "../data/types";
-import { Empty, Failure, Head, Text, Tile, Waiting } from "../parts/basics";
+import { Failure, Head, Missing, Text, Tile, Waiting } from "../parts/basics";
 import { ConfirmByName, Dialog, Field } from "../parts/dialog";
 import { Table } from "../parts/table";
-
-const keyOf = (group: Group): string => `${group.stream}/${group.topic}/${group.name}`;
 
 export function Groups(): JSX.Element {
   const known = useResource(groups);
@@ -30,8 +28,8 @@ export function GroupTable({ rows, hasTopic }: { rows: Group[]; hasTopic: boolea
     <Table
       label="Groups"
       rows={rows}
-      rowKey={keyOf}
-      {...(hasTopic ? { filterBy: keyOf } : {})}
+      rowKey={groupName}
+      {...(hasTopic ? { filterBy: groupName } : {})}
       sortedBy={{ name: "Lag", isDown: true }}
       empty={<p class="muted none">No group has been created or has committed an offset.</p>}
       columns={[
@@ -64,7 +62,7 @@ export function GroupPage({ place, rights: _ }: { place: Place; rights: Rights }
   const unfinished = useResource(deliveries).value;
   if (known.value === null) return <Waiting of={known} />;
   const group = known.value.groups.find((one) => one.stream === stream && one.topic === topic && one.name === name);
-  if (!group) return <Empty title="There is no such group, or you may not see it." />;
+  if (!group) return <Missing title="There is no such group, or you may not see it." />;
   const largest = Math.max(1, ...group.partitions.map(lagOf));
   const memberless = group.partitions.filter((one) => one.member === null).length;
   const open = new Map(unfinished?.partitions.map((one) => [one.partition, one]) ?? []);
@@ -201,9 +199,10 @@ function Pause({ group, state, onResumed }: PauseProps): JSX.Element {
 type Target = "first" | "last" | "offset" | "time" | "back";
 
 /** Where a seek would take each partition. */
-async function plan(group: Group, target: Target, value: string, signal: AbortSignal): Promise<Map<number, number>> {
+async function plan(group: Group, target: Target, value: string, signal: AbortSignal, onProgress: (done: number) => void): Promise<Map<number, number>> {
   const found = new Map<number, number>();
   for (const one of group.partitions) {
+    onProgress(found.size);
     const clamp = (offset: number) => Math.min(Math.max(offset, one.first_offset), one.end_offset);
     if (target === "first") found.set(one.number, one.first_offset);
     else if (target === "last") found.set(one.number, one.end_offset);
@@ -224,19 +223,20 @@ function Seek({ group, onClose }: { group: Group; onClose: () => void }): JSX.El
   const [value, setValue] = useState("");
   const [planned, setPlanned] = useState<Map<number, number> | null>(null);
   const [error, setError] = useState<Error | null>(null);
-  const [isPlanning, setPlanning] = useState(false);
+  const [planning, setPlanning] = useState<{ done: number; asking: AbortController } | null>(null);
   const needsValue = target === "offset" || target === "time" || target === "back";
   const isValid = !needsValue || (target === "time" ? !Number.isNaN(new Date(value).getTime()) : /^\d+$/.test(value));
   const preview = async () => {
-    setPlanning(true);
+    const asking = new AbortController();
     setError(null);
     try {
-      setPlanned(await plan(group, target, value, new AbortController().signal));
+      setPlanned(await plan(group, target, value, asking.signal, (done) => setPlanning({ done, asking })));
     } catch (refused) {
-      setError(refused as Error);
+      if (!asking.signal.aborted) setError(refused as Error);
     }
-    setPlanning(false);
+    setPlanning(null);
   };
+  useEffect(() => () => planning?.asking.abort(), [planning?.asking]);
   const seek = async () => {
     const path = `${topicPath(group.stream, group.topic)}/consumer-groups/${encodeURIComponent(group.name)}/offsets`;
     await call("PUT", path, { body: { offsets: Object.fromEntries(planned ?? []) } });
@@ -282,9 +282,18 @@ function Seek({ group, onClose }: { group: Group; onClose: () => void }): JSX.El
           )}
         </Field>
       )}
-      <button type="button" disabled={!isValid || isPlanning} onClick={() => void preview()}>
-        {isPlanning ? "Looking …" : "Preview"}
-      </button>
+      {planning ? (
+        <p class="looking" role="status">
+          {`looking at partition ${count(planning.done + 1)} of ${count(group.partitions.length)} … `}
+          <button type="button" onClick={() => planning.asking.abort()}>
+            Stop
+          </button>
+        </p>
+      ) : (
+        <button type="button" disabled={!isValid} onClick={() => void preview()}>
+          Preview
+        </button>
+      )}
       {error && <Failure error={error} />}
       {planned && (
         <>

@@ -1,18 +1,19 @@
 // Dead letters: the topics that have them, and of one topic the reasons, the letters, and what is done with them.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { bytes, count, plural } from "../data/format";
+import { count, plural } from "../data/format";
 import { type Action, type Chosen, countReasons, type Counted, filterOf, findLetters, type Found, isDeadLetterTopic, keyOfReason, type Letter, storyOf } from "../data/letters";
-import { fullName, messagesCount, sizeBytes, topics } from "../data/log";
+import { fullName, messagesCount, sizeBytes, sizeText, topics } from "../data/log";
 import { useResource } from "../data/resource";
-import type { Rights } from "../data/rights";
+import type { Decodes, Rights } from "../data/rights";
 import { link, type Place } from "../data/router";
 import type { LetterReason, Topic } from "../data/types";
-import { Empty, Failure, Head, Text, Tile, Time, Waiting } from "../parts/basics";
+import { Empty, Failure, Head, Missing, Text, Tile, Time, Waiting } from "../parts/basics";
 import { BulkDialog } from "../parts/bulk";
 import { MessageDetail } from "../parts/message";
 import { Table } from "../parts/table";
 
+const MOST_OFFERED = 500;
 const NONE: Found = { letters: [], next: null, isRunning: true };
 
 export function Letters({ place, rights }: { place: Place; rights: Rights }): JSX.Element {
@@ -22,9 +23,9 @@ export function Letters({ place, rights }: { place: Place; rights: Rights }): JS
   const readable = known.value.topics.filter((one) => rights.topic("poll", one));
   if (stream === undefined || name === undefined) return <Choose all={readable} />;
   const topic = readable.find((one) => one.stream === stream && one.name === name);
-  if (!topic) return <Empty title="There is no such topic, or you may not read its messages." />;
+  if (!topic) return <Missing title="There is no such topic, or you may not read its messages." />;
   const where = place.query.get("where") ?? "";
-  return <TopicLetters key={`${fullName(topic)} ${topic.id}`} topic={topic} where={where} canManage={rights.topic("manage", topic)} canDecode={rights.readPipelines} />;
+  return <TopicLetters key={`${fullName(topic)} ${topic.id}`} topic={topic} where={where} canManage={rights.topic("manage", topic)} decodes={rights.decodes} />;
 }
 
 function Choose({ all }: { all: Topic[] }): JSX.Element {
@@ -34,20 +35,7 @@ function Choose({ all }: { all: Topic[] }): JSX.Element {
     <>
       <Head title="Dead letters" of={topics}>
         {others.length > 0 && (
-          <select
-            aria-label="Letters of another topic"
-            value=""
-            onChange={(event) => {
-              location.hash = event.currentTarget.value;
-            }}
-          >
-            <option value="">Another topic …</option>
-            {others.map((topic) => (
-              <option key={fullName(topic)} value={link(["letters", topic.stream, topic.name])}>
-                {fullName(topic)}
-              </option>
-            ))}
-          </select>
+          <AnotherTopic all={others} />
         )}
       </Head>
       <Table
@@ -75,9 +63,34 @@ function Choose({ all }: { all: Topic[] }): JSX.Element {
           },
           { name: "Partitions", isNumber: true, isMinor: true, show: (topic) => count(topic.partitions.length) },
           { name: "Messages", about: "With those that were redriven or discarded, until retention removes them", isNumber: true, sort: messagesCount, show: (topic) => count(messagesCount(topic)) },
-          { name: "Size", isNumber: true, sort: sizeBytes, show: (topic) => bytes(sizeBytes(topic)) },
+          { name: "Size", isNumber: true, sort: sizeBytes, show: (topic) => sizeText([topic]) },
         ]}
       />
+    </>
+  );
+}
+
+/** A field for the name of any topic; of very many, not all names are offered. */
+function AnotherTopic({ all }: { all: Topic[] }): JSX.Element {
+  const open = (name: string) => {
+    const topic = all.find((one) => fullName(one) === name);
+    if (topic) location.hash = link(["letters", topic.stream, topic.name]);
+  };
+  return (
+    <>
+      <input
+        list="other-topics"
+        aria-label="Letters of another topic"
+        placeholder="Another topic …"
+        autocomplete="off"
+        spellcheck={false}
+        onInput={(event) => open(event.currentTarget.value)}
+      />
+      <datalist id="other-topics">
+        {all.slice(0, MOST_OFFERED).map((topic) => (
+          <option key={fullName(topic)} value={fullName(topic)} />
+        ))}
+      </datalist>
     </>
   );
 }
@@ -86,10 +99,10 @@ interface TopicProps {
   topic: Topic;
   where: string;
   canManage: boolean;
-  canDecode: boolean;
+  decodes: Decodes;
 }
 
-function TopicLetters({ topic, where, canManage, canDecode }: TopicProps): JSX.Element {
+function TopicLetters({ topic, where, canManage, decodes }: TopicProps): JSX.Element {
   const [counted, setCounted] = useState<Counted | null>(null);
   const [found, setFound] = useState<Found>(NONE);
   const [error, setError] = useState<Error | null>(null);
@@ -192,7 +205,7 @@ function TopicLetters({ topic, where, canManage, canDecode }: TopicProps): JSX.E
             message={shown.message}
             topic={topic}
             canManage={canManage}
-            canDecode={canDecode}
+            decodes={decodes}
             onChanged={() => void refresh()}
             onClose={() => setOpen(null)}
           >
@@ -255,7 +268,9 @@ function Reasons({ rows, isRunning, where, canManage, onChoose, onAct }: Reasons
         { name: "Attempts", about: "The most of one of them", isNumber: true, isMinor: true, sort: (one) => one.most_attempts ?? 0, show: (one) => (one.most_attempts === null ? "–" : count(one.most_attempts)) },
         { name: "Last failed", isMinor: true, sort: (one) => one.last_failed_us ?? 0, show: (one) => (one.last_failed_us === null ? "–" : <Time us={one.last_failed_us} />) },
         {
-          name: "",
+          name: "Actions",
+          isUntitled: true,
+          isPinned: true,
           show: (one) =>
             canManage ? (
               <span class="row-actions">

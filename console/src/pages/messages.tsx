@@ -3,16 +3,17 @@ import type { JSX } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { call, topicPath } from "../data/api";
 import { count, plural, time } from "../data/format";
-import { fullName, topics } from "../data/log";
+import { fullName, messagesCount, sizeBytes, sizeText, topics } from "../data/log";
 import { PartitionMessages, type Search, type SearchKind, search } from "../data/partition";
 import { useResource } from "../data/resource";
 import type { Rights } from "../data/rights";
 import { link, type Place } from "../data/router";
 import type { Browsed, Message, Partition, Topic } from "../data/types";
-import { Command, Empty, Failure, Head, Text, Waiting } from "../parts/basics";
+import { Command, Empty, Failure, Head, Missing, Text, Waiting } from "../parts/basics";
 import { List } from "../parts/list";
 import { family, MessageDetail, preview, StateName } from "../parts/message";
 import { describeSearch, SearchField } from "../parts/search";
+import { Table } from "../parts/table";
 
 const TAIL_MS = 1000;
 
@@ -22,11 +23,11 @@ export function Messages({ place, rights }: { place: Place; rights: Rights }): J
   if (known.value === null) return <Waiting of={known} />;
   if (stream === undefined || name === undefined) return <ChooseTopic all={known.value.topics.filter((one) => rights.topic("poll", one))} />;
   const topic = known.value.topics.find((one) => one.stream === stream && one.name === name);
-  if (!topic) return <Empty title="There is no such topic, or you may not see it." />;
-  if (!rights.topic("poll", topic)) return <Empty title="You may not read the messages of this topic." />;
+  if (!topic) return <Missing title="There is no such topic, or you may not see it." />;
+  if (!rights.topic("poll", topic)) return <Missing title="You may not read the messages of this topic." />;
   const number = Number(place.query.get("partition") ?? topic.partitions[0]?.number ?? 1);
   const partition = topic.partitions.find((one) => one.number === number);
-  if (!partition) return <Empty title={`The topic has no partition ${number}.`} />;
+  if (!partition) return <Missing title={`The topic has no partition ${number}.`} />;
   return <Browser key={`${stream}/${name}/${number}/${partition.generation}`} topic={topic} partition={partition} place={place} rights={rights} />;
 }
 
@@ -34,21 +35,36 @@ function ChooseTopic({ all }: { all: Topic[] }): JSX.Element {
   return (
     <>
       <Head title="Messages" of={topics} />
-      {all.length === 0 ? (
-        <Empty title="There are no topics with messages to look at." />
-      ) : (
-        <ul class="choices">
-          {all.map((topic) => (
-            <li key={fullName(topic)}>
+      <Table
+        label="Topics"
+        rows={all}
+        rowKey={fullName}
+        filterBy={fullName}
+        sortedBy={{ name: "Topic", isDown: false }}
+        empty={<Empty title="There are no topics with messages to look at." />}
+        columns={[
+          {
+            name: "Topic",
+            sort: fullName,
+            show: (topic) => (
               <a href={link(["messages", topic.stream, topic.name])}>
                 <Text>{fullName(topic)}</Text>
               </a>
-            </li>
-          ))}
-        </ul>
-      )}
+            ),
+          },
+          { name: "Partitions", isNumber: true, isMinor: true, sort: (topic) => topic.partitions.length, show: (topic) => count(topic.partitions.length) },
+          { name: "Messages", isNumber: true, sort: messagesCount, show: (topic) => count(messagesCount(topic)) },
+          { name: "Size", isNumber: true, sort: sizeBytes, show: (topic) => sizeText([topic]) },
+        ]}
+      />
     </>
   );
+}
+
+/** The search that the address of a page names. */
+function givenSearch(place: Place): { kind: SearchKind; text: string } {
+  const where = place.query.get("where");
+  return where === null ? { kind: "contains", text: place.query.get("contains") ?? "" } : { kind: "where", text: where };
 }
 
 interface BrowserProps {
@@ -115,7 +131,7 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
     const offset = index === null ? null : offsetOf(index);
     setChosen(offset);
     setTailing(false);
-    const query = { partition: at.partition, offset: offset ?? undefined };
+    const query = { partition: at.partition, ...(found ? { [found.kind]: found.text } : {}), offset: offset ?? undefined };
     history.replaceState(null, "", link(["messages", at.stream, at.topic], query));
   };
   const onScrolled = useCallback((isAtEnd: boolean) => {
@@ -125,6 +141,8 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
     searching.current?.abort();
     setChosen(null);
     setTailing(false);
+    // the address has the search, so that a bookmark keeps it
+    history.replaceState(null, "", link(["messages", at.stream, at.topic], { partition: at.partition, [kind]: text || undefined }));
     if (!text) {
       setFound(null);
       return;
@@ -133,6 +151,10 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
     searching.current = asking;
     void search(messages.path, topicPath(at.stream, at.topic), kind, text, base, end, asking.signal, (state) => searching.current === asking && setFound(state));
   };
+  const given = useMemo(() => givenSearch(place), []);
+  useEffect(() => {
+    if (given.text) startSearch(given.kind, given.text);
+  }, []);
   const index = chosen === null ? null : indexOf(chosen);
   const shown = index === null || index < 0 ? undefined : messageAt(index);
   const error = problem ?? messages.error;
@@ -176,7 +198,7 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
           end={end}
           onProblem={setProblem}
         />
-        <SearchField search={found} onSearch={startSearch} onStop={() => searching.current?.abort()} />
+        <SearchField search={found} given={given} onSearch={startSearch} onStop={() => searching.current?.abort()} />
         <span class="space" />
         <button
           type="button"
@@ -235,8 +257,8 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
             at={at}
             message={shown}
             topic={topic}
-            canManage={rights.topic("manage", topic)}
-            canDecode={rights.readPipelines}
+            canManage={rights.topic("manage", topic) && !rights.isKafka}
+            decodes={rights.decodes}
             onChanged={() => (found ? startSearch(found.kind, found.text) : void messages.reload(shown.offset))}
             onClose={() => choose(null)}
           />

@@ -1,7 +1,7 @@
 // The overview: live rates, sizes, lag and memory, and where most happens.
 import type { JSX } from "preact";
 import { byteRate, bytes, count, duration, plural, rate, short } from "../data/format";
-import { appendRate, fullName, groups, messagesCount, overview, sizeBytes, sum, topics } from "../data/log";
+import { appendRate, fullName, groups, messagesCount, overview, sizeBytes, sizeText, sum, topics } from "../data/log";
 import { useResource } from "../data/resource";
 import type { Rights } from "../data/rights";
 import { link } from "../data/router";
@@ -26,7 +26,7 @@ export function OverviewPage({ rights }: { rights: Rights }): JSX.Element {
     <>
       <Head title="Overview" of={known} />
       <dl class="tiles">
-        <Tile label="Messages" value={short(sum(all, messagesCount))} about={bytes(sum(all, sizeBytes))} />
+        <Tile label="Messages" value={short(sum(all, messagesCount))} about={sizeText(all)} />
         <Tile
           label="Topics"
           value={count(all.length)}
@@ -83,9 +83,10 @@ export function OverviewPage({ rights }: { rights: Rights }): JSX.Element {
               />
             )}
             <Plot title="Lag of all groups" spell={(value) => `${short(value)} msg`} lines={[{ label: "behind", color: "--orange", value: (one) => one.lag }]} />
-            {stats ? (
+            {stats && (
               <Plot title="Memory" isBytes spell={bytes} lines={[{ label: "resident", color: "--violet", value: (one) => one.memoryBytes }]} />
-            ) : (
+            )}
+            {!stats && !rights.isKafka && (
               <Plot title="Stored" isBytes spell={bytes} lines={[{ label: "on disk", color: "--violet", value: (one) => one.storedBytes }]} />
             )}
           </div>
@@ -119,7 +120,7 @@ function Busiest({ all }: { all: Topic[] }): JSX.Element {
           },
           { name: "Appended", isNumber: true, show: (topic) => rate(appendRate(topic)) },
           { name: "Messages", isNumber: true, show: (topic) => count(messagesCount(topic)) },
-          { name: "Size", isNumber: true, show: (topic) => bytes(sizeBytes(topic)) },
+          { name: "Size", isNumber: true, show: (topic) => sizeText([topic]) },
         ]}
       />
     </div>

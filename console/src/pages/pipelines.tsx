@@ -5,7 +5,7 @@ import { failingCount, largestLag, pipelines, rateOf, rowsOf, shortName } from "
 import { useResource } from "../data/resource";
 import { link, type Place } from "../data/router";
 import type { Difference, FailingTable, Pipeline, PipelineReport, PipelineTable, SchemaVersion } from "../data/types";
-import { Command, Empty, Failure, Head, Text, Tile, Time, Waiting } from "../parts/basics";
+import { Command, Empty, Failure, Head, Missing, Text, Tile, Time, Waiting } from "../parts/basics";
 import { Table } from "../parts/table";
 
 export function PipelinesPage({ place }: { place: Place }): JSX.Element {
@@ -14,10 +14,10 @@ export function PipelinesPage({ place }: { place: Place }): JSX.Element {
   const { time_us: nowUs, pipelines: all } = known.value;
   const [, index, name] = place.parts;
   const pipeline = index === undefined ? undefined : all[Number(index)];
-  if (index !== undefined && !pipeline) return <Empty title="There is no such pipeline." />;
+  if (index !== undefined && !pipeline) return <Missing title="There is no such pipeline." />;
   if (pipeline && name !== undefined) {
     const table = pipeline.report?.tables.find((one) => one.table === name);
-    return table ? <TablePage pipeline={pipeline} index={Number(index)} table={table} nowUs={nowUs} /> : <Empty title="The pipeline has no such table." />;
+    return table ? <TablePage pipeline={pipeline} index={Number(index)} table={table} nowUs={nowUs} /> : <Missing title="The pipeline has no such table." />;
   }
   return (
     <>

@@ -4,12 +4,12 @@ import { useState } from "preact/hooks";
 import { call, topicPath } from "../data/api";
 import { bytes, count, duration, plural, rate } from "../data/format";
 import { isDeadLetterTopic } from "../data/letters";
-import { appendRate, fullName, groups, messagesCount, sizeBytes, topics } from "../data/log";
+import { appendRate, fullName, groups, messagesCount, sizeText, topics } from "../data/log";
 import { useResource } from "../data/resource";
 import type { Rights } from "../data/rights";
 import { link, type Place } from "../data/router";
 import type { Topic } from "../data/types";
-import { Empty, Head, Text, Tile, Time, Waiting } from "../parts/basics";
+import { Head, isTyped, Missing, Text, Tile, Time, Waiting } from "../parts/basics";
 import { ConfirmByName, ConfirmName, Dialog, Field } from "../parts/dialog";
 import { Table } from "../parts/table";
 import { GroupTable } from "./groups";
@@ -23,7 +23,7 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
   const [, stream, name] = place.parts;
   if (known.value === null) return <Waiting of={known} />;
   const topic = known.value.topics.find((one) => one.stream === stream && one.name === name);
-  if (!topic) return <Empty title="There is no such topic, or you may not see it." />;
+  if (!topic) return <Missing title="There is no such topic, or you may not see it." />;
   const canManage = rights.topic("manage", topic);
   const path = topicPath(topic.stream, topic.name);
   const close = () => setAsked(null);
@@ -74,7 +74,7 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
       )}
       <dl class="tiles">
         <Tile label="Messages" value={count(messagesCount(topic))} about={`appended ${rate(appendRate(topic))}`} />
-        <Tile label="Size" value={bytes(sizeBytes(topic))} about={plural(topic.partitions.length, "partition")} />
+        <Tile label="Size" value={sizeText([topic])} about={plural(topic.partitions.length, "partition")} />
         <Tile
           label="Kept for"
           value={topic.retention_us === null ? "ever" : duration(topic.retention_us)}
@@ -85,23 +85,27 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
           value={topic.compaction_delay_us === null ? "off" : "on"}
           about={topic.compaction_delay_us === null ? "all messages of a key stay" : `deletions stay for ${duration(topic.compaction_delay_us)}`}
         />
-        <Tile
-          label="Deduplication"
-          value={topic.deduplication_count === null ? "off" : count(topic.deduplication_count)}
-          about={topic.deduplication_count === null ? "repeated ids are stored" : "ids remembered in a partition"}
-        />
-        <Tile
-          label="Marked messages"
-          value={topic.legal_hold ? "held" : topic.deletion_grace_us === null ? "stay" : duration(topic.deletion_grace_us)}
-          about={topic.legal_hold ? "as long as the legal hold" : topic.deletion_grace_us === null ? "until a compaction" : "until they leave the disk"}
-        />
-        <Tile
-          label="Summaries"
-          value={topic.summary_headers === null ? "off" : plural(topic.summary_headers.split(",").length, "header")}
-          about={topic.summary_headers === null ? "filters read all messages" : <Text>{topic.summary_headers.replaceAll(",", ", ")}</Text>}
-        />
-        <Tile label="Synced" value={topic.fsync} about={`limits: ${topic.limits}`} />
-        <Tile label="Created" value={duration(Math.max(1e6, known.value.time_us - topic.created_us))} about={<Time us={topic.created_us} />} />
+        {!rights.isKafka && (
+          <>
+            <Tile
+              label="Deduplication"
+              value={topic.deduplication_count === null ? "off" : count(topic.deduplication_count)}
+              about={topic.deduplication_count === null ? "repeated ids are stored" : "ids remembered in a partition"}
+            />
+            <Tile
+              label="Marked messages"
+              value={topic.legal_hold ? "held" : topic.deletion_grace_us === null ? "stay" : duration(topic.deletion_grace_us)}
+              about={topic.legal_hold ? "as long as the legal hold" : topic.deletion_grace_us === null ? "until a compaction" : "until they leave the disk"}
+            />
+            <Tile
+              label="Summaries"
+              value={topic.summary_headers === null ? "off" : plural(topic.summary_headers.split(",").length, "header")}
+              about={topic.summary_headers === null ? "filters read all messages" : <Text>{topic.summary_headers.replaceAll(",", ", ")}</Text>}
+            />
+            <Tile label="Synced" value={topic.fsync} about={`limits: ${topic.limits}`} />
+          </>
+        )}
+        {topic.created_us > 0 && <Tile label="Created" value={`${duration(Math.max(1e6, known.value.time_us - topic.created_us))} ago`} about={<Time us={topic.created_us} />} />}
       </dl>
       <h2>Partitions</h2>
       <Table
@@ -130,7 +134,7 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
             show: (one) => (
               <span class="bar">
                 <meter min={0} max={largest} value={one.size_bytes} aria-label={`Share of the largest partition`} />
-                {bytes(one.size_bytes)}
+                {one.size_bytes === 0 && one.end_offset > one.first_offset ? "–" : bytes(one.size_bytes)}
               </span>
             ),
           },
@@ -149,7 +153,7 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
           onClose={close}
         >
           <p>
-            All {plural(messagesCount(topic), "message")} ({bytes(sizeBytes(topic))}) and all committed offsets are removed. This cannot be undone.
+            All {plural(messagesCount(topic), "message")} ({sizeText([topic])}) and all committed offsets are removed. This cannot be undone.
           </p>
         </ConfirmByName>
       )}
@@ -219,7 +223,7 @@ function Options({ topic, onClose }: { topic: Topic; onClose: () => void }): JSX
   };
   const number = { type: "number", min: "0", step: "any" } as const;
   return (
-    <Dialog title="Options of the topic" action="Change" isDangerous={removes} isReady={!removes || typed === fullName(topic)} onAct={change} onClose={onClose}>
+    <Dialog title="Options of the topic" action="Change" isDangerous={removes} isReady={!removes || isTyped(typed, fullName(topic))} onAct={change} onClose={onClose}>
       <p class="notice">An empty field sets no limit.</p>
       <Field label="Keep messages for (hours)">
         <input {...number} value={hours} onInput={(event) => setHours(event.currentTarget.value)} />

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { call } from "../data/api";
 import { bytes, count, duration, rate } from "../data/format";
-import { appendRate, fullName, groups, messagesCount, sizeBytes, sum, topics } from "../data/log";
+import { appendRate, fullName, groups, messagesCount, sizeBytes, sizeText, topics } from "../data/log";
 import { useResource } from "../data/resource";
 import type { Rights } from "../data/rights";
 import { link, type Place } from "../data/router";
@@ -62,12 +62,13 @@ export function Topics({ rights, place }: { rights: Rights; place: Place }): JSX
             ),
           },
           {
-            name: "",
+            name: "Hold",
+            isUntitled: true,
             show: (topic) => (topic.legal_hold ? <span class="badge warn">legal hold</span> : ""),
           },
           { name: "Partitions", isNumber: true, isMinor: true, sort: (topic) => topic.partitions.length, show: (topic) => count(topic.partitions.length) },
           { name: "Messages", isNumber: true, sort: messagesCount, show: (topic) => count(messagesCount(topic)) },
-          { name: "Size", isNumber: true, sort: sizeBytes, show: (topic) => bytes(sizeBytes(topic)) },
+          { name: "Size", isNumber: true, sort: sizeBytes, show: (topic) => sizeText([topic]) },
           { name: "Appended", isNumber: true, sort: (topic) => appendRate(topic) ?? 0, show: (topic) => rate(appendRate(topic)) },
           {
             name: "Lag",
@@ -78,7 +79,8 @@ export function Topics({ rights, place }: { rights: Rights; place: Place }): JSX
           },
           { name: "Keeps", isMinor: true, sort: retention, show: retention },
           {
-            name: "",
+            name: "Look inside",
+            isUntitled: true,
             show: (topic) =>
               rights.topic("poll", topic) ? (
                 <a class="aside" href={link(["messages", topic.stream, topic.name])} aria-label={`Messages of ${fullName(topic)}`}>
@@ -89,7 +91,7 @@ export function Topics({ rights, place }: { rights: Rights; place: Place }): JSX
         ]}
       />
       <p class="muted">
-        {bytes(sum(known.value.topics, sizeBytes))} in all segments. Rates are of the last seconds.
+        {sizeText(known.value.topics)} in all segments. Rates are of the last seconds.
       </p>
       {isCreating && <CreateTopic onClose={() => setCreating(false)} />}
     </>

@@ -100,7 +100,9 @@ export function Users({ rights, ownId }: { rights: Rights; ownId: number }): JSX
             },
           },
           {
-            name: "",
+            name: "Actions",
+            isUntitled: true,
+            isPinned: true,
             show: (user) => (
               <span class="row-actions">
                 {rights.manageUsers && (

@@ -9,6 +9,13 @@ import { type Asked, useSeconds } from "../data/resource";
 const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
+const spelled = (character: string): string => `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+
+/** Whether somebody has typed a name, its invisible characters as they are or by the numbers that are shown. */
+export const isTyped = (typed: string, name: string): boolean => typed === name || typed === name.replace(HIDDEN, spelled);
+
+const LONG_NAME = 40; // tables cut it
+
 /** Text of somebody else: isolated from its surroundings, with invisible characters made visible. */
 export function Text({ children, breaks = false }: { children: string; breaks?: boolean }): JSX.Element {
   const parts: ComponentChildren[] = [];
@@ -17,12 +24,16 @@ export function Text({ children, breaks = false }: { children: string; breaks?: 
     // joiners within emoji and right-to-left marks are part of ordinary text
     if ((found[0] === "\u200d" || found[0] === "\u200c") && found.index > 0) continue;
     parts.push(children.slice(from, found.index));
-    const number = `U+${found[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
-    parts.push(<span class="control">{number}</span>);
+    parts.push(<span class="control">{spelled(found[0])}</span>);
     from = found.index + 1;
   }
   parts.push(children.slice(from));
-  return <bdi class={breaks ? "text breaks" : "text"}>{parts}</bdi>;
+  const isLong = !breaks && children.length > LONG_NAME && parts.length === 1;
+  return (
+    <bdi class={breaks ? "text breaks" : "text"} title={isLong ? children : undefined}>
+      {parts}
+    </bdi>
+  );
 }
 
 export function Time({ us }: { us: number }): JSX.Element {
@@ -66,6 +77,16 @@ export function Empty({ title, children }: { title: string; children?: Component
   return (
     <div class="empty">
       <p class="title">{title}</p>
+      {children}
+    </div>
+  );
+}
+
+/** A page of something that is not there, or that the user may not see. */
+export function Missing({ title, children }: { title: string; children?: ComponentChildren }): JSX.Element {
+  return (
+    <div class="empty">
+      <h1 class="title">{title}</h1>
       {children}
     </div>
   );

@@ -5,7 +5,7 @@ import { count, plural } from "../data/format";
 import { type Action, actOnLetters, type Chosen, type Progress } from "../data/letters";
 import { fullName } from "../data/log";
 import type { Topic } from "../data/types";
-import { Failure, Text } from "./basics";
+import { Failure, isTyped, Text } from "./basics";
 import { Field } from "./dialog";
 
 const NOTHING: Progress = { matched: 0, done: 0, resumed: 0, foreign: 0, part: 0 };
@@ -57,7 +57,7 @@ export function BulkDialog({ action, topic, chosen, onClose }: Props): JSX.Eleme
     }
   };
   const sendable = counted.matched - counted.foreign;
-  const isReady = (isRedrive ? sendable > 0 : counted.matched > 0) && (isRedrive || typed === name) && (rate === "" || Number(rate) >= 1);
+  const isReady = (isRedrive ? sendable > 0 : counted.matched > 0) && (isRedrive || isTyped(typed, name)) && (rate === "" || Number(rate) >= 1);
   const close = () => onClose(progress.done + progress.resumed > 0);
   const done = isRedrive ? "sent back" : "discarded";
   const isOver = step === "done" || step === "stopped";

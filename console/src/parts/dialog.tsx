@@ -1,7 +1,7 @@
 // Dialogs: forms, and the confirmation of what destroys, which asks for the name.
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Failure, Text } from "./basics";
+import { Failure, isTyped, Text } from "./basics";
 
 interface Props {
   title: string;
@@ -65,7 +65,7 @@ interface ConfirmProps {
 export function ConfirmByName({ title, name, action, children, onAct, onClose }: ConfirmProps): JSX.Element {
   const [typed, setTyped] = useState("");
   return (
-    <Dialog title={title} action={action} isDangerous isReady={typed === name} onAct={onAct} onClose={onClose}>
+    <Dialog title={title} action={action} isDangerous isReady={isTyped(typed, name)} onAct={onAct} onClose={onClose}>
       {children}
       <ConfirmName name={name} typed={typed} onType={setTyped} />
     </Dialog>

@@ -1,18 +1,17 @@
 // One message: where and when, typed headers, payload as text, JSON tree or bytes, and the story of its state.
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { call, download, partitionPath } from "../data/api";
+import { call, partitionPath } from "../data/api";
 import { bytes, duration, fromBase64, hexLines, plural, readableText } from "../data/format";
-import type { Cut, Header, Message, StateChange, Topic } from "../data/types";
-import { Copy, Failure, Tabs, Text, Time } from "./basics";
+import type { Decodes } from "../data/rights";
+import type { Browsed, Cut, Header, Message, StateChange, Topic } from "../data/types";
+import { Failure, isTyped, Text, Time } from "./basics";
 import { ConfirmName, Dialog, Field } from "./dialog";
-import { type Json, JsonTree, Pairs, readJson } from "./json";
+import { Payload } from "./payload";
 
-const WHOLE_BYTES = 1 << 20; // more is saved as a file instead
+const MOST_HEADER_BYTES = 65_536; // of a value; the server cuts there
 const MARKED = "marked_for_deletion";
 const STATES = ["available", "unavailable", "poisoned", MARKED];
-const MAGIC = [...new TextEncoder().encode("atMSG")]; // an envelope of Replicate begins with it
-const MOST_DECODED_BYTES = 8 << 20;
 
 export interface Position {
   stream: string;
@@ -33,6 +32,27 @@ export function preview(cut: Cut | null): { text: string; isText: boolean } {
 export function StateName({ state }: { state: string }): JSX.Element {
   const tone = state === "available" ? "good" : state === "poisoned" ? "bad" : "warn";
   return <span class={`badge ${tone}`}>{state.replaceAll("_", " ")}</span>;
+}
+
+/** A key as it is: its text with all white space, or its bytes if it is no text. */
+function Key({ cut }: { cut: Cut | null }): JSX.Element {
+  if (cut === null) return <span class="muted">none</span>;
+  if (cut.size_bytes === 0) return <span class="muted">empty</span>;
+  const data = fromBase64(cut.base64);
+  const text = readableText(data, data.length < cut.size_bytes);
+  return (
+    <>
+      {text !== null ? <Text breaks>{text}</Text> : <span class="hex">{hexLines(data).join("\n")}</span>}
+      {data.length < cut.size_bytes && <span class="muted"> … ({bytes(cut.size_bytes)})</span>}
+    </>
+  );
+}
+
+/** A message with a key and headers that are longer than those of a list. */
+async function loadWhole(at: Position, message: Message): Promise<Message> {
+  const query = { kind: "offset", value: message.offset, count: 1, payload_bytes: MOST_HEADER_BYTES };
+  const found = await call<Browsed>("GET", `${partitionPath(at.stream, at.topic, at.partition)}/messages/browse`, { query });
+  return found.messages.find((one) => one.offset === message.offset) ?? message;
 }
 
 export function Headers({ headers }: { headers: Header[] }): JSX.Element {
@@ -77,15 +97,21 @@ interface DetailProps {
   message: Message;
   topic: Topic;
   canManage: boolean;
-  canDecode: boolean; // by the schemas of pipelines
+  decodes: Decodes;
   onChanged: () => void;
   onClose: () => void;
   children?: ComponentChildren; // shown first
 }
 
-export function MessageDetail({ at, message, topic, canManage, canDecode, onChanged, onClose, children }: DetailProps): JSX.Element {
+export function MessageDetail({ at, message, topic, canManage, decodes, onChanged, onClose, children }: DetailProps): JSX.Element {
   const [isSetting, setSetting] = useState(false);
-  const { payload, key } = message;
+  const [loaded, setLoaded] = useState<Message | null>(null);
+  const [error, setError] = useState<Error | null>(null);
+  useEffect(() => setError(null), [message]);
+  const whole = loaded?.offset === message.offset ? loaded : null;
+  const { key, headers } = whole ?? message;
+  const { payload } = message;
+  const isCut = headers.some((header) => header.is_cut) || (key !== null && fromBase64(key.base64).length < key.size_bytes);
   const path = `${partitionPath(at.stream, at.topic, at.partition)}/messages/${message.offset}`;
   return (
     <aside class="detail" aria-label={`Message at offset ${message.offset}`}>
@@ -116,127 +142,27 @@ export function MessageDetail({ at, message, topic, canManage, canDecode, onChan
         <dd class="mono">{message.checksum}</dd>
         <dt>Key</dt>
         <dd class="mono wrap">
-          {key === null ? <span class="muted">none</span> : <Text>{preview(key).text}</Text>}
+          <Key cut={key} />
         </dd>
       </dl>
       <h3>
         {plural(message.headers.length, "header")}
       </h3>
-      <Headers headers={message.headers} />
+      <Headers headers={headers} />
+      {error && <Failure error={error} />}
+      {isCut && whole === null && (
+        <button type="button" class="small longer" onClick={() => void loadWhole(at, message).then(setLoaded, setError)}>
+          Load whole values
+        </button>
+      )}
       <h3>Payload</h3>
       {payload === null ? (
         <p class="muted none">Null: a message that deletes its key.</p>
       ) : (
-        <Payload cut={payload} path={path} canDecode={canDecode} key={message.offset} />
+        <Payload cut={payload} path={path} decodes={decodes} key={message.offset} />
       )}
       {isSetting && <SetState at={at} message={message} topic={topic} onClose={() => setSetting(false)} onDone={onChanged} />}
     </aside>
-  );
-}
-
-function Payload({ cut, path, canDecode }: { cut: Cut; path: string; canDecode: boolean }): JSX.Element {
-  const [whole, setWhole] = useState<Uint8Array | null>(null);
-  const [error, setError] = useState<Error | null>(null);
-  const [isLoading, setLoading] = useState(false);
-  const [form, setForm] = useState<string | null>(null);
-  const data = whole ?? fromBase64(cut.base64);
-  const isCut = data.length < cut.size_bytes;
-  const text = readableText(data, isCut);
-  const json = text !== null && !isCut && /^\s*[[{"\d-tfn]/.test(text) ? readJson(text) : undefined;
-  const isReplicate = canDecode && MAGIC.every((byte, index) => data[index] === byte);
-  const forms = [...(isReplicate ? ["Decoded"] : []), ...(json !== undefined ? ["JSON"] : []), ...(text !== null ? ["Text"] : []), "Hex"];
-  const shown = form !== null && forms.includes(form) ? form : forms[0]!;
-  const load = async () => {
-    setLoading(true);
-    try {
-      setWhole(await download(`${path}/payload`, WHOLE_BYTES));
-      setError(null);
-    } catch (refused) {
-      setError(refused as Error);
-    }
-    setLoading(false);
-  };
-  const save = async () => {
-    try {
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(new Blob([(await download(`${path}/payload`, Number.POSITIVE_INFINITY)).slice()]));
-      link.download = path.split("/").slice(2).join("-").concat(".bin");
-      link.click();
-      URL.revokeObjectURL(link.href);
-    } catch (refused) {
-      setError(refused as Error);
-    }
-  };
-  return (
-    <div class="payload">
-      <div class="tools">
-        <Tabs label="Show the payload as" names={forms} chosen={shown} onChoose={setForm} />
-        <span class="muted">{bytes(cut.size_bytes)}</span>
-        <span class="space" />
-        {text !== null && !isCut && <Copy text={text} />}
-        <button type="button" class="small" onClick={() => void save()}>
-          Save
-        </button>
-      </div>
-      {error && <Failure error={error} />}
-      {isCut && shown !== "Decoded" && (
-        <p class="muted cut">
-          The first {bytes(data.length)} of {bytes(cut.size_bytes)}.{" "}
-          {cut.size_bytes <= WHOLE_BYTES && (
-            <button type="button" class="small" disabled={isLoading} onClick={() => void load()}>
-              {isLoading ? "Loading …" : "Load all"}
-            </button>
-          )}
-        </p>
-      )}
-      {shown === "Decoded" && <Decoded path={path} />}
-      {shown === "JSON" && json !== undefined && (
-        <div class="json">
-          <JsonTree value={json} />
-        </div>
-      )}
-      {shown === "Text" && text !== null && (
-        <pre tabIndex={0} aria-label="Payload as text">
-          <Text breaks>{text}</Text>
-        </pre>
-      )}
-      {shown === "Hex" && (
-        <pre tabIndex={0} class="hex" aria-label="Payload as hexadecimal bytes">
-          {hexLines(data.subarray(0, 65_536)).join("\n")}
-        </pre>
-      )}
-    </div>
-  );
-}
-
-/** A Replicate message as the server reads it, by the schemas that pipelines have received. */
-function Decoded({ path }: { path: string }): JSX.Element {
-  const [found, setFound] = useState<Json | null>(null);
-  const [error, setError] = useState<Error | null>(null);
-  useEffect(() => {
-    const asking = new AbortController();
-    setFound(null);
-    setError(null);
-    download(`${path}/explained`, MOST_DECODED_BYTES, asking.signal)
-      .then((data) => setFound(readJson(new TextDecoder().decode(data)) ?? null))
-      .catch((refused: Error) => !asking.signal.aborted && setError(refused));
-    return () => asking.abort();
-  }, [path]);
-  if (error) return <Failure error={error} />;
-  if (!(found instanceof Pairs)) return <p class="muted none" role="status">Decoding …</p>;
-  const told = found.items.filter(([name, value]) => value !== null && name !== "note" && name !== "fault");
-  const reasons = found.items.filter(([name, value]) => (name === "note" || name === "fault") && typeof value === "string");
-  return (
-    <>
-      {reasons.map(([name, value]) => (
-        <p key={name} class={name === "fault" ? "notice bad" : "notice warn"}>
-          <Text breaks>{value as string}</Text>
-        </p>
-      ))}
-      <div class="json" aria-label="Decoded message" role="group">
-        <JsonTree value={new Pairs(told)} />
-      </div>
-    </>
   );
 }
 
@@ -322,7 +248,7 @@ function SetState({ at, message, topic, onClose, onDone }: SetStateProps): JSX.E
       title={`State of the message at offset ${message.offset}`}
       action="Set state"
       isDangerous={destroys}
-      isReady={!destroys || typed === name}
+      isReady={!destroys || isTyped(typed, name)}
       onAct={set}
       onClose={onClose}
     >

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { type Sample, samples } from "../data/log";
+import { nowUs, type Sample, samples } from "../data/log";
 
 const WINDOW_S = 600;
 const LEAST_S = 60;
@@ -44,7 +44,7 @@ export function seriesOf(lines: Line[], from: number): (number | null)[][] {
 export function Plot({ title, lines, spell, isBytes = false }: Props): JSX.Element {
   const holder = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const now = samples.at(-1)?.seconds ?? Date.now() / 1000;
+  const now = samples.at(-1)?.seconds ?? nowUs() / 1e6;
   const data = seriesOf(lines, now - WINDOW_S);
   const newest = lines.map((line, number) => {
     const value = data[number + 1]?.findLast((one) => one !== null) ?? null;
@@ -66,7 +66,7 @@ export function Plot({ title, lines, spell, isBytes = false }: Props): JSX.Eleme
           height: HEIGHT,
           legend: { show: false },
           cursor: { y: false, points: { size: 5 } },
-          scales: { x: { time: true, range: () => [beginning(), Date.now() / 1000] }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
+          scales: { x: { time: true, range: () => [beginning(), nowUs() / 1e6] }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
           axes: [
             { ...axis, font, size: 26, values: (_, ticks) => ticks.map((tick) => clock(tick, (ticks[1] ?? 0) - (ticks[0] ?? 0) < 60)), space: 70 },
             { ...axis, font, size: 76, values: (_, ticks) => ticks.map(spell), space: 30, ...(isBytes ? { incrs: BINARY_STEPS } : {}) },
@@ -120,7 +120,7 @@ export function Plot({ title, lines, spell, isBytes = false }: Props): JSX.Eleme
 
 /** Where the plot begins: with the first sample, a minute to ten minutes ago. */
 function beginning(): number {
-  const now = Date.now() / 1000;
+  const now = nowUs() / 1e6;
   return Math.min(Math.max(samples[0]?.seconds ?? now, now - WINDOW_S), now - LEAST_S);
 }
 

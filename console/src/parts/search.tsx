@@ -17,13 +17,14 @@ export function describeSearch({ found, at, from, until, scanned, segments, isRu
 
 interface SearchFieldProps {
   search: Search | null;
+  given: { kind: SearchKind; text: string }; // by the address of the page
   onSearch: (kind: SearchKind, text: string) => void;
   onStop: () => void;
 }
 
-export function SearchField({ search: state, onSearch, onStop }: SearchFieldProps): JSX.Element {
-  const [text, setText] = useState("");
-  const [kind, setKind] = useState<SearchKind>("contains");
+export function SearchField({ search: state, given, onSearch, onStop }: SearchFieldProps): JSX.Element {
+  const [text, setText] = useState(given.text);
+  const [kind, setKind] = useState<SearchKind>(given.kind);
   const part = state && state.until > state.from ? (state.at - state.from) / (state.until - state.from) : 1;
   return (
     <form

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { count, plural } from "../data/format";
 
 const FIRST_ROWS = 200;
+const MORE_ROWS = 500; // a step: many thousand rows at once would make each drawing slow
 
 export interface Column<T> {
   name: string;
@@ -13,6 +14,8 @@ export interface Column<T> {
   isNumber?: boolean;
   isMinor?: boolean; // left out on narrow screens
   isTick?: boolean; // narrow, in the middle
+  isUntitled?: boolean; // its name is for screen readers only
+  isPinned?: boolean; // stays in sight while the table is scrolled sideways
 }
 
 interface Props<T> {
@@ -89,6 +92,8 @@ export function Table<T>({ label, columns, rows, rowKey, filterBy, empty, sorted
                       >
                         {column.name}
                       </button>
+                    ) : column.isUntitled ? (
+                      <span class="hidden">{column.name}</span>
                     ) : (
                       column.name
                     )}
@@ -110,9 +115,14 @@ export function Table<T>({ label, columns, rows, rowKey, filterBy, empty, sorted
           </table>
           {shown.length === 0 && <p class="muted none">Nothing matches “{wanted}”.</p>}
           {shown.length > most && (
-            <button type="button" class="more" onClick={() => setMost(shown.length)}>
-              Show all {count(shown.length)}
-            </button>
+            <p class="more">
+              <button type="button" onClick={() => setMost(most + MORE_ROWS)}>
+                Show {count(Math.min(MORE_ROWS, shown.length - most))} more
+              </button>{" "}
+              <span class="muted">
+                {count(most)} of {count(shown.length)}
+              </span>
+            </p>
           )}
         </div>
       )}
@@ -120,4 +130,4 @@ export function Table<T>({ label, columns, rows, rowKey, filterBy, empty, sorted
   );
 }
 
-const classes = <T,>(column: Column<T>): string => `${column.isNumber ? "number" : ""} ${column.isMinor ? "minor" : ""} ${column.isTick ? "tick" : ""}`;
+const classes = <T,>(column: Column<T>): string => `${column.isNumber ? "number" : ""} ${column.isMinor ? "minor" : ""} ${column.isTick ? "tick" : ""} ${column.isPinned ? "pinned" : ""}`;

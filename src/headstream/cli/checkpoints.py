@@ -162,19 +162,22 @@ def read_reports(checkpoints: Iterable[Place]) -> Iterator[dict[str, Callable[[]
 
 
 @contextmanager
-def read_pipelines(checkpoints: Iterable[Place], *, needs_right: bool) -> Iterator[PipelineReports]:
-    """Yield what a console shows of pipelines.
+def read_pipelines(
+    checkpoints: Iterable[Place], *, needs_right: bool, explain_avro: Callable[[bytes], dict[str, Any]] | None = None
+) -> Iterator[PipelineReports]:
+    """Yield what a console shows of pipelines, and how it decodes messages.
 
     Args:
         checkpoints: The places of their checkpoints.
         needs_right: Whether only users with the right to read the server see them.
+        explain_avro: Decodes a payload that names its Avro schema.
     """
     from headstream.server.http.pipelines import PipelineReports
 
     with _open_reports(checkpoints) as reports:
         readers = {name: report.read for name, report in reports.items()}
         explain = explain_by(list(reports.values())) if reports else None
-        yield PipelineReports(readers, needs_right=needs_right, explain=explain)
+        yield PipelineReports(readers, needs_right=needs_right, explain=explain, explain_avro=explain_avro)
 
 
 def explain_by(reports: Sequence[PipelineReport]) -> Callable[[bytes], dict[str, Any]]:

@@ -13,6 +13,7 @@ from headstream.cli.checkpoints import pipelines_option, read_pipelines
 from headstream.cli.contexts import place_of
 from headstream.cli.output import print_text
 from headstream.cli.parameters import url_option
+from headstream.cli.schemas import open_schemas, schemas_option
 
 if TYPE_CHECKING:
     from headstream.replicate.storage.places import Place
@@ -26,7 +27,8 @@ __all__ = ["console"]
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port on 127.0.0.1.  [default: any free one]")
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the browser.")
 @pipelines_option
-def console(url: str, port: int, browser: bool, pipelines: tuple[Place, ...]) -> None:
+@schemas_option
+def console(url: str, port: int, browser: bool, pipelines: tuple[Place, ...], schemas: str | None) -> None:
     """Show a log in the browser: topics, messages, groups, dead letters and pipelines; of a server also users and clients.
 
     The log is a directory, a server or a Kafka cluster. The console is served by this command, to this machine alone, until
@@ -37,6 +39,7 @@ def console(url: str, port: int, browser: bool, pipelines: tuple[Place, ...]) ->
       headstream console --url file:///var/lib/shop
       headstream console --url headstream://ann@shop.example:8090 --port 3001 --no-browser
       headstream console --url file:///var/lib/shop --pipeline /data/checkpoint
+      headstream console --url kafka://localhost:9092 --schemas http://registry:8081
     """
     from headstream.cli.secrets import add_password
     from headstream.client.remote.address import SCHEMES
@@ -45,7 +48,11 @@ def console(url: str, port: int, browser: bool, pipelines: tuple[Place, ...]) ->
     from headstream.server.http.console.local import LocalConsole
 
     shown = place_of(url)
-    with connect_plain(add_password(url)) as log, read_pipelines(pipelines, needs_right=False) as reports:
+    explain_avro = open_schemas(schemas, "--schemas")
+    with (
+        connect_plain(add_password(url)) as log,
+        read_pipelines(pipelines, needs_right=False, explain_avro=explain_avro) as reports,
+    ):
         if shown.partition(":")[0] in SCHEMES:
             caller = log.server.caller
             served = LocalConsole(caller.call, log, shown, caller.address.username or log.server.me().user_id or 0, reports)

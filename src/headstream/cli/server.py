@@ -32,6 +32,7 @@ __all__ = ["server"]
     "--pipeline", "pipelines", multiple=True, metavar="CHECKPOINT",
     help="Show the Replicate pipeline with this checkpoint in the console; can be repeated.",
 )  # fmt: skip
+@click.option("--schemas", metavar="PLACE", help="A schema registry's URL or a directory, for Avro payloads in the console.")
 @click.option("--no-http", is_flag=True, help="Disable HTTP.")
 @click.option("--allow-default-password", is_flag=True, help="Listen on non-local addresses even with the default password iggy.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.  [default: text]")
@@ -63,6 +64,7 @@ def server(config: Path | None, no_http: bool, fresh: bool, pipelines: tuple[str
         "kafka": "kafka.address",
         "log_format": "headstream.log_format",
         "log_level": "system.logging.level",
+        "schemas": "headstream.schemas",
     }
     options = {names[name]: value for name, value in given.items() if name in names and value is not None}
     if given["allow_default_password"]:
@@ -79,13 +81,15 @@ def server(config: Path | None, no_http: bool, fresh: bool, pipelines: tuple[str
     loaded = load_config(config, options=options, is_fresh=fresh)
     from headstream.server.run import run
 
-    if not loaded.pipelines:
+    if not loaded.pipelines and not loaded.schemas:
         run(loaded, _show)
         return
     from headstream.cli.checkpoints import find_checkpoint, read_pipelines
+    from headstream.cli.schemas import open_schemas
 
+    explain_avro = open_schemas(loaded.schemas, "headstream.schemas")
     places = [find_checkpoint(text, "headstream.pipelines") for text in loaded.pipelines]
-    with read_pipelines(places, needs_right=True) as reports:
+    with read_pipelines(places, needs_right=True, explain_avro=explain_avro) as reports:
         run(loaded, _show, reports)
 
 

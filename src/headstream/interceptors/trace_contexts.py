@@ -7,13 +7,22 @@ from typing import Final
 
 from headstream.codec.buffer import BytesLike
 
-__all__ = ["MAX_CONTEXTS", "find_contexts"]
+__all__ = ["MAX_CONTEXTS", "find_contexts", "has_context"]
 
 MAX_CONTEXTS: Final = 128
 """The most contexts of one batch; a span has no more links."""
 
 _PATTERN: Final = re.compile(rb"traceparent.{5}([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f][13579bdf])", re.DOTALL)
 """The header's name, the kind and length of its value, and the value; the last bit of its flags is set if it is sampled."""
+
+
+def has_context(data: BytesLike) -> bool:
+    """Return whether a message has the context of a sampled trace.
+
+    Args:
+        data: Its header block.
+    """
+    return _PATTERN.search(data) is not None
 
 
 def find_contexts(data: BytesLike) -> list[str]:

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from headstream.errors import InvalidOptionError, MissingExtraError
 from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
+from headstream.interceptors.trace_contexts import has_context
 from headstream.model.headers import Headers, HeadersInput
 from headstream.model.message import Message
 
@@ -69,6 +70,8 @@ class Tracing(Interceptor):
         self._fields = frozenset(self._propagator.fields)
         self._is_foreign = self._fields.isdisjoint
         self._marks = tuple(name.encode() for name in self._fields - _COMPANIONS)
+        self._is_plain = self._marks == (b"traceparent",)
+        """Whether the bytes of a message's headers tell whether its trace is sampled."""
         if rate is not None and not 0 <= rate <= 1:
             raise InvalidOptionError(f"rate is {rate!r}", advice="Use 0 to 1, as 0.01 for one message in a hundred")
         self._rate = rate
@@ -96,9 +99,9 @@ class Tracing(Interceptor):
         if block is not None:
             for mark in self._marks:
                 if block.find(mark) >= 0:  # half the time of `mark in block`
-                    return not self._is_sampled(message)
+                    return self._is_plain and not has_context(block)
             return True
-        return not self._is_sampled(message)
+        return self._is_foreign(message.headers)
 
     def on_send(self, message: Message) -> Message:
         """Make a span, and put its context into the headers in place of an earlier one."""
@@ -128,8 +131,9 @@ class Tracing(Interceptor):
 
     def on_receive(self, message: Message) -> Message:
         """Make a span, child of the sender's."""
-        if self._rate is None or self._is_sampled(message):
-            self._start("receive", message).end()
+        context = self.context_of(message)
+        if self._rate is None or self._is_sampled(context):
+            self._start("receive", message, context).end()
         return message
 
     def _begins(self, rate: float) -> bool:
@@ -140,11 +144,9 @@ class Tracing(Interceptor):
         self._untraced = _draw_gap(rate)
         return rate > 0
 
-    def _is_sampled(self, message: Message) -> bool:
-        """Return whether a message carries the context of a sampled trace."""
-        if self._is_foreign(message.headers):
-            return False
-        return bool(self._trace.get_current_span(self.context_of(message)).get_span_context().trace_flags.sampled)
+    def _is_sampled(self, context: Any) -> bool:
+        """Return whether the span of a context is of a sampled trace."""
+        return bool(self._trace.get_current_span(context).get_span_context().trace_flags.sampled)
 
     def context_of(self, message: Message) -> Any:
         """Return the OpenTelemetry context that a message carries.
@@ -152,7 +154,8 @@ class Tracing(Interceptor):
         Args:
             message: Any message.
         """
-        carrier = {key: str(value.value) for key, value in message.headers.items() if key in self._fields}
+        found = ((field, message.headers.get(field)) for field in self._fields)
+        carrier = {field: str(value.value) for field, value in found if value is not None}
         return self._propagator.extract(carrier)
 
     @contextmanager
@@ -167,18 +170,18 @@ class Tracing(Interceptor):
         Yields:
             The span; one that records nothing if there is none.
         """
-        if self._rate is not None and self.skips_receive(message):
+        is_traced = not self.skips_receive(message)
+        context = self.context_of(message) if is_traced else None
+        if self._rate is not None and not (is_traced and self._is_sampled(context)):
             yield self._trace.INVALID_SPAN
             return
-        span = self._start("process", message)
+        span = self._start("process", message, context)
         with self._trace.use_span(span, end_on_exit=True):
             yield span
 
-    def _start(self, operation: str, message: Message) -> Any:
+    def _start(self, operation: str, message: Message, context: Any) -> Any:
         attributes = {**_attributes(message), "messaging.operation.name": operation, "messaging.operation.type": operation}
-        return self._tracer.start_span(
-            f"{operation} {message.topic}", self.context_of(message), self._trace.SpanKind.CONSUMER, attributes
-        )
+        return self._tracer.start_span(f"{operation} {message.topic}", context, self._trace.SpanKind.CONSUMER, attributes)
 
 
 def _reader_of(context: Any) -> Callable[[], Any]:

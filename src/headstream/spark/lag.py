@@ -1,4 +1,4 @@
-"""LagListener: how far behind streaming queries are, partition by partition, for monitoring.
+"""LagListener: how far behind streaming queries are, partition by partition, and what they write, for monitoring.
 
     lag = LagListener(lambda lags: print(max(each.lag for each in lags)))
     spark.streams.addListener(lag)
@@ -7,7 +7,8 @@
     prometheus_client.REGISTRY.register(lag)      the same, with the other metrics of the process
 
 Spark reports the end of a source (latestOffset) and the end of a batch (endOffset) with every progress; the
-difference is the lag. It works for this source, and for Spark's own Kafka source, whose offsets have the same form.
+difference is the lag. It works for this source, and for Spark's own Kafka source, whose offsets have the same form. It reports
+the rows that a batch has written too, for data sources in Python, of which this sink is one.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from headstream.metrics.families import MOST_SERIES, limit_series, write_openmet
 from headstream.spark.source.offsets import TopicPartition, read_positions
 
 __all__ = ["LagListener", "PartitionLag", "read_lags"]
+
+_SINK: Final = "PythonTable"
+"""In the description of each sink that is written in Python."""
 
 _OF_PARTITION: Final = ("query", "topic", "partition")
 
@@ -67,6 +71,7 @@ class _Query:
     lags: list[PartitionLag]
     rows: int = 0
     offsets: int = 0
+    written: int = 0
 
 
 def read_lags(progress: Mapping[str, Any]) -> list[PartitionLag]:
@@ -130,6 +135,7 @@ class LagListener(StreamingQueryListener):
                 if start:  # Spark does not report where the first batch began
                     query.rows += int(source.get("numInputRows") or 0)
                     query.offsets += sum(max(0, end[partition] - start.get(partition, 0)) for partition in end)
+            query.written += _written_rows(progress.get("sink"))
         if self._on_lag is not None and lags:
             self._on_lag(lags)
 
@@ -140,6 +146,13 @@ class LagListener(StreamingQueryListener):
         """Remove a query that has ended."""
         with self._lock:
             self._queries.pop(str(event.runId), None)
+
+
+def _written_rows(sink: Any) -> int:
+    """Return the rows that a batch has written to a data source in Python; 0 for other sinks, whose descriptions name others."""
+    if not isinstance(sink, Mapping) or _SINK not in str(sink.get("description")):
+        return 0
+    return max(0, int(sink.get("numOutputRows") or 0))  # -1: not known
 
 
 def _positions(offset: Any) -> dict[TopicPartition, int]:
@@ -172,15 +185,16 @@ def _labels_of(lag: PartitionLag) -> tuple[str, str, str]:
 
 def _counters(queries: Sequence[_Query]) -> Iterator[Metric]:
     for name, text, values in (
-        ("rows", "Rows that a query has read.", {query.name: query.rows for query in queries}),
+        ("sink_rows", "Rows that a query has written.", {query.name: query.written for query in queries}),
+        ("source_rows", "Rows that a query has read.", {query.name: query.rows for query in queries}),
         (
-            "offsets",
+            "source_offsets",
             "Offsets that a query has passed; more than rows where messages were compacted away, skipped as damaged or in other "
             "states.",
             {query.name: query.offsets for query in queries},
         ),
     ):
-        family = CounterMetricFamily(f"headstream_source_{name}", text, labels=["query"])
+        family = CounterMetricFamily(f"headstream_{name}", text, labels=["query"])
         for query, value in values.items():
             family.add_metric([query], value)
         yield family

@@ -157,6 +157,9 @@ def test_search_finds_messages_and_says_when_there_are_none(page: Page) -> None:
     field.fill("attempt = 3 AND source = 'again'")
     page.get_by_role("button", name="Search").click()
     wait(page, "30 matches")
+    page.reload()  # the address has the filter
+    wait(page, "30 matches")
+    assert field.input_value() == "attempt = 3 AND source = 'again'"
     field.fill("attempt = AND")
     page.get_by_role("button", name="Search").click()
     wait(page, "the filter is invalid")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
+from pyspark.sql.streaming.listener import QueryTerminatedEvent
 
 import headstream as hs
 from headstream.segments.layout import INBOX_NAME, STAGED_NAME
+from headstream.spark.lag import LagListener
 from headstream.testing.local_server import LocalServer
 from tests.support.killed_jobs import Job
 
@@ -49,6 +53,19 @@ def run(frame: DataFrame, url: str, checkpoint: Path, **options: str) -> None:
         query.stop()
 
 
+class _Written(LagListener):
+    """Keeps the metrics of a query until it has ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = threading.Event()
+        self.text = ""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        self.text = self.metrics_text()
+        self.ended.set()
+
+
 def leftovers(directory: Path) -> list[Path]:
     return [path for name in (STAGED_NAME, INBOX_NAME) for path in (directory / name).rglob("*") if path.is_file()]
 
@@ -61,8 +78,13 @@ def test_a_batch_that_comes_again_changes_nothing(spark: SparkSession, url: str,
         send(log, 1000)
         frame = read(spark, url, maxOffsetsPerTrigger="300").select("key", "payload", "headers", "id")
         checkpoint = tmp_path / "checkpoint"
+        listener = _Written()
+        spark.streams.addListener(listener)
         run(frame, url, checkpoint)
         assert sorted(payloads(log, "shop/copy")) == list(range(1000))
+        assert listener.ended.wait(120)
+        spark.streams.removeListener(listener)
+        assert re.search(r"^headstream_sink_rows_total\{.*\} 1000\.0$", listener.text, re.MULTILINE)
         commits = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
         commits[-1].unlink()  # as when the driver dies between the log's commit and Spark's
         (checkpoint / "commits" / f".{commits[-1].name}.crc").unlink(missing_ok=True)

@@ -4,6 +4,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from headstream.spark.lag import LagListener, PartitionLag, read_lags
 
 IDENTITY = {"log": "3b1f", "shop/orders": "1/1"}
@@ -57,3 +59,19 @@ def test_listener_calls_back_and_writes_metrics_until_a_query_ends() -> None:
     listener.onQueryTerminated(event(progress(None, None, None)))
     assert listener.lags == []
     assert not any("{" in line for line in listener.metrics_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("description", "rows", "written"),
+    [
+        ("org.apache.spark.sql.execution.datasources.v2.python.PythonTable@1f", 7, 14),
+        ("org.apache.spark.sql.execution.datasources.v2.python.PythonTable@1f", -1, 0),
+        ("DeltaSink[/tables/orders]", 7, 0),
+    ],
+)
+def test_rows_written_in_python_are_counted(description: str, rows: int, written: int) -> None:
+    listener = LagListener()
+    report = {**progress(None, ours(5, 5), ours(5, 5)), "sink": {"description": description, "numOutputRows": rows}}
+    listener.onQueryProgress(event(report))
+    listener.onQueryProgress(event(report))
+    assert f'headstream_sink_rows_total{{query="billing"}} {float(written)}' in listener.metrics_text().splitlines()

@@ -94,7 +94,7 @@ def top(
                 if output == "jsonl":
                     print_text(json.dumps(_to_json(overview, place), ensure_ascii=False), flush=True)
                 else:
-                    _print(overview, place, order)
+                    _print(overview, place, order, watched.watched_count)
 
 
 class _Watched:
@@ -124,6 +124,11 @@ class _Watched:
         self._busiest = [found.topic for found in sort_topics(overview.topics, "rate")[:_MOST_TOPICS]]
         return overview
 
+    @property
+    def watched_count(self) -> int:
+        """The number of topics whose groups the next sample reads."""
+        return len(self._topics or self._busiest)
+
     def overviews(self, order: str, count: int | None) -> Iterator[Overview]:
         """Iterate over so many overviews, one an interval; None never ends."""
         given = 0
@@ -152,7 +157,7 @@ def _show(watched: _Watched, place: str, order: str) -> None:
                 live.update(Text(f"{place}\n{error}\nTrying again.", style="red"), refresh=True)
             else:
                 if overview is not None:
-                    live.update(draw(overview, place, order, console.height), refresh=True)
+                    live.update(draw(overview, place, order, watched.watched_count, console.height), refresh=True)
             until_s = time.monotonic() + watched.interval_s
             while (left_s := until_s - time.monotonic()) > 0:
                 key = read_key(left_s)
@@ -163,14 +168,14 @@ def _show(watched: _Watched, place: str, order: str) -> None:
                     break
 
 
-def _print(overview: Overview, place: str, order: str) -> None:
+def _print(overview: Overview, place: str, order: str, watched_count: int) -> None:
     from rich.console import Console
 
     from headstream.cli.top.view import draw
 
     console = Console(emoji=False, markup=False, highlight=False, width=max(shutil.get_terminal_size((120, 24)).columns, 80))
     with console.capture() as capture:
-        console.print(draw(overview, place, order))
+        console.print(draw(overview, place, order, watched_count))
     print_text("\n".join(line.rstrip() for line in capture.get().splitlines()), flush=True)
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headstream.cli.output import escape
-from headstream.cli.top.rates import GroupRates, Overview, TopicRates
+from headstream.cli.top.rates import Overview, TopicRates
 
 __all__ = ["draw", "format_count", "format_seconds", "format_size"]
 
@@ -23,13 +23,14 @@ _LEAST_ROWS: Final = 4
 _STALE: Final = frozenset({"failed", "not heard of"})
 
 
-def draw(overview: Overview, place: str, order: str, lines: int | None = None) -> RenderableType:
+def draw(overview: Overview, place: str, order: str, watched_count: int, lines: int | None = None) -> RenderableType:
     """Return an overview as what rich can print.
 
     Args:
         overview: What to show.
         place: The log's URL, without credentials.
         order: The order of the topics.
+        watched_count: The number of topics whose groups were read.
         lines: Lines of the screen, which limits the rows; None shows all.
     """
     parts: list[RenderableType] = [_head(overview, place)]
@@ -41,7 +42,7 @@ def draw(overview: Overview, place: str, order: str, lines: int | None = None) -
         topics_rows = rows - groups_rows
     parts += [Text(""), _topics(overview.topics[:topics_rows], len(overview.topics), order)]
     if overview.groups:
-        parts += [Text(""), _groups(overview.groups[:groups_rows], len(overview.groups))]
+        parts += [Text(""), _groups(overview, groups_rows, watched_count)]
     if overview.pipelines:
         parts += [Text(""), _pipelines(overview.pipelines)]
     return Group(*parts)
@@ -82,7 +83,8 @@ def _head(overview: Overview, place: str) -> Text:
     server = overview.server
     if "memory_bytes" in server:
         counts += [f"CPU {server['cpu_usage']:.0f} %", f"memory {format_size(server['memory_bytes'])}"]
-        counts += [f"{server['clients_count']:,} clients", f"{format_size(server['messages_size_bytes'])} stored"]
+        clients = server["clients_count"]
+        counts += [f"{clients:,} client{'' if clients == 1 else 's'}", f"{format_size(server['messages_size_bytes'])} stored"]
     elif "brokers_count" in server:
         counts += [f"{server['brokers_count']} brokers", f"{server['partitions_count']:,} partitions"]
     at = datetime.fromtimestamp(overview.time_us / 1e6).astimezone()
@@ -114,8 +116,11 @@ def _topics(topics: Sequence[TopicRates], total: int, order: str) -> Table:
     return table
 
 
-def _groups(groups: Sequence[GroupRates], total: int) -> Table:
-    table = _table("Groups by lag", len(groups), total)
+def _groups(overview: Overview, rows: int, watched_count: int) -> Table:
+    groups = overview.groups[:rows]
+    is_part = watched_count < len(overview.topics)
+    title = f"Groups of {watched_count:,} topics by lag" if is_part else "Groups by lag"
+    table = _table(title, len(groups), len(overview.groups))
     table.add_column("topic", no_wrap=True, overflow="ellipsis", ratio=1)
     table.add_column("group", no_wrap=True, overflow="ellipsis", ratio=1)
     for name in ("members", "lag", "out, messages/s", "caught up in"):

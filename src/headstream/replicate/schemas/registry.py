@@ -1,7 +1,4 @@
-"""Schemas by their numbers: from a Confluent-compatible registry over HTTP, or from a directory.
-
-    GET <url>/schemas/ids/<id>   200 {"schema": "<Avro schema>"}, 404 {"error_code": 40403, ..} if missing
-    <directory>/<id>.avsc        the same schema, as a file
+"""Messages with a registry's framing: their schemas as entries of the zone.
 
 A message has the framing 0x00 | id int32 big-endian | Avro row, and so has its key where that is Avro too. Schema ids of
 the zone are `registry-<id>`, or `registry-<id>-<id of the key's schema>`, whose fields are the table's primary key.
@@ -9,13 +6,8 @@ the zone are `registry-<id>`, or `registry-<id>-<id of the key's schema>`, whose
 
 from __future__ import annotations
 
-import base64
-import http.client
-import json
 import re
-import ssl
 import time
-import urllib.parse
 from typing import Final
 
 import numpy as np
@@ -24,119 +16,14 @@ import pyarrow as pa
 from headstream.errors import SchemaError, StorageError
 from headstream.replicate.codec.derived import derive_metadata, key_fields
 from headstream.replicate.columns.raw import offsets_and_data
+from headstream.replicate.schemas.registry_client import RegistryClient
 from headstream.replicate.schemas.zone import ZoneEntry
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
-__all__ = ["RegistryClient", "RegistrySchemas", "framed_ids"]
+__all__ = ["RegistrySchemas", "framed_ids"]
 
-_MAX_ANSWER_BYTES: Final = 16 << 20
-_FIRST_PAUSE_SECONDS: Final = 0.2
 _ASK_AGAIN_SECONDS: Final = 5.0
 """Pause before an unavailable id is requested again."""
-_PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Statuses after which a retry can succeed."""
-
-
-class RegistryClient:
-    """Fetches schemas from a registry and caches them, since a number's schema never changes.
-
-    Args:
-        settings: Its location.
-    """
-
-    def __init__(self, settings: RegistrySettings) -> None:
-        self._settings = settings
-        self._schemas: dict[int, str] = {}
-
-    @property
-    def place(self) -> str:
-        """The location of the schemas, for error messages."""
-        return self._settings.url or str(self._settings.directory)
-
-    def fetch(self, number: int) -> str | None:
-        """Return the Avro schema of a number, or None if the registry does not have it.
-
-        Raises:
-            StorageError: the registry is unreachable, or its answer is invalid.
-        """
-        known = self._schemas.get(number)
-        if known is None:
-            known = self._read(number) if self._settings.directory is not None else self._ask(number)
-            if known is not None:
-                self._schemas[number] = known
-        return known
-
-    def _read(self, number: int) -> str | None:
-        assert self._settings.directory is not None
-        path = self._settings.directory / f"{number}.avsc"
-        try:
-            return path.read_text()
-        except FileNotFoundError:
-            return None
-        except (OSError, UnicodeDecodeError) as error:
-            raise StorageError(f"cannot read a schema: {error}", where=str(path)) from error
-
-    def _ask(self, number: int) -> str | None:
-        pause = _FIRST_PAUSE_SECONDS
-        for attempt in range(self._settings.retries + 1):
-            try:
-                status, body = self._get(f"/schemas/ids/{number}")
-            except (OSError, http.client.HTTPException) as error:
-                reason = f"{type(error).__name__}: {error}"
-            else:
-                if status == 200:
-                    return self._schema_of(body, number)
-                if status == 404:
-                    return None
-                reason = f"it answers {status}"
-                if status not in _PASSING:
-                    break
-            if attempt < self._settings.retries:
-                time.sleep(pause)
-                pause *= 2
-        raise StorageError(
-            f"the schema registry did not return schema {number}: {reason}",
-            where=self.place,
-            advice="Check the URL, and the credentials (user and password, or token)",
-        )
-
-    def _get(self, path: str) -> tuple[int, bytes]:
-        settings = self._settings
-        parts = urllib.parse.urlsplit(settings.url or "")
-        seconds = settings.timeout_ms / 1000
-        connection: http.client.HTTPConnection
-        if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=None if settings.ca_file is None else str(settings.ca_file))
-            connection = http.client.HTTPSConnection(parts.hostname or "", parts.port, timeout=seconds, context=context)
-        else:
-            connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=seconds)
-        try:
-            connection.request("GET", parts.path.rstrip("/") + path, headers=self._headers())
-            answer = connection.getresponse()  # redirects are not followed: their targets would receive the password
-            return answer.status, answer.read(_MAX_ANSWER_BYTES)
-        finally:
-            connection.close()
-
-    def _headers(self) -> dict[str, str]:
-        settings = self._settings
-        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
-        if settings.token is not None:
-            headers["Authorization"] = f"Bearer {settings.token}"
-        elif settings.user is not None:
-            login = f"{settings.user}:{settings.password or ''}".encode()
-            headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
-        return headers
-
-    def _schema_of(self, body: bytes, number: int) -> str:
-        try:
-            schema = json.loads(body)["schema"]
-            if not isinstance(schema, str):
-                raise TypeError("it is not text")
-        except (ValueError, KeyError, TypeError) as error:
-            raise StorageError(
-                f"the schema registry's response for schema {number} has no schema: {error}", where=self.place
-            ) from None
-        return schema
 
 
 class RegistrySchemas:

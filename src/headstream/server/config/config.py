@@ -69,6 +69,7 @@ class ServerConfig:
         metrics_otlp: Whether the metrics are sent to a collector of OpenTelemetry.
         runtime: The directory, within `data`, for files that describe the running server.
         pipelines: Checkpoints of the Replicate pipelines that the console shows: directories, or URIs of object stores.
+        schemas: URL of a schema registry or a directory with schemas, by which the console decodes Avro; empty for none.
         allow_default_password: Whether to serve other machines while the root user has the default password.
         token_sweep_s: Interval of removing expired tokens, seconds; None never does.
         drain_s: Timeout of a graceful stop, seconds.
@@ -105,6 +106,7 @@ class ServerConfig:
     metrics_otlp: bool = False
     runtime: str = "runtime"
     pipelines: tuple[str, ...] = ()
+    schemas: str = ""
     allow_default_password: bool = False
     token_sweep_s: float | None = 60.0
     drain_s: float = 10.0
@@ -239,6 +241,7 @@ class _Loader:
             metrics_otlp=value["headstream.metrics_otlp"],
             runtime=self._runtime(),
             pipelines=value["headstream.pipelines"],
+            schemas=value["headstream.schemas"],
             allow_default_password=value["headstream.allow_default_password"],
             token_sweep_s=seconds(f"{cleaning}.interval") if value[f"{cleaning}.enabled"] else None,
             drain_s=seconds("headstream.drain_timeout"),

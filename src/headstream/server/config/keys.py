@@ -267,6 +267,7 @@ KEYS: Final[dict[str, Key]] = {
     "headstream.allow_default_password": Key(False, _flag),
     "headstream.console": Key("auto", _maybe_flag),
     "headstream.pipelines": Key([], _texts),
+    "headstream.schemas": Key("", _text),
     "headstream.metrics_of_groups": Key(False, _flag),
     "headstream.metrics_otlp": Key(False, _flag),
     "headstream.delivery_audit": Key("", _text),

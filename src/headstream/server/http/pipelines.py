@@ -1,6 +1,6 @@
-"""Replicate pipelines over HTTP: their reports, and messages decoded by their schemas.
+"""Replicate pipelines over HTTP: their reports; and messages decoded by their schemas or by those of a registry.
 
-What is read from checkpoints is read by functions that whoever starts the server gives.
+Checkpoints and registries are read by functions that whoever starts the server gives.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["NO_PIPELINES", "Explain", "PipelineReports", "explain_message", "list_pipelines"]
 
 Explain: TypeAlias = Callable[[bytes], dict[str, Any]]
-"""Returns what a Replicate message says, a JSON object; its member `fault` says why it cannot be read."""
+"""Returns what a message says, a JSON object; its member `fault` says why it cannot be read."""
+
+_SCHEMA_MARKS: Final = (b"\0", b"\xc3\x01")
+"""Payloads that name their Avro schema begin with one: a registry's framing, and Avro's single-object encoding."""
 
 _EXPLAINED_BYTES: Final = 1 << 20
 """The largest message that is decoded."""
@@ -43,13 +46,20 @@ class PipelineReports:
         readers: The name of each pipeline, and a function that returns its report, a JSON object.
         needs_right: Whether only users with the right to read the server (`read_servers`) see them.
         explain: Decodes a Replicate message by the schemas of these pipelines; None if there are none.
+        explain_avro: Decodes a payload that names its Avro schema; None where no schemas are known.
     """
 
     def __init__(
-        self, readers: Mapping[str, Callable[[], dict[str, Any]]], *, needs_right: bool, explain: Explain | None = None
+        self,
+        readers: Mapping[str, Callable[[], dict[str, Any]]],
+        *,
+        needs_right: bool,
+        explain: Explain | None = None,
+        explain_avro: Explain | None = None,
     ) -> None:
         self.needs_right = needs_right
         self.explain = explain
+        self.explain_avro = explain_avro
         self._readers = {name: (CachedValue[dict[str, Any]](kept_s=_KEPT_S), read) for name, read in readers.items()}
 
     def read(self) -> list[dict[str, Any]]:
@@ -74,7 +84,10 @@ def list_pipelines(request: ViewRequest) -> dict[str, Any]:
 
 
 def explain_message(request: ViewRequest) -> Reply:
-    """Return a Replicate message decoded; 404 if there is no such message, or its payload is null.
+    """Return a message decoded; 404 if there is no such message, or its payload is null.
+
+    One of Replicate needs the right to read the server, as its pipeline does; another one names its Avro schema, and needs
+    no right but that to the message.
 
     Args:
         request: The request.
@@ -83,18 +96,21 @@ def explain_message(request: ViewRequest) -> Reply:
         DecodeError: a parameter is invalid.
         PermissionDeniedError: the user has no right to the message, or none to read the server.
         LimitError: the message, or what it says, is too large.
-        HeadstreamError: the partition does not exist, or no pipeline is registered.
+        HeadstreamError: the partition does not exist, or no pipeline and no schemas are registered.
     """
-    _check_right(request)
     payload = find_payload(request)
     if payload is None:
         return NOT_FOUND
-    explain = request.pipelines.explain
+    names_schema = request.pipelines.explain_avro is not None and payload.startswith(_SCHEMA_MARKS)
+    if not names_schema:
+        _check_right(request)
+    explain = request.pipelines.explain_avro if names_schema else request.pipelines.explain
     if explain is None:
         raise refusal(
             Status.FEATURE_UNAVAILABLE, "no Replicate pipeline is registered", advice="Start with --pipeline CHECKPOINT"
         )
-    advice = "Save it, and decode it by `headstream replicate inspect FILE --zone CHECKPOINT/zone`"
+    by = "a library of Avro" if names_schema else "`headstream replicate inspect FILE --zone CHECKPOINT/zone`"
+    advice = f"Save it, and decode it by {by}"
     if len(payload) > _EXPLAINED_BYTES:
         raise LimitError(f"a message of {len(payload)} bytes is not decoded: {_EXPLAINED_BYTES} is the limit", advice=advice)
     reply = json_reply(explain(payload))

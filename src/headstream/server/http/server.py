@@ -208,14 +208,14 @@ class HttpServer:
                 reply = reply._replace(headers={**reply.headers, **allowed})
         memory.hold_requests(0)
         memory.note_responses(len(reply.body))
-        headers = {"Server": "headstream", **reply.headers}
-        if reply.content_type is not None:
-            headers["Content-Type"] = reply.content_type
+        kind = {} if reply.content_type is None else {"Content-Type": reply.content_type}
+        headers = {"Server": "headstream", **reply.headers, **kind}
         response = web.Response(status=reply.http_status, body=reply.body or None, headers=headers)
         try:
-            async with asyncio.timeout(self._settings.reply_s):
-                await response.prepare(request)
-                await response.write_eof()
+            with suppress(ConnectionResetError):  # the client is gone
+                async with asyncio.timeout(self._settings.reply_s):
+                    await response.prepare(request)
+                    await response.write_eof()
         except TimeoutError:
             note(logging.WARNING, "closed: sending the reply timed out", address=peer_of(request))
             if request.transport is not None:

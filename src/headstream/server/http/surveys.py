@@ -68,6 +68,7 @@ def describe_session(request: ViewRequest) -> dict[str, Any]:
         "version": __version__,
         "identity": request.ask(GetIdentity()).uuid,
         "user": None if user is None else user.spell(),
+        "decodes_avro": request.pipelines.explain_avro is not None,
     }
 
 

@@ -5,7 +5,7 @@
     GET /open/group-lags          the groups of all of them
     GET .../messages/browse       messages with typed headers, payloads cut at a limit, and a search
     GET .../messages/{offset}/payload    a whole payload, as a file
-    GET .../messages/{offset}/explained  a Replicate message, decoded by the schemas of the pipelines
+    GET .../messages/{offset}/explained  a message, decoded by the schemas of pipelines or of a registry
     GET .../letters/reasons       dead letters by origin, group and reason
     POST .../letters/redrive      dead letters back to where they came from, a part at a time
     POST .../letters/discard      dead letters marked for deletion
@@ -134,7 +134,7 @@ VIEWS: Final = (
     ),
     View(
         _PARTITION + "/messages/{offset}/explained",
-        "Return a Replicate message, decoded by the schemas of the registered pipelines.",
+        "Return a message decoded: of Replicate by the schemas of its pipelines, of Avro by those of a registry.",
         explain_message,
     ),
     View(

@@ -27,10 +27,10 @@ def group(committed: int | None, end: int, *, first: int = 0, members: int = 1) 
     return Group("shop/orders", "billing", members=tuple(GroupMember(n, ()) for n in range(members)), partitions=(part,))
 
 
-def show(overview: Overview, lines: int | None = None) -> str:
+def show(overview: Overview, lines: int | None = None, watched_count: int = 1000) -> str:
     console = Console(width=100)
     with console.capture() as capture:
-        console.print(draw(overview, "file:///log", "rate", lines))
+        console.print(draw(overview, "file:///log", "rate", watched_count, lines))
     return capture.get()
 
 
@@ -105,7 +105,9 @@ def test_screen_shows_as_many_rows_as_it_has_lines() -> None:
     assert "shop/t000" in text
     assert "12.3 M" in text
     assert "not shrinking" in text
+    assert "Groups by lag" in text
     assert "shop/t199" in show(overview)
+    assert "Groups of 100 topics by lag" in show(overview, 24, watched_count=100)
 
 
 def test_names_cannot_control_the_terminal() -> None:

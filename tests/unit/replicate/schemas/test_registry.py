@@ -16,8 +16,8 @@ from headstream.errors import InvalidOptionError, StorageError
 from headstream.replicate.codec import Change, data_schema
 from headstream.replicate.codec.avro.schema import parse_schema
 from headstream.replicate.codec.avro.values import encode_value
-from headstream.replicate.schemas import registry
-from headstream.replicate.schemas.registry import RegistryClient
+from headstream.replicate.schemas import registry_client
+from headstream.replicate.schemas.registry_client import RegistryClient
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from tests.support.replicate.replicate_messages import (
     COLUMNS,
@@ -64,7 +64,7 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(registry, "_FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(registry_client, "_FIRST_PAUSE_SECONDS", 0.0)
     server = Server()
     thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

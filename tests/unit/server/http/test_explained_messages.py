@@ -9,7 +9,9 @@ import pytest
 
 import headstream as hs
 from headstream.cli.checkpoints import explain_by
+from headstream.cli.schemas import open_schemas
 from headstream.codec.binary import encode_sent
+from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
 from headstream.replicate.codec import data_message, metadata_message
@@ -107,3 +109,24 @@ def test_without_pipelines_decoding_is_refused_with_a_reason() -> None:
         answer = http.call("GET", path_of(0))
     assert answer.status >= 400
     assert "no Replicate pipeline is registered" in answer.json["reason"]
+
+
+def test_avro_is_decoded_for_whoever_may_read_the_message(tmp_path: Path) -> None:
+    (tmp_path / "7.avsc").write_text('{"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}')
+    decoding = PipelineReports({}, needs_right=True, explain_avro=open_schemas(str(tmp_path), "--schemas"))
+    with serving(pipelines=decoding) as http:
+        fill(http)
+        http.dispatcher.broker.messages.send(CDC, 1, encode_sent([Message(payload=b"\0\0\0\0\x07\x0e")]))
+        reader = log_in(http, "reader", {"global": rights(read_streams=True, poll_messages=True), "streams": None})
+        found = http.call("GET", path_of(len(PAYLOADS)), token=reader).json
+        assert (found["type"], found["value"], found["fault"]) == ("R", {"id": 7}, None)
+        assert http.call("GET", path_of(0), token=reader).status == 403  # of Replicate
+        assert http.call("GET", "/console/session", token=reader).json["decodes_avro"] is True
+        nobody = log_in(http, "nobody", {"global": rights(), "streams": None})
+        assert http.call("GET", path_of(len(PAYLOADS)), token=nobody).status in (403, 404)
+
+
+@pytest.mark.parametrize("place", ["/nowhere/at/all", "ftp://registry", "http://user:password@registry"])
+def test_schemas_of_an_impossible_place_are_refused(place: str) -> None:
+    with pytest.raises((InvalidInputError, InvalidOptionError), match=r"headstream\.schemas"):
+        open_schemas(place, "headstream.schemas")

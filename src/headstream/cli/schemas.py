@@ -1,0 +1,56 @@
+"""Avro schemas for commands that serve a console: their location, and the credentials of a registry."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from headstream.errors import InvalidInputError, InvalidOptionError
+
+__all__ = ["open_schemas", "schemas_option"]
+
+_TIMEOUT_MS: Final = 3000
+"""Somebody waits for the answer before a page."""
+
+schemas_option = click.option(
+    "--schemas",
+    metavar="PLACE",
+    envvar="HEADSTREAM_SCHEMAS",
+    help="Decode Avro payloads by the schemas of a registry, http(s)://host, or of a directory with .avsc files.",
+)
+
+
+def open_schemas(place: str | None, where: str) -> Callable[[bytes], dict[str, Any]] | None:
+    """Return a function that explains an Avro payload, or None without schemas.
+
+    The variables HEADSTREAM_SCHEMAS_USERNAME and HEADSTREAM_SCHEMAS_PASSWORD, or HEADSTREAM_SCHEMAS_TOKEN, log in at a registry.
+
+    Args:
+        place: The registry's URL, or a directory.
+        where: The setting that names it.
+
+    Raises:
+        InvalidInputError: there is no such directory.
+        InvalidOptionError: the URL is invalid.
+    """
+    if not place:
+        return None
+    from headstream.replicate.schemas.avro_payloads import AvroPayloads
+    from headstream.replicate.settings.registry_settings import RegistrySettings
+
+    if "://" not in place:
+        directory = Path(place).absolute()
+        if not directory.is_dir():
+            raise InvalidInputError(f"there is no directory {place}", where=where, advice="Give a directory, or http://host:8081")
+        return AvroPayloads(RegistrySettings(directory=directory)).explain
+    user, password, token = (os.environ.get(f"HEADSTREAM_SCHEMAS_{name}") for name in ("USERNAME", "PASSWORD", "TOKEN"))
+    try:
+        settings = RegistrySettings(url=place, user=user, password=password, token=token, timeout_ms=_TIMEOUT_MS, retries=0)
+    except InvalidOptionError as error:
+        advice = f"{error.advice}. Credentials are in HEADSTREAM_SCHEMAS_USERNAME and _PASSWORD, or in HEADSTREAM_SCHEMAS_TOKEN"
+        raise InvalidOptionError(error.what, where=where, advice=advice) from None
+    return AvroPayloads(settings).explain

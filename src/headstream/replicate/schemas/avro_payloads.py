@@ -1,0 +1,160 @@
+"""Avro payloads that name their schema, decoded for people; each payload is one of
+
+    00 | number int32, big-endian | record                a schema registry's framing
+    C3 01 | fingerprint u64, little-endian | record       Avro's single-object encoding
+
+A number is looked up in a registry or in a directory; a fingerprint (CRC-64-AVRO) in a directory alone, whose files are
+`<name>.avsc`. An explanation is a dict in JSON's types:
+
+    size_bytes form schema type value note fault
+
+`note` says which input is missing, `fault` why the payload is invalid. Neither says where the schemas are: users read them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import threading
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+from headstream.errors import DecodeError, MissingExtraError, SchemaError, StorageError
+from headstream.replicate.codec.avro.reader import AvroReader
+from headstream.replicate.codec.avro.schema import AvroType, parse_schema
+from headstream.replicate.codec.avro.values import decode_value
+from headstream.replicate.schemas.registry_client import RegistryClient
+from headstream.replicate.settings.registry_settings import RegistrySettings
+
+__all__ = ["AvroPayloads"]
+
+_FRAMING: Final = b"\0"
+_FRAMING_BYTES: Final = 5
+_SINGLE_OBJECT: Final = b"\xc3\x01"
+_SINGLE_OBJECT_BYTES: Final = 10
+_ASK_AGAIN_S: Final = 5.0
+"""How long an unreachable registry is not asked, and a directory is not read, again. Seconds."""
+
+_MOST_FILES: Final = 10_000
+
+
+class AvroPayloads:
+    """Explains payloads; any thread.
+
+    Args:
+        settings: The location of the schemas.
+    """
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._client = RegistryClient(settings)
+        self._directory = settings.directory
+        self._lock = threading.Lock()
+        self._fault: StorageError | None = None
+        self._asked_s = -math.inf
+        self._by_fingerprint: dict[bytes, str] = {}
+        self._read_s = -math.inf
+
+    def explain(self, payload: bytes) -> dict[str, Any]:
+        """Return the explanation of a payload; an invalid one is explained as far as it can be read.
+
+        Args:
+            payload: The payload.
+
+        Raises:
+            StorageError: the schemas cannot be read.
+            MissingExtraError: a fingerprint is looked up without fastavro (the extra `avro`).
+        """
+        explained: dict[str, Any] = {"size_bytes": len(payload), "form": None, "schema": None, "type": None, "value": None}
+        note = fault = None
+        try:
+            name, schema, at = self._find(payload)
+            explained["form"] = "registry" if at == _FRAMING_BYTES else "single object"
+            explained["schema"] = name
+            if schema is None:
+                note = f"the schema {name} is not known here"
+            else:
+                avro_type = parse_schema(schema)
+                explained["type"] = avro_type.name or avro_type.kind
+                explained["value"] = _decode(payload, at, avro_type)
+        except (DecodeError, SchemaError) as error:
+            fault = str(error)
+        return {**explained, "note": note, "fault": fault}
+
+    def _find(self, payload: bytes) -> tuple[str, str | None, int]:
+        """Return how a payload names its schema, the schema's text if it is known, and where the record begins."""
+        if payload.startswith(_FRAMING) and len(payload) >= _FRAMING_BYTES:
+            number = int.from_bytes(payload[1:_FRAMING_BYTES], "big")
+            return str(number), self._fetch(number), _FRAMING_BYTES
+        if payload.startswith(_SINGLE_OBJECT) and len(payload) >= _SINGLE_OBJECT_BYTES:
+            mark = payload[2:_SINGLE_OBJECT_BYTES]
+            return mark.hex(), self._find_fingerprint(mark), _SINGLE_OBJECT_BYTES
+        raise DecodeError("neither a schema registry's framing nor Avro's single-object encoding", 0)
+
+    def _fetch(self, number: int) -> str | None:
+        with self._lock:  # one request at a time: a registry that does not answer holds one thread
+            if self._fault is not None and time.monotonic() < self._asked_s + _ASK_AGAIN_S:
+                raise self._fault
+            self._fault = None
+            try:
+                return self._client.fetch(number)
+            except StorageError as error:
+                what = error.what if self._directory is None else "the schemas cannot be read"
+                self._fault, self._asked_s = StorageError(what), time.monotonic()
+                raise self._fault from error
+
+    def _find_fingerprint(self, mark: bytes) -> str | None:
+        if self._directory is None:
+            return None
+        with self._lock:
+            if mark not in self._by_fingerprint and time.monotonic() >= self._read_s + _ASK_AGAIN_S:
+                self._by_fingerprint = _read_fingerprints(self._directory)
+                self._read_s = time.monotonic()
+            return self._by_fingerprint.get(mark)
+
+
+def _read_fingerprints(directory: Path) -> dict[bytes, str]:
+    """Return the schemas of a directory by their fingerprints; files that are no schemas are passed over."""
+    try:
+        from fastavro.schema import fingerprint, to_parsing_canonical_form
+    except ImportError as error:
+        raise MissingExtraError(f"fingerprints of Avro schemas need {error.name}", advice="Install headstream[avro]") from None
+    found: dict[bytes, str] = {}
+    try:
+        for path in sorted(directory.glob("*.avsc"))[:_MOST_FILES]:
+            text = path.read_text(errors="replace")
+            try:
+                mark = fingerprint(to_parsing_canonical_form(json.loads(text)), "CRC-64-AVRO")
+            except Exception:  # the library raises several for what is not a schema
+                continue
+            found[bytes.fromhex(mark)] = text
+    except OSError as error:
+        raise StorageError("the schemas cannot be read") from error
+    return found
+
+
+def _decode(payload: bytes, at: int, avro_type: AvroType) -> Any:
+    reader = AvroReader(payload, at)
+    value = decode_value(reader, avro_type)
+    if reader.at != len(payload):
+        raise DecodeError(f"{len(payload) - reader.at} bytes follow the record", reader.at)
+    return _spell(value)
+
+
+def _spell(value: Any) -> Any:
+    """Return a decoded value in JSON's types; bytes are hexadecimal."""
+    if isinstance(value, dict):
+        return {name: _spell(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_spell(item) for item in value]
+    if isinstance(value, bytes):
+        return value.hex().upper()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, (datetime.date, datetime.time)):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
