@@ -342,6 +342,8 @@ def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:
     places = [(name, resolve_place(settings[name])) for name in names if settings.get(name) is not None]
     problems = []
     for index, (name, place) in enumerate(places):
+        if isinstance(place, StorePlace) and place.scheme == "hdfs" and not re.fullmatch("[!-~]*", place.key):
+            problems.append(Problem(name, f"Delta tables cannot be in {str(place)!r}", "Take a path of ASCII, without spaces"))
         if _UNUSABLE_PLACE.search(place.key if isinstance(place, StorePlace) else str(place)):
             problems.append(
                 Problem(name, f"Delta tables cannot be in {str(place)!r}", "Take a path without %XX, [ ] ^ | or \\ in it")

@@ -122,7 +122,8 @@ class AzureAccess(StoreAccess):
                 "fs.azure.fns.account.service.type": "BLOB",
             }
             if parts.scheme == "http":
-                settings["fs.azure.always.use.https"] = "false"
+                # The other library of ABFS needs a factory of TLS sockets, which it has for https only.
+                settings |= {"fs.azure.always.use.https": "false", "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION"}
         return settings
 
     @property

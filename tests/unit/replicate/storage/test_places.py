@@ -73,6 +73,7 @@ def test_a_place_has_the_parts_of_a_path() -> None:
     assert (StorePlace("lake") / "x").key == "x"
     assert place.hadoop_uri == "s3a://lake/cdc/tables"
     assert str(table_path(place, "", "order date")) == "s3://lake/cdc/tables/%none/order date"
+    assert str(table_path(StorePlace("n:1", "t", scheme="hdfs"), "", "ö x")) == "hdfs://n:1/t/%none/%u00F6%u0020x"
 
 
 def test_a_place_shows_no_settings_and_passes_them_on() -> None:
@@ -115,6 +116,7 @@ def test_config_gives_its_places_the_settings_of_the_store(tmp_path: Path) -> No
             "one endpoint, and places at gs:// and s3://",
         ),
         ({"tables": StorePlace("lake", "a%20b")}, "tables", "Delta tables cannot be in"),
+        ({"tables": StorePlace("host:8020", "a b", scheme="hdfs")}, "tables", "Delta tables cannot be in"),
         ({"change_tables": StorePlace("lake", "t")}, "change_tables", "tables and change_tables are one place"),
     ],
 )
