@@ -1,8 +1,9 @@
-"""Pipelines on Azure's, Google's and HDFS' storage, by deltalake: servers in processes of their own, no Spark."""
+"""Pipelines on Azure's, Google's and HDFS' storage: servers in processes of their own."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from headstream.cli.replicate import replicate
+from headstream.connect import connect
 from headstream.errors import ReplicateError, StorageError
 from headstream.replicate.checkpoint.reading import CheckpointReader
 from headstream.replicate.codec import data_message, metadata_message
@@ -23,7 +27,9 @@ from headstream.replicate.storage.store_check import check_stores
 from headstream.replicate.storage.store_files import StoreFiles
 from headstream.replicate.tables.tables import table_path
 from headstream.replicate.tables.target_owner import OWNER_FILE, Owner
+from headstream.testing import SHOP_TABLES, SourceDatabase, digest_rows
 from tests.property.test_replicate_delivery import deliver
+from tests.support.killed_jobs import Job
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table
 from tests.support.replicate.store_servers import SERVERS, StoreServer
@@ -260,3 +266,51 @@ def test_nothing_that_a_pipeline_writes_has_the_credentials(place: StorePlace, s
     assert len(contents) > 10
     assert not any(secret.encode() in content for secret in server.secrets for content in contents)
     assert not any(secret in repr(place) + repr(work.config) + json.dumps(str(place)) for secret in server.secrets)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("engine", ["deltalake", "spark"])
+def test_runs_of_the_command_continue_on_machines_with_empty_disks(
+    server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    if engine == "spark" and server.scheme == "gs":
+        pytest.skip("Hadoop's file system for Google takes no endpoint")
+    for name, value in server.variables.items():
+        monkeypatch.setenv(name, value)
+    place = server.place(f"{tmp_path.name}-{engine}")
+    url = (tmp_path / "log").as_uri()
+    source = SourceDatabase(5, tables=[table for table in SHOP_TABLES if table.name == "customers"], rows=20, transactions=20)
+    messages = list(source.capture())
+    config = tmp_path / "pipeline.toml"
+    names = ("tables", "change_tables", "dead_letter_table", "checkpoint", "zone", "metrics")
+    lines = [f'{name} = "{place}/{name}"' for name in names]
+    config.write_text("\n".join([f'source = "{url}"\ntopics = ["cdc/all"]', *lines, f'[defaults]\nengine = "{engine}"\n']))
+    with connect(url) as log:
+        log.create_topic("cdc/all")
+    half = len(messages) // 2
+    summary: dict[str, Any] = {}
+    for number, part in enumerate((messages[:half], messages[half:])):
+        with connect(url) as log, log.producer("cdc/all") as producer:
+            for message in part:
+                producer.send(message.value, key=message.key, headers=message.headers)
+        temporary = tmp_path / f"machine-{number}"
+        temporary.mkdir()
+        monkeypatch.setenv("TMPDIR", str(temporary))
+        command = [sys.executable, "-m", "headstream.cli", "replicate", "run", "--config", str(config), "--once"]
+        job = Job([*command, "--output", "json"], tmp_path)
+        summary = json.loads(job.finish())
+        assert (summary["failing"], summary["parked"], summary["messages"]) == ({}, 0, len(part))
+        assert not any(secret in job.errors for secret in server.secrets)
+    table = open_table(table_path(place / "tables", "SHOP", "customers"))
+    assert table is not None
+    metadata = next(iter(source.tables()))
+    assert digest_rows(table.to_pyarrow_table().to_pylist(), metadata.key_columns) == source.digest("SHOP", "customers")
+    metrics = StoreFiles(place / "metrics").read()
+    assert metrics is not None
+    assert metrics[0].endswith(b"# EOF\n")
+    assert StoreFiles(place / "zone").names() != []
+    status = CliRunner().invoke(replicate, ["status", "--config", str(config), "--output", "json"])
+    assert json.loads(status.stdout)["state"] == "stopped"
+    seen = CliRunner().invoke(replicate, ["schemas", "--config", str(config), "--zone", f"{place}/zone", "--output", "json"])
+    assert "SHOP.customers" in seen.stdout
