@@ -41,7 +41,7 @@ from headstream.replicate.schemas.schema_catalog import DecodeOptions, SchemaCat
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.zone import SchemaZone, check_zone
 from headstream.replicate.schemas.zone_objects import copy_directory
-from headstream.replicate.storage.places import StorePlace, bind
+from headstream.replicate.storage.places import StorePlace
 
 __all__ = ["DECODED_SCHEMA", "DECODED_SPARK_SCHEMA", "Decoded", "Decoder", "decode_partitions", "open_zone"]
 
@@ -210,10 +210,9 @@ def open_zone(directory: Path, options: DecodeOptions, place: StorePlace | None 
     Args:
         directory: The zone's directory, or that of its copy.
         options: The configuration for decoding.
-        place: The zone's URI, if it is in an object store.
+        place: The zone's URI, if any.
     """
-    provider = None if options.registry is None else RegistrySchemas(options.registry)
-    return SchemaZone(directory, provider, place)
+    return SchemaZone(directory, None if options.registry is None else RegistrySchemas(options.registry), place)
 
 
 class Decoder:
@@ -356,8 +355,7 @@ def decode_partitions(
     Raises:
         StorageError: the zone cannot be written to.
     """
-    place = None if zone.place is None else bind(zone.place, zone.place.access.resolved())  # executors have other environments
-    packed = pickle.dumps((zone.directory, zone.mark(), options, place))
+    packed = pickle.dumps((zone.directory, zone.mark(), options, zone.resolved_place))
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)

@@ -29,7 +29,7 @@ import pyarrow as pa
 from headstream.errors import SchemaError, StorageError
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.schemas.zone_objects import ZoneObjects
-from headstream.replicate.storage.places import StorePlace
+from headstream.replicate.storage.places import StorePlace, bind
 from headstream.replicate.storage.store_files import StoreFiles
 
 __all__ = ["ZONE_SCHEMA", "SchemaProvider", "SchemaZone", "ZoneEntry", "check_zone", "table_id"]
@@ -159,6 +159,11 @@ class SchemaZone:
         self._entries: dict[str, ZoneEntry] = {}
         self._scanned: set[str] = set()
         self._by_table: dict[tuple[str, str], list[ZoneEntry]] = {}
+
+    @property
+    def resolved_place(self) -> StorePlace | None:
+        """The URI with all settings of its store: executors have other environments."""
+        return None if self.place is None else bind(self.place, self.place.access.resolved())
 
     def add(self, entry: ZoneEntry) -> bool:
         """Store a schema; return whether its id is new.
