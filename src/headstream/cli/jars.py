@@ -18,9 +18,9 @@ __all__ = ["jars"]
 @click.option(
     "--with",
     "extras",
-    type=click.Choice(["s3", "azure", "gcs"]),
+    type=click.Choice(["s3"]),
     multiple=True,
-    help="Download more, with which Spark reads and writes s3://, abfss:// or gs://; hdfs:// needs none.",
+    help="Download more: s3, with which Spark reads and writes s3://.",
 )
 @output_option
 def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> None:

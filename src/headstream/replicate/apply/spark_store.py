@@ -47,8 +47,10 @@ def require_store(spark: SparkSession, place: StorePlace, why: str) -> None:
         why: The reason, for the error.
 
     Raises:
-        EnvironmentSetupError: the jars are missing.
+        EnvironmentSetupError: the jars are missing, or Spark does not write to this kind of store.
     """
+    if place.access.spark_gap is not None:
+        raise EnvironmentSetupError(f"{why}, and Spark does not write to {place.access.what} yet", advice=_lacking(place))
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     try:
@@ -59,6 +61,8 @@ def require_store(spark: SparkSession, place: StorePlace, why: str) -> None:
 
 
 def _lacking(place: StorePlace) -> str:
+    if place.access.spark_gap is not None:
+        return f'{place.access.spark_gap}. Use engine = "deltalake", which merges in the driver'
     scheme, jars = place.hadoop_uri.partition(":")[0], place.access.jars
     return (
         f"Spark has no jars for {scheme}://. Fetch them with `headstream jars --with {jars}`, and start the session with "

@@ -25,7 +25,8 @@ class GoogleAccess(StoreAccess):
     __slots__ = ()
     what: ClassVar[str] = "Google Cloud Storage"
     extra: ClassVar[str] = "gcs"
-    jars: ClassVar[str | None] = "gcs"
+    jars: ClassVar[str | None] = None
+    spark_gap: ClassVar[str | None] = "Hadoop's client of Google takes no endpoint, so no server of this kind could be tried"
     file_system: ClassVar[str] = "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem"
     condition: ClassVar[str] = "x-goog-if-generation-match"
     advice: ClassVar[str] = (
@@ -61,17 +62,8 @@ class GoogleAccess(StoreAccess):
         )
 
     def hadoop_settings(self) -> dict[str, str]:
-        """Return the settings of Hadoop's file system for Google; its client takes no endpoint."""
-        own = self.resolved()
-        settings = {"fs.gs.impl": self.file_system, "fs.AbstractFileSystem.gs.impl": "org.apache.hadoop.fs.gs.Gs"}
-        if own.endpoint is not None:
-            return settings | {"fs.gs.auth.type": "UNAUTHENTICATED"}
-        if self.storage.service_account is None:
-            return settings | {"fs.gs.auth.type": "APPLICATION_DEFAULT"}
-        return settings | {
-            "fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE",
-            "fs.gs.auth.service.account.json.keyfile": self.storage.service_account,
-        }
+        """Return no settings: Spark does not write there."""
+        return {}
 
     @property
     def hadoop_root(self) -> str:

@@ -84,6 +84,8 @@ class StoreAccess(ABC):
     """The set of jars that Spark needs; None for those that it has."""
     file_system: ClassVar[str]
     """Hadoop's class for it."""
+    spark_gap: ClassVar[str | None] = None
+    """Why Spark does not write tables there; None if it does."""
     advice: ClassVar[str]
     """What to set if it cannot be reached."""
     condition: ClassVar[str]

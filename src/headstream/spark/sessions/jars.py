@@ -29,7 +29,7 @@ from headstream.errors import JarsError, MissingExtraError
 from headstream.spark.sessions.jar_digests import JAR_DIGESTS
 from headstream.spark.sessions.java import find_java
 
-__all__ = ["AZURE", "BROKER", "GCS", "NAMENODE", "S3", "SETS", "SPARK", "Jar", "JarSet", "cache_folder", "fetch", "find"]
+__all__ = ["BROKER", "NAMENODE", "S3", "SETS", "SPARK", "Jar", "JarSet", "cache_folder", "fetch", "find"]
 
 _FETCH_SECONDS: Final = 900
 """Fifty jars take half a minute; a fetch that takes longer than this has failed."""
@@ -126,18 +126,6 @@ S3: Final = JarSet(
     ),
 )
 """Spark's access to S3, tested with the set of Spark."""
-AZURE: Final = JarSet(
-    "azure",
-    (
-        Jar("org.apache.hadoop", "hadoop-azure", "3.5.0"),
-        Jar("com.microsoft.azure", "azure-storage", "7.0.1"),
-        Jar("org.wildfly.openssl", "wildfly-openssl", "2.2.5.Final"),
-        Jar("org.hdrhistogram", "HdrHistogram", "2.2.2"),
-    ),
-)
-"""Spark's access to Azure's storage; the guava that hadoop-azure declares is in Spark's hadoop-client-runtime."""
-GCS: Final = JarSet("gcs", (Jar("org.apache.hadoop", "hadoop-gcp", "3.5.0"),))
-"""Spark's access to Google's storage: one jar with all it needs."""
 NAMENODE: Final = JarSet(
     "namenode",
     (
@@ -149,7 +137,7 @@ NAMENODE: Final = JarSet(
     ),
 )
 """An HDFS of one process, for tests: its own test classes need these libraries. Spark has its client."""
-SETS: Final = {jar_set.name: jar_set for jar_set in (SPARK, BROKER, S3, AZURE, GCS, NAMENODE)}
+SETS: Final = {jar_set.name: jar_set for jar_set in (SPARK, BROKER, S3, NAMENODE)}
 """Every set by its name."""
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from headstream.errors import InvalidOptionError, MissingExtraError
+from headstream.errors import EnvironmentSetupError, InvalidOptionError, MissingExtraError
+from headstream.replicate.apply.spark_store import explain, require_store
 from headstream.replicate.storage.places import StorePlace, failure, parse_place
 from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.replicate.storage.store_files import StoreFiles
@@ -36,9 +37,8 @@ def google(**settings: Any) -> StorePlace:
 
 def test_azures_settings_are_the_same_for_each_client() -> None:
     place = azure(account_key="a+key")
-    delta, hadoop = place.delta_options, place.access.hadoop_settings()
+    delta = place.delta_options
     assert (delta["azure_storage_account_name"], delta["azure_storage_account_key"]) == ("acme1", "a+key")
-    assert hadoop == {f"fs.azure.account.key.{HOST}": "a+key"}
     assert place.hadoop_uri == f"abfss://lake@{HOST}/t"
     assert place.access.describe() == f"endpoint {HOST}, credentials account_key of [storage]"
     assert "a+key" not in repr(place.access)
@@ -48,9 +48,6 @@ def test_azures_emulator_is_the_same_endpoint_for_each_client() -> None:
     place = azure(endpoint="http://127.0.0.1:10000", account_key="a+key")
     assert place.delta_options["azure_storage_endpoint"] == "http://127.0.0.1:10000/acme1"
     assert place.delta_options["allow_http"] == "true"
-    hadoop = place.access.hadoop_settings()
-    assert (hadoop["fs.azure.abfs.endpoint"], hadoop["fs.azure.always.use.https"]) == ("127.0.0.1:10000", "false")
-    assert place.hadoop_uri == f"abfs://lake@{HOST}/t"
 
 
 @pytest.mark.parametrize(
@@ -73,14 +70,20 @@ def test_azures_credentials_are_of_one_kind_the_sections_first(
     assert azure(**settings).access.resolved(environment) == StorageSettings(**found)  # type: ignore[arg-type]
 
 
-def test_spark_gets_azures_tokens_and_service_principals() -> None:
-    sas = azure(sas_token="sv=1").access.hadoop_settings()
-    assert sas == {f"fs.azure.account.auth.type.{HOST}": "SAS", f"fs.azure.sas.fixed.token.{HOST}": "sv=1"}
-    principal = azure(tenant_id="t", client_id="c", client_secret="x").access.hadoop_settings()
-    assert principal[f"fs.azure.account.oauth2.client.secret.{HOST}"] == "x"
-    assert principal[f"fs.azure.account.oauth.provider.type.{HOST}"].endswith(".ClientCredsTokenProvider")
-    assert azure().access.hadoop_settings()[f"fs.azure.account.oauth.provider.type.{HOST}"].endswith(".MsiTokenProvider")
+def test_azure_takes_tokens_and_service_principals() -> None:
+    assert azure(sas_token="sv=1").delta_options["azure_storage_sas_token"] == "sv=1"
+    principal = azure(tenant_id="t", client_id="c", client_secret="x").delta_options
+    assert principal["azure_storage_client_secret"] == "x"
+    assert (principal["azure_storage_tenant_id"], principal["azure_storage_client_id"]) == ("t", "c")
     assert "the machine's identity" in azure().access.describe()
+
+
+@pytest.mark.parametrize("place", [azure(), google()])
+def test_spark_is_refused_by_name_for_stores_where_it_was_not_tried(place: StorePlace) -> None:
+    with pytest.raises(EnvironmentSetupError, match=r'Spark does not write to .* yet.*Use engine = "deltalake"'):
+        require_store(None, place, "Spark merges the tables")  # type: ignore[arg-type]
+    error = "No FileSystem for scheme"
+    assert explain(error, place).endswith('Use engine = "deltalake", which merges in the driver')
 
 
 def test_googles_settings_are_the_same_for_each_client(tmp_path: Path) -> None:
@@ -88,13 +91,11 @@ def test_googles_settings_are_the_same_for_each_client(tmp_path: Path) -> None:
     key.write_text(json.dumps({"type": "service_account"}))
     place = google(service_account=str(key))
     assert place.delta_options["google_service_account"] == str(key)
-    assert place.access.hadoop_settings()["fs.gs.auth.service.account.json.keyfile"] == str(key)
     assert place.hadoop_uri == "gs://lake/t"
     key.write_text(json.dumps({"type": "authorized_user"}))
     assert place.delta_options["google_application_credentials"] == str(key)
     with pytest.raises(InvalidOptionError, match="there are no credentials of Google in"):
         StoreFiles(google(service_account=str(tmp_path / "nowhere"))).read()
-    assert google().access.hadoop_settings()["fs.gs.auth.type"] == "APPLICATION_DEFAULT"
     emulator = google(endpoint="http://127.0.0.1:4443")
     assert json.loads(emulator.delta_options["google_service_account_key"])["gcs_base_url"] == "http://127.0.0.1:4443"
 
