@@ -229,6 +229,14 @@ def test_schemas_in_a_store_are_seen_by_every_process(place: StorePlace, tmp_pat
         check_zone(tmp_path, "x", place)
 
 
+def test_a_zone_in_a_directory_is_moved_to_a_store(place: StorePlace, tmp_path: Path) -> None:
+    SchemaZone(tmp_path / "zone").add(ZoneEntry(KIT, 1, "cdc/metadata", 0, 1))
+    assert SchemaZone(tmp_path / "zone", place=place).scan() == 1
+    found = SchemaZone(tmp_path / "elsewhere", place=place).find(KIT.schema_id)
+    assert found is not None
+    assert found.metadata == KIT
+
+
 def test_declared_schemas_are_read_from_a_store(place: StorePlace, tmp_path: Path) -> None:
     StoreFiles(place / "kit.json").write(KIT.to_json().encode())
     StoreFiles(place / "readme.txt").write(b"not a schema")

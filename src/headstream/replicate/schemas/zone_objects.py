@@ -79,16 +79,20 @@ class ZoneObjects:
             self._fetch(name)
 
     def refresh(self) -> None:
-        """Get the schemas that the copy lacks; the store is asked once in five seconds.
+        """Get the schemas that the copy lacks, the first time also store those that only the copy has; once in five seconds.
 
         Raises:
             StorageError: the store cannot be read.
         """
         if self._listed_s is not None and self._clock_s() < self._listed_s + _LIST_EVERY_S:
             return
-        for name in StoreFiles(self.place).names():
-            if "/" not in name and not name.startswith(".") and not (self._directory / name).exists():
-                self._fetch(name)
+        found = {name for name in StoreFiles(self.place).names() if "/" not in name and not name.startswith(".")}
+        copied = {path.name for path in self._directory.glob("[!.]*.json")}
+        for name in found - copied:
+            self._fetch(name)
+        if self._listed_s is None:  # of a zone that was a directory until now
+            for name in copied - found:
+                StoreFiles(self.place / name).create((self._directory / name).read_bytes())
         self._listed_s = self._clock_s()
 
     def mark(self) -> str:
