@@ -42,8 +42,7 @@ from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
-from headstream.replicate.storage.places import Place, bind, parse_place
-from headstream.replicate.storage.storage_settings import StorageSettings
+from headstream.replicate.storage.places import Place, parse_place
 from headstream.spark import session, stop
 from tests.support.replicate.s3_server import S3Server
 
@@ -86,7 +85,7 @@ def run_pipeline(spark: Any, work: Path, way: str, name: str, most: int, store: 
         if summary.batches > len(rounds):
             rounds.append((summary.seconds, summary.merges))
 
-    place: Place = bind(parse_place(store), StorageSettings().resolved()) if store else work
+    place: Place = parse_place(store) if store else work
     config = ReplicateConfig(
         source=(work / "log").as_uri(),
         topics=("cdc/data",),

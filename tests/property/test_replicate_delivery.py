@@ -157,8 +157,11 @@ def deliver(
                 crashed = _crash(work, part, batch_id) or crashed
                 fault.left = None
                 work.restart()
+                for earlier in range(batch_id):
+                    _process(work, parts[earlier], earlier)
             for _ in range(1 + crashed):
                 work.process(part, batch_id)
+            _note_commit(work, batch_id)
             work.now_us += random.choice([0, 1, 2, 20]) * 1_000_000
     work.now_us += 3600 * 1_000_000
     while work.processor.sweep(last=True):
@@ -172,6 +175,23 @@ def deliver(
     if changes is not None:
         _check_change_tables(work, sum(_is_change(value) for value in arrived), f"seed {seed}")
     work.close()
+
+
+def _process(work: Work, part: pa.Table, batch_id: int) -> None:
+    """Process a micro-batch again if the checkpoint does not have its commit, as Spark does."""
+    if not _commit_of(work, batch_id).exists():
+        work.process(part, batch_id)
+        _note_commit(work, batch_id)
+
+
+def _note_commit(work: Work, batch_id: int) -> None:
+    path = _commit_of(work, batch_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+
+
+def _commit_of(work: Work, batch_id: int) -> Path:
+    return work.config.state_directory / "spark" / "commits" / str(batch_id)
 
 
 def _is_change(value: bytes) -> bool:

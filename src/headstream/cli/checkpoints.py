@@ -71,7 +71,7 @@ pipelines_option = click.option(
     multiple=True,
     type=StorablePlace(exists=True),
     metavar="CHECKPOINT",
-    help="Show the Replicate pipeline with this checkpoint, a directory or s3://bucket/path; can be repeated.",
+    help="Show the Replicate pipeline with this checkpoint, a directory or a URI; can be repeated.",
 )
 
 

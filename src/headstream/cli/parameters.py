@@ -104,10 +104,11 @@ class StorablePlace(LocalPath):
     Args:
         exists: Whether a local path must exist.
         is_table: Whether it is for Delta tables, so that a catalog's table name is rejected too.
+        directory: As of LocalPath.
     """
 
-    def __init__(self, *, exists: bool = False, is_table: bool = False) -> None:
-        super().__init__(exists=exists, is_table=is_table)
+    def __init__(self, *, exists: bool = False, is_table: bool = False, directory: bool = True) -> None:
+        super().__init__(exists=exists, is_table=is_table, directory=directory)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the place of a text; a usage error if its scheme is unsupported."""

@@ -89,13 +89,16 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 @click.option("--topics", type=_TOPICS, metavar="A,B", help="Topics with data messages.")
 @click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if other ones.")
 @click.option(
-    "--tables", type=_TABLE_PLACE, help="Directory of the Delta tables, or s3://bucket/path: settings from [storage] and AWS_*."
+    "--tables",
+    type=_TABLE_PLACE,
+    help="Directory of the Delta tables, or a URI: s3://, abfss://, gs://, hdfs://; settings from [storage].",
 )
-@click.option("--checkpoint", type=StorablePlace(), help="Directory of the pipeline's state, or s3://bucket/path.")
+@click.option("--checkpoint", type=StorablePlace(), help="Directory of the pipeline's state, or a URI.")
 @click.option(
     "--checkpoint-from", type=LocalPath(exists=True), help="Begin a checkpoint in an object store with this directory's."
 )
-@click.option("--zone", type=_PLACE, help="Directory of the schema zone.  [default: CHECKPOINT/zone]")
+@click.option("--zone", type=StorablePlace(), help="Directory of the schema zone, or a URI.  [default: CHECKPOINT/zone]")
+@click.option("--schemas", type=StorablePlace(), help="Directory of schemas that do not arrive in messages, or a URI.")
 @click.option(
     "--schema-wait",
     "schema_wait_us",
@@ -130,7 +133,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 )
 @click.option("--change-tables", type=_TABLE_PLACE, help="The same for one Delta table per target with every change as received.")
 @click.option("--dead-letter-table", type=_TABLE_PLACE, help="Write dead letters to this Delta table too; the same.")
-@click.option("--metrics", type=LocalPath(directory=False), help="Write metrics to this file (OpenMetrics).")
+@click.option("--metrics", type=StorablePlace(directory=False), help="Write metrics to this file or URI (OpenMetrics).")
 @click.option("--metrics-otlp", is_flag=True, help="Send metrics to OpenTelemetry's collector (OTEL_EXPORTER_OTLP_ENDPOINT).")
 @click.option("--tracing", is_flag=True, help="Make OpenTelemetry spans of micro-batches and merges, linked to messages' spans.")
 @click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of waiting messages.  [default: 10 million]")
@@ -181,7 +184,7 @@ def run(context: click.Context, /, config_file: Path | None, output: str, **opti
     config = _configure(context, config_file, options)
     find_java()
     check_topics(config)  # before Spark starts
-    check_stores(config.store_places)
+    check_stores(config.store_places, read=config.schemas)
     check_copies(config)
     summary, was_stopped = _run(config)
     _print(summary, output)
@@ -254,10 +257,10 @@ def _session(config: ReplicateConfig) -> Iterator[SparkSession]:
     from headstream.spark.sessions.given_settings import find_given
     from headstream.spark.sessions.spark_home import find_pyspark
 
-    has_store = any(isinstance(place, StorePlace) for place in config.table_places)
+    jars = {place.access.jars for place in config.table_places if isinstance(place, StorePlace)}
     given = find_given(os.environ, find_pyspark()) | dict(config.spark)
     name = None if "spark.app.name" in given else "headstream-replicate"
-    spark = session(name, config=config.spark, with_jars=["s3"] if has_store else [])
+    spark = session(name, config=config.spark, with_jars=sorted(name for name in jars if name is not None))
     try:
         yield spark
     except BaseException:

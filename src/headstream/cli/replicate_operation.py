@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
 from headstream.cli.checkpoints import ask_pipeline, checkpoint_options, read_checkpoint
 from headstream.cli.output import format_time, print_object, print_objects, print_text
-from headstream.cli.parameters import Checked, LocalPath, output_option
+from headstream.cli.parameters import Checked, StorablePlace, output_option
 from headstream.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -96,18 +97,18 @@ def status(checkpoint: Place, watch: bool, output: str) -> None:
 
 @click.command()
 @checkpoint_options
-@click.option("--zone", type=LocalPath(), help="The schema zone, if it is elsewhere.")
+@click.option("--zone", type=StorablePlace(), help="The schema zone, if it is elsewhere: a directory or a URI.")
 @click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="The history of one source table.")
 @output_option
-def schemas(checkpoint: Place, zone: Path | None, table: tuple[str, str] | None, output: str) -> None:
+def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None, output: str) -> None:
     """List the schemas that a pipeline knows, in order of arrival.
 
     \b
     Example:
       headstream replicate schemas --checkpoint /data/checkpoint --table SHOP.orders
     """
-    with read_checkpoint(checkpoint) as read:
-        entries = list(_open_zone(read(), zone).entries())
+    with read_checkpoint(checkpoint) as read, TemporaryDirectory(prefix="headstream-") as copy:
+        entries = list((_open_zone(read()) if zone is None else _open_named_zone(zone, Path(copy))).entries())
     rows = [
         {
             "schema_id": entry.metadata.schema_id,
@@ -217,14 +218,19 @@ def _open_ledger(checkpoint: Path) -> Iterator[Ledger]:
         yield ledger
 
 
-def _open_zone(checkpoint: Path, zone: Path | None) -> SchemaZone:
-    """Return the named schema zone, or the one the pipeline last used; for a moved checkpoint, the one inside it."""
+def _open_named_zone(zone: Place, copy: Path) -> SchemaZone:
+    """Return a schema zone; of one in an object store the directory gets a copy."""
+    from headstream.replicate.schemas.zone import SchemaZone
+
+    return SchemaZone(zone) if isinstance(zone, Path) else SchemaZone(copy, place=zone)
+
+
+def _open_zone(checkpoint: Path) -> SchemaZone:
+    """Return the schema zone that the pipeline last used; for a moved checkpoint, the one inside it."""
     from headstream.replicate.run.report import find_zone
     from headstream.replicate.run.status import read_status
     from headstream.replicate.schemas.zone import SchemaZone
 
-    if zone is not None:
-        return SchemaZone(zone)
     with _open_ledger(checkpoint) as ledger:
         return SchemaZone(find_zone(checkpoint, read_status(ledger, 0)["zone"]))
 
@@ -233,7 +239,7 @@ def _rows(checkpoint: Path, selection: Selection) -> list[dict[str, Any]]:
     from headstream.replicate.run.report import tables_of_schemas
     from headstream.replicate.run.status import read_targets
 
-    zone = _open_zone(checkpoint, None)
+    zone = _open_zone(checkpoint)
     with _open_ledger(checkpoint) as ledger:
         table_of = tables_of_schemas(zone, read_targets(ledger))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headstream.errors import MissingExtraError
 
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["MetricsOutput", "open_push"]
 
 
+class WriteText(Protocol):
+    """Takes metrics as a text."""
+
+    def __call__(self, text: str, *, is_last: bool) -> None: ...
+
+
 class MetricsOutput:
     """Writes the metrics of a job to a file, and sends them over OTLP.
 
@@ -23,23 +29,25 @@ class MetricsOutput:
         service: The job's name for OTLP, unless OpenTelemetry's variables say it.
         file: The file; None for none.
         over_otlp: Whether to send them.
+        write_text: Receives them in the OpenMetrics format, and whether they are the last ones; None for nothing.
 
     Raises:
         MissingExtraError: a library is not installed.
         InvalidOptionError: a variable of OpenTelemetry is invalid.
     """
 
-    def __init__(self, service: str, file: Path | None, *, over_otlp: bool) -> None:
+    def __init__(self, service: str, file: Path | None, *, over_otlp: bool, write_text: WriteText | None = None) -> None:
         self._file = file
+        self._write_text = write_text
         self._newest: list[Metric] = []
-        if file is not None:
+        if file is not None or write_text is not None:
             _check_prometheus_client()
         self._push = open_push(service, lambda: self._newest) if over_otlp else None
 
     @property
     def is_wanted(self) -> bool:
         """Whether metrics go anywhere."""
-        return self._file is not None or self._push is not None
+        return self._file is not None or self._write_text is not None or self._push is not None
 
     def write(self, families: Iterable[Metric]) -> None:
         """Write the newest metrics.
@@ -52,9 +60,18 @@ class MetricsOutput:
             from headstream.metrics.families import write_metrics_file
 
             write_metrics_file(self._file, self._newest)
+        self._write_as_text(is_last=False)
+
+    def _write_as_text(self, *, is_last: bool) -> None:
+        if self._write_text is not None and self._newest:
+            from headstream.metrics.families import write_openmetrics
+
+            self._write_text(write_openmetrics(self._newest), is_last=is_last)
 
     def close(self) -> None:
-        """Send the newest metrics over OTLP; idempotent."""
+        """Give the newest metrics to `write_text`, and send them over OTLP; idempotent."""
+        self._write_as_text(is_last=True)
+        self._write_text = None
         if self._push is not None:
             self._push.close()
             self._push = None

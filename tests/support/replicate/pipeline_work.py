@@ -57,7 +57,7 @@ class Work:
         config = ReplicateConfig(source="file:///nowhere", topics=("cdc/data",), **(own | self.options))
         self.keeper, self.config = open_keeper(config, lambda: self.now_us)
         decoding = DecodeOptions.of(self.config)
-        self.zone = open_zone(self.config.zone_directory, decoding)
+        self.zone = open_zone(self.config.zone_directory, decoding, self.config.zone_place)
         self.decoder = Decoder(self.zone, decoding)
         self.ledger = Ledger(self.config.state_directory / "ledger.sqlite")
         self.summary = Summary()

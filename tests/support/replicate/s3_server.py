@@ -20,6 +20,7 @@ from typing import Any
 
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.storage_settings import StorageSettings
+from headstream.replicate.storage.store_files import StoreFiles
 
 __all__ = ["ACCESS_KEY", "BUCKET", "SECRET_KEY", "S3Server", "find_keys"]
 
@@ -108,12 +109,7 @@ class S3Server:
 
 def find_keys(place: StorePlace) -> list[str]:
     """Return the keys of all objects below a place, counted from it."""
-    import obstore
-    from obstore.store import S3Store
-
-    store = S3Store(place.bucket, **place.storage.store_options())
-    keys = [found["path"] for page in obstore.list(store, prefix=place.key) for found in page]
-    return [key.removeprefix(f"{place.key}/") for key in keys]
+    return StoreFiles(place).names()
 
 
 class _Faults:

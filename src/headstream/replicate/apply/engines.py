@@ -56,7 +56,7 @@ class Engines:
         self._automatic: Literal["deltalake", "spark"] | None = None
 
     def check(self, places: Sequence[Place], kinds: Collection[str]) -> None:
-        """Give Spark the settings of the places' object store, and check that it can write there if it will have to.
+        """Give Spark the settings of the places' object stores, and check that it can write there if it will have to.
 
         Args:
             places: The places of all tables.
@@ -65,12 +65,11 @@ class Engines:
         Raises:
             EnvironmentSetupError: Spark merges some of the tables, and lacks the jars for the store.
         """
-        stores = [place for place in places if isinstance(place, StorePlace)]
-        if not stores:
-            return
-        configure_store(self._spark, stores[0].storage)
-        if self.uses_spark(kinds):
-            require_store(self._spark, f"Spark merges the tables at {stores[0]}")
+        stores = {(place.scheme, place.bucket): place for place in places if isinstance(place, StorePlace)}
+        for place in stores.values():
+            configure_store(self._spark, place)
+            if self.uses_spark(kinds):
+                require_store(self._spark, place, f"Spark merges the tables at {place}")
 
     def uses_spark(self, kinds: Collection[str]) -> bool:
         """Return whether Spark merges some of the tables.

@@ -149,6 +149,6 @@ def translated(path: Place, what: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise failure(path, what, explain(str(error.java_exception.getMessage()))) from shown_cause(path, error)
+        raise failure(path, what, explain(str(error.java_exception.getMessage()), path)) from shown_cause(path, error)
     except (PySparkException, DeltaError, OSError) as error:
-        raise failure(path, what, explain(str(error))) from shown_cause(path, error)
+        raise failure(path, what, explain(str(error), path)) from shown_cause(path, error)

@@ -40,6 +40,8 @@ from headstream.replicate.schemas.registry import RegistrySchemas, framed_ids
 from headstream.replicate.schemas.schema_catalog import DecodeOptions, SchemaCatalog, Unwanted
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.zone import SchemaZone, check_zone
+from headstream.replicate.schemas.zone_objects import copy_directory
+from headstream.replicate.storage.places import StorePlace
 
 __all__ = ["DECODED_SCHEMA", "DECODED_SPARK_SCHEMA", "Decoded", "Decoder", "decode_partitions", "open_zone"]
 
@@ -202,15 +204,15 @@ class Decoded:
                 self.changes[schema_id] = batches
 
 
-def open_zone(directory: Path, options: DecodeOptions) -> SchemaZone:
+def open_zone(directory: Path, options: DecodeOptions, place: StorePlace | None = None) -> SchemaZone:
     """Open a schema zone that fetches missing schemas from the pipeline's schema registry, if it has one.
 
     Args:
-        directory: The zone's directory.
+        directory: The zone's directory, or that of its copy.
         options: The configuration for decoding.
+        place: The zone's URI, if any.
     """
-    provider = None if options.registry is None else RegistrySchemas(options.registry)
-    return SchemaZone(directory, provider)
+    return SchemaZone(directory, None if options.registry is None else RegistrySchemas(options.registry), place)
 
 
 class Decoder:
@@ -346,14 +348,14 @@ def decode_partitions(
     """Return the function that Spark runs over each partition of raw messages, giving batches of DECODED_SCHEMA.
 
     Args:
-        zone: The schema zone; every executor must see its directory, and checks that.
+        zone: The schema zone; every executor must see its directory, or its store, and checks that.
         options: The configuration for decoding.
         with_traits: As of Decoded.to_batch().
 
     Raises:
-        StorageError: the zone's directory cannot be written to.
+        StorageError: the zone cannot be written to.
     """
-    packed = pickle.dumps((zone.directory, zone.mark(), options))
+    packed = pickle.dumps((zone.directory, zone.mark(), options, zone.resolved_place))
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)
@@ -393,6 +395,6 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 @functools.lru_cache(maxsize=_KEPT_DECODERS)
 def _kept_decoder(packed: bytes) -> Decoder:
     """Return a worker's cached decoder: the schemas that it has read from the zone never change."""
-    directory, mark, options = pickle.loads(packed)
-    check_zone(directory, mark)
-    return Decoder(open_zone(directory, options), options)
+    directory, mark, options, place = pickle.loads(packed)
+    check_zone(directory, mark, place)
+    return Decoder(open_zone(directory if place is None else copy_directory(mark), options, place), options)

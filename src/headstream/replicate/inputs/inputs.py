@@ -30,6 +30,8 @@ from headstream.replicate.inputs.collecting import collect
 from headstream.replicate.inputs.log_source import FORMAT, READ_COLUMNS, Decode, decoding_source
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
 from headstream.replicate.settings.config import ReplicateConfig, is_kafka
+from headstream.replicate.storage.places import Place, StorePlace
+from headstream.replicate.storage.store_files import StoreFiles
 from headstream.spark.kafka.header_rows import HeaderDecoder
 from headstream.spark.source.options import RowShape
 from headstream.spark.workers.arrow_functions import arrow_function
@@ -40,6 +42,7 @@ _HEAP_SHARE: Final = 8
 """A micro-batch is at most this fraction (1/n) of the driver's heap: decoded and collected, it is in memory several times."""
 _LEAST_DEFAULT_BYTES: Final = 16 << 20
 _NEEDED: Final = ("topic", "partition", "offset")
+_DECLARED: Final = (".json", ".avsc", ".bin")
 _BLOCKS: Final = HeaderDecoder(RowShape(("headers",), "binary", (), False))
 
 
@@ -267,7 +270,7 @@ def _encode_blocks(headers: pa.Array) -> pa.Array:
     return _BLOCKS.decode(headers).field("headers")
 
 
-def add_declared_schemas(zone: SchemaZone, directory: Path, now_us: int) -> int:
+def add_declared_schemas(zone: SchemaZone, directory: Place, now_us: int) -> int:
     """Put the schemas of a directory into a zone; return how many are new.
 
     `*.json` is table metadata (the message of a metadata message, or a whole one in its envelope), `*.bin` a metadata
@@ -276,26 +279,36 @@ def add_declared_schemas(zone: SchemaZone, directory: Path, now_us: int) -> int:
 
     Args:
         zone: The schema zone.
-        directory: The directory.
+        directory: The directory, or its URI.
         now_us: The time, microseconds since 1970 UTC.
 
     Raises:
         SchemaError: a file has another form, or another schema already has its id.
         StorageError: the directory cannot be read.
     """
-    try:
-        paths = sorted(path for path in directory.iterdir() if path.suffix in (".json", ".avsc", ".bin"))
-        contents = [(path, path.read_bytes()) for path in paths]
-    except OSError as error:
-        raise StorageError(f"cannot read the directory of schemas: {error.strerror}", where=str(directory)) from error
     count = 0
-    for number, (path, content) in enumerate(contents, start=1):
+    for number, (path, content) in enumerate(_read_declared(directory), start=1):
         try:
-            entry = ZoneEntry(_declared(path, content, number), now_us, str(path), 0, number)
+            entry = ZoneEntry(_declared(path, content, number), now_us, str(directory / path.name), 0, number)
             count += zone.add(entry)
         except (DecodeError, SchemaError, UnicodeDecodeError) as error:
-            raise SchemaError(f"not a schema: {error}", where=str(path), advice="Correct the file or remove it") from None
+            raise SchemaError(
+                f"not a schema: {error}", where=str(directory / path.name), advice="Correct the file or remove it"
+            ) from None
     return count
+
+
+def _read_declared(directory: Place) -> list[tuple[Path, bytes]]:
+    """Return names and contents of the files of schemas, in order."""
+    if isinstance(directory, StorePlace):
+        names = [Path(name) for name in StoreFiles(directory).names() if "/" not in name]
+        found = [(path, StoreFiles(directory / path.name).read()) for path in names if path.suffix in _DECLARED]
+        return [(path, read[0]) for path, read in found if read is not None]
+    try:
+        paths = sorted(path for path in directory.iterdir() if path.suffix in _DECLARED)
+        return [(path, path.read_bytes()) for path in paths]
+    except OSError as error:
+        raise StorageError(f"cannot read the directory of schemas: {error.strerror}", where=str(directory)) from error
 
 
 def _declared(path: Path, content: bytes, number: int) -> TableMetadata:

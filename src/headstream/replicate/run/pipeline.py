@@ -40,10 +40,12 @@ from headstream.replicate.run.progress import Listener, ProgressReports, batch_n
 from headstream.replicate.run.registration import CatalogTables
 from headstream.replicate.run.session_check import check_classic, check_delta, check_workers
 from headstream.replicate.run.status import HEARTBEAT_US, note_status, note_targets, read_status
+from headstream.replicate.run.stored_metrics import StoredMetrics
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.run.unit_merge import Parts
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_check import check_stores
 from headstream.replicate.tables.tables import TargetTables
 
@@ -103,7 +105,7 @@ class ReplicatePipeline:
         self._keeper, config = open_keeper(config, self._now_us)
         self._config = config
         self._decoding = DecodeOptions.of(config)
-        self._zone = open_zone(config.zone_directory, self._decoding)
+        self._zone = open_zone(config.zone_directory, self._decoding, config.zone_place)
         self._decoder = Decoder(self._zone, self._decoding)
         self._ledger = Ledger(config.state_directory / "ledger.sqlite")
         self._summary = Summary()
@@ -118,7 +120,7 @@ class ReplicatePipeline:
         self._store_session = open_store_session(spark) if is_stored else None
         self._catalog = CatalogTables(spark, config, self._zone)
         self._labels = JobLabels(spark)
-        self._metrics = MetricsOutput("headstream-replicate", config.metrics, over_otlp=config.metrics_otlp)
+        self._metrics = _open_metrics(config)
         self._spans = BatchSpans(self._labels.writing, is_on=config.tracing, tracer_provider=tracer_provider)
         self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id, self._keeper, self._spans.merging)
         parts = Parts(config, self._zone, self._decoder, self._ledger, self._tables, self._summary, self._now_us, self._keeper)
@@ -364,6 +366,13 @@ class ReplicatePipeline:
 
     def _now_us(self) -> int:
         return self._clock() // 1000
+
+
+def _open_metrics(config: ReplicateConfig) -> MetricsOutput:
+    place = config.metrics
+    if isinstance(place, StorePlace):
+        return MetricsOutput("headstream-replicate", None, over_otlp=config.metrics_otlp, write_text=StoredMetrics(place).write)
+    return MetricsOutput("headstream-replicate", place, over_otlp=config.metrics_otlp)
 
 
 def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:

@@ -182,7 +182,7 @@ class CatalogTables:
         self._registration: Registration | None = None
         if config.rules.has_catalog:
             if isinstance(config.tables, StorePlace):
-                require_store(spark, f"the tables at {config.tables} are registered in a catalog by Spark")
+                require_store(spark, config.tables, f"the tables at {config.tables} are registered in a catalog by Spark")
             self._registration = Registration(SparkCatalog(spark).register)
 
     def follow_zone(self) -> None:

@@ -8,7 +8,8 @@ processes can read it while others write it, and reading it needs neither Java n
 A message that names only its table waits for `table:<schema>/<table>`, for which find() returns the newest schema of that
 table. `.zone` contains a name unique to this zone, by which a process on another machine checks that it sees the
 same directory and not a local one at the same path. Ids of a schema registry, `registry-<id>` and `registry-<id>-<id of
-the key's schema>`, are fetched from it on first use, and then stored as files too.
+the key's schema>`, are fetched from it on first use, and then stored as files too. In an object store the files are objects
+(zone_objects.py), of which each process has a copy.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ import pyarrow as pa
 
 from headstream.errors import SchemaError, StorageError
 from headstream.replicate.codec import TableMetadata
+from headstream.replicate.schemas.zone_objects import ZoneObjects
+from headstream.replicate.storage.places import StorePlace, bind
+from headstream.replicate.storage.store_files import StoreFiles
 
 __all__ = ["ZONE_SCHEMA", "SchemaProvider", "SchemaZone", "ZoneEntry", "check_zone", "table_id"]
 
@@ -83,27 +87,32 @@ def table_id(schema: str, table: str) -> str:
     return f"{_TABLE_PREFIX}{urllib.parse.quote(schema, safe='')}/{urllib.parse.quote(table, safe='')}"
 
 
-def check_zone(directory: Path, mark: str) -> None:
+def check_zone(directory: Path, mark: str, place: StorePlace | None = None) -> None:
     """Check that this process sees the schema zone that another one writes.
 
     Without it, every schema would seem missing, and all messages would wait.
 
     Args:
         directory: The zone's directory.
+        place: The zone's URI, if it is in an object store: then the directory is not looked at.
         mark: The result of SchemaZone.mark() in that process.
 
     Raises:
         StorageError: it is missing, or is another zone.
     """
-    try:
-        found = (directory / _MARK_NAME).read_text()
-    except OSError:
-        found = None
+    if place is not None:
+        read = StoreFiles(place / _MARK_NAME).read()
+        found = None if read is None else read[0].decode()
+    else:
+        try:
+            found = (directory / _MARK_NAME).read_text()
+        except OSError:
+            found = None
     if found != mark:
         raise StorageError(
             f"this executor does not see the driver's schema zone: {'it is missing' if found is None else 'it is another one'}",
-            where=f"{directory} on {socket.gethostname()}",
-            advice="Put the zone into a directory that driver and executors have at the same path, by --zone or the setting zone",
+            where=f"{directory if place is None else place} on {socket.gethostname()}",
+            advice="Name a URI of an object store, or a directory that driver and executors have at one path, by --zone or zone",
         )
 
 
@@ -137,16 +146,24 @@ class SchemaZone:
     """A directory of schemas; entries are cached once read, since they never change.
 
     Args:
-        directory: The directory of the files; created by the first add().
+        directory: The directory of the files, or of their copy; created by the first add().
         provider: Fetches schemas whose ids have no file.
+        place: The zone's URI, if it is in an object store.
     """
 
-    def __init__(self, directory: Path, provider: SchemaProvider | None = None) -> None:
+    def __init__(self, directory: Path, provider: SchemaProvider | None = None, place: StorePlace | None = None) -> None:
         self.directory = directory
+        self.place = place
+        self._objects = None if place is None else ZoneObjects(place, directory)
         self._provider = provider
         self._entries: dict[str, ZoneEntry] = {}
         self._scanned: set[str] = set()
         self._by_table: dict[tuple[str, str], list[ZoneEntry]] = {}
+
+    @property
+    def resolved_place(self) -> StorePlace | None:
+        """The URI with all settings of its store: executors have other environments."""
+        return None if self.place is None else bind(self.place, self.place.access.resolved())
 
     def add(self, entry: ZoneEntry) -> bool:
         """Store a schema; return whether its id is new.
@@ -179,6 +196,8 @@ class SchemaZone:
         }
         path = self._path(metadata.schema_id)
         content = json.dumps(document, ensure_ascii=False).encode() + b"\n"
+        if self._objects is not None:
+            return self._objects.create(path.name, content)
         try:
             return self._write(path, content)
         except OSError as error:
@@ -188,8 +207,10 @@ class SchemaZone:
         """Return the zone's unique name, created at the first call, for check_zone().
 
         Raises:
-            StorageError: the directory cannot be written to.
+            StorageError: the directory or the store cannot be written to.
         """
+        if self._objects is not None:
+            return self._objects.mark()
         path = self.directory / _MARK_NAME
         try:
             self._write(path, uuid.uuid4().hex.encode())
@@ -210,9 +231,16 @@ class SchemaZone:
             schema, _, table = schema_id[len(_TABLE_PREFIX) :].partition("/")
             return self.find_table(urllib.parse.unquote(schema), urllib.parse.unquote(table))
         if 0 < len(schema_id) <= _MAX_ID_CHARACTERS:
-            entry = self._read(self._path(schema_id)) or self._fetch(schema_id)
+            entry = self._find_file(self._path(schema_id)) or self._fetch(schema_id)
             if entry is not None:
                 self._entries[schema_id] = entry
+        return entry
+
+    def _find_file(self, path: Path) -> ZoneEntry | None:
+        entry = self._read(path)
+        if entry is None and self._objects is not None:
+            self._objects.look_up(path.name)
+            return self._read(path)
         return entry
 
     def _fetch(self, schema_id: str) -> ZoneEntry | None:
@@ -316,6 +344,8 @@ class SchemaZone:
         return iter(sorted((e for e in found if e is not None), key=lambda e: (e.arrived_us, e.metadata.schema_id)))
 
     def _file_names(self) -> set[str]:
+        if self._objects is not None:
+            self._objects.refresh()
         try:
             with os.scandir(self.directory) as files:
                 return {file.name for file in files if file.name.endswith(_SUFFIX) and not file.name.startswith(".")}

@@ -54,7 +54,7 @@ PATH_SETTINGS: Final = (
 TABLE_PLACES: Final = frozenset({"tables", "change_tables", "dead_letter_table"})
 """The path settings for Delta tables: these can be in an object store."""
 
-STORE_PLACES: Final = TABLE_PLACES | {"checkpoint"}
+STORE_PLACES: Final = frozenset(PATH_SETTINGS) - {"checkpoint_from"}
 """All path settings that can be in an object store."""
 
 DELAYED_TOPIC: Final = "replicate/delayed"
@@ -93,8 +93,8 @@ class ReplicateConfig:
         checkpoint_from: A checkpoint in a directory, with which the one in an object store begins, if there is none.
         local_copy: The working copy of a checkpoint in an object store; set by the pipeline.
         rules: The tables and their settings.
-        zone: Directory of the schema zone; by default in the checkpoint.
-        schemas: Directory of schemas that do not arrive in messages: metadata as JSON or as messages, and Avro schemas (*.avsc).
+        zone: Place of the schema zone; by default in the checkpoint.
+        schemas: Place of schemas that do not arrive in messages: metadata as JSON or as messages, and Avro schemas (*.avsc).
         registry: The schema registry, for messages with its framing.
         format: The names of a message's parts in JSON.
         topic_tables: Topic pattern -> `schema.table`, for messages that do not name their table; `{schema}` and `{table}`
@@ -125,7 +125,7 @@ class ReplicateConfig:
         change_tables: Place of change tables, with all changes of each table, at `<schema>/<table>`; None for none.
         dead_letter_table: Place of a Delta table of the dead letter, in addition to its topic; None for none.
         storage: The object store of the places that are URIs.
-        metrics: File that metrics are written to in the OpenMetrics format; None for none.
+        metrics: Place of the file that metrics are written to in the OpenMetrics format; None for none.
         metrics_otlp: Whether metrics are sent over OTLP, to where OpenTelemetry's variables say.
         tracing: Whether OpenTelemetry's spans are made of micro-batches and merges, linked to those of sampled messages.
         tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None for unlimited. An older
@@ -148,8 +148,8 @@ class ReplicateConfig:
     checkpoint_from: Path | None = None
     local_copy: Path | None = None
     rules: TableRules = field(default_factory=TableRules)
-    zone: Path | None = None
-    schemas: Path | None = None
+    zone: Place | None = None
+    schemas: Place | None = None
     registry: RegistrySettings | None = None
     format: MessageFormat = field(default_factory=MessageFormat)
     topic_tables: Mapping[str, str] = field(default_factory=dict)
@@ -174,7 +174,7 @@ class ReplicateConfig:
     change_tables: Place | None = None
     dead_letter_table: Place | None = None
     storage: StorageSettings = field(default_factory=StorageSettings)
-    metrics: Path | None = None
+    metrics: Place | None = None
     metrics_otlp: bool = False
     tracing: bool = False
     tombstones_kept_us: int | None = None
@@ -195,7 +195,7 @@ class ReplicateConfig:
             raise InvalidOptionError(f"{len(problems)} settings cannot be used: {problems_text}")
 
         for name in STORE_PLACES:
-            place = getattr(self, name)
+            place: Place | None = getattr(self, name)
             if place is not None:
                 object.__setattr__(self, name, bind(place, self.storage))
 
@@ -206,8 +206,9 @@ class ReplicateConfig:
 
     @property
     def store_places(self) -> tuple[Place, ...]:
-        """The places that can be in an object store."""
-        return (*self.table_places, self.checkpoint)
+        """The places that a pipeline writes to, of those that can be in an object store."""
+        more = (self.zone, None if self.metrics is None else self.metrics.parent)
+        return (*self.table_places, self.checkpoint, *(place for place in more if place is not None))
 
     @property
     def state_directory(self) -> Path:
@@ -219,8 +220,13 @@ class ReplicateConfig:
 
     @property
     def zone_directory(self) -> Path:
-        """The directory of the schema zone."""
-        return self.zone if self.zone is not None else self.state_directory / "zone"
+        """The directory of the schema zone, or of its copy."""
+        return self.zone if isinstance(self.zone, Path) else self.state_directory / "zone"
+
+    @property
+    def zone_place(self) -> StorePlace | None:
+        """The schema zone's URI, if it is in an object store."""
+        return self.zone if isinstance(self.zone, StorePlace) else None
 
     @property
     def delayed_topic(self) -> str:
@@ -336,6 +342,8 @@ def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:
     places = [(name, resolve_place(settings[name])) for name in names if settings.get(name) is not None]
     problems = []
     for index, (name, place) in enumerate(places):
+        if isinstance(place, StorePlace) and place.scheme == "hdfs" and not re.fullmatch("[!-~]*", place.key):
+            problems.append(Problem(name, f"Delta tables cannot be in {str(place)!r}", "Take a path of ASCII, without spaces"))
         if _UNUSABLE_PLACE.search(place.key if isinstance(place, StorePlace) else str(place)):
             problems.append(
                 Problem(name, f"Delta tables cannot be in {str(place)!r}", "Take a path without %XX, [ ] ^ | or \\ in it")
@@ -343,4 +351,9 @@ def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:
         for other, before in places[:index]:
             if place == before:
                 problems.append(Problem(name, f"{other} and {name} are one place, {place}", "Give two"))
+    stores = [settings.get(name) for name in STORE_PLACES]
+    schemes = {store.scheme for store in stores if isinstance(store, StorePlace)} - {"hdfs"}
+    if len(schemes) > 1 and "storage" in settings and settings["storage"].endpoint is not None:
+        found = " and ".join(f"{scheme}://" for scheme in sorted(schemes))
+        problems.append(Problem("storage", f"one endpoint, and places at {found}", "Give the endpoint in the environment"))
     return problems

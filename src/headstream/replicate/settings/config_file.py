@@ -177,7 +177,7 @@ def _registry_readers(base: Path) -> dict[str, _Reader]:
 
 
 _STORAGE_READERS: Final[dict[str, tuple[str, _Reader]]] = {
-    **{name: (name, _text) for name in ("endpoint", "region", "access_key_id", "secret_access_key", "session_token")},
+    **{name: (name, _text) for name in (item.name for item in fields(StorageSettings)) if name not in ("path_style", "retry_us")},
     "path_style": ("path_style", _flag),
     "retry": ("retry_us", _duration),
 }

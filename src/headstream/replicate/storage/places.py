@@ -1,7 +1,9 @@
 """Places: a path of this machine, or a URI of an object store. Both have `/`, `.parent`, `.name` and str().
 
-    s3://bucket/key   s3a://bucket/key (the same)     supported
-    abfss://, gs://, hdfs://                          recognized, and rejected as not yet supported
+    s3://bucket/key   s3a://bucket/key (the same)
+    abfss://container@account.dfs.core.windows.net/key
+    gs://bucket/key
+    hdfs://host:port/key
     file:///path, path                                a path
 
 A URI contains the settings of its store, so that any code with a place can read and write there. The settings are
@@ -13,24 +15,36 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, overload
 from urllib.parse import urlsplit
 
 from headstream.errors import InvalidOptionError, StorageError
 from headstream.model.local_paths import find_path_problem, parse_local_path
+from headstream.replicate.storage.azure import AzureAccess
+from headstream.replicate.storage.google import GoogleAccess
+from headstream.replicate.storage.hdfs import HdfsAccess
+from headstream.replicate.storage.s3 import S3Access
 from headstream.replicate.storage.storage_settings import StorageSettings
+from headstream.replicate.storage.store_access import StoreAccess
 
 __all__ = ["Place", "StorePlace", "bind", "failure", "find_place_problem", "parse_place", "resolve_place", "shown_cause"]
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-_S3: Final = ("s3", "s3a")
-_NOT_YET: Final = {
-    "abfss": "Azure's storage",
-    "gs": "Google's storage",
-    "hdfs": "HDFS",
+_ALIASES: Final = {"s3a": "s3"}
+_KINDS: Final[dict[str, type[StoreAccess]]] = {"s3": S3Access, "abfss": AzureAccess, "gs": GoogleAccess, "hdfs": HdfsAccess}
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_BUCKETS: Final = {
+    "s3": _NAME,
+    "abfss": re.compile(r"[$a-z0-9][a-z0-9-]{2,62}@[a-z0-9]{3,24}\.[a-z0-9.-]+"),
+    "gs": _NAME,
+    "hdfs": re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}(:\d{1,5})?"),
 }
-"""Stores whose URIs are recognized, but which are untested."""
-_BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_FORMS: Final = {
+    "s3": "s3://bucket/path",
+    "abfss": "abfss://container@account.dfs.core.windows.net/path",
+    "gs": "gs://bucket/path",
+    "hdfs": "hdfs://host:port/path",
+}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -38,17 +52,20 @@ class StorePlace:
     """A place in an object store.
 
     Args:
-        bucket: Its bucket.
+        bucket: Its bucket; for Azure container and account, for HDFS the NameNode, as in the URI.
         key: The key or its prefix, without slashes at its ends; "" for the whole bucket.
         storage: The settings of the store.
+        scheme: `s3`, `abfss`, `gs` or `hdfs`.
     """
 
     bucket: str
     key: str = ""
     storage: StorageSettings = field(default_factory=StorageSettings, compare=False)
+    scheme: str = "s3"
 
     def __str__(self) -> str:
-        return f"s3://{self.bucket}/{self.key}" if self.key else f"s3://{self.bucket}"
+        root = f"{self.scheme}://{self.bucket}"
+        return f"{root}/{self.key}" if self.key else root
 
     def __repr__(self) -> str:
         return f"StorePlace({str(self)!r})"
@@ -67,14 +84,19 @@ class StorePlace:
         return replace(self, key=self.key.rpartition("/")[0])
 
     @property
+    def access(self) -> StoreAccess:
+        """What the clients of its store need."""
+        return _KINDS[self.scheme](self.bucket, self.storage)
+
+    @property
     def delta_options(self) -> dict[str, str]:
         """deltalake's `storage_options`."""
-        return self.storage.delta_options()
+        return self.access.delta_options()
 
     @property
     def hadoop_uri(self) -> str:
         """The URI as Hadoop's file systems name it."""
-        return f"s3a{str(self)[2:]}"
+        return f"{self.access.hadoop_root}/{self.key}"
 
 
 Place: TypeAlias = Path | StorePlace
@@ -92,26 +114,24 @@ def parse_place(text: str, *, is_table: bool = True) -> Place:
         InvalidOptionError: its scheme is unsupported, the URI is invalid, or it is a catalog's table name.
     """
     found = _SCHEME.match(text)
-    if found is None or found[1].lower() not in (*_S3, *_NOT_YET):
+    scheme = "" if found is None else found[1].lower()
+    scheme = _ALIASES.get(scheme, scheme)
+    if scheme not in _KINDS:
         return Path(parse_local_path(text, is_table=is_table))
-    scheme = found[1].lower()
-    if scheme in _NOT_YET:
+    parts, form = urlsplit(text), _FORMS[scheme]
+    bucket = parts.netloc
+    is_valid = _BUCKETS[scheme].fullmatch(bucket) is not None
+    if scheme != "abfss" and not is_valid and ("@" in bucket or ":" in bucket):  # not repeated: it can be a password
         raise InvalidOptionError(
-            f"{scheme}:// is not supported here yet: no version has been tested on {_NOT_YET[scheme]}",
-            advice="Use s3://, or a local path where the storage can be mounted",
+            f"the {scheme}:// URI has more than a {form.split('/')[2]} before its path",
+            advice=f"Write {form}; credentials and the endpoint are in [storage] or in the environment",
         )
-    parts = urlsplit(text)
-    if "@" in parts.netloc or ":" in parts.netloc:  # not repeated in the error: it can be a password
-        raise InvalidOptionError(
-            f"the {scheme}:// URI has more than a bucket before its path",
-            advice="Write s3://bucket/path; credentials and the endpoint are in [storage] or in the environment (AWS_...)",
-        )
-    if parts.query or parts.fragment or not _BUCKET.fullmatch(parts.netloc):
-        raise InvalidOptionError(f"the {scheme}:// URI is not s3://bucket/path", advice="Write it as in s3://lake/cdc/tables")
+    if parts.query or parts.fragment or not is_valid:
+        raise InvalidOptionError(f"the {scheme}:// URI is not {form}", advice=f"Write it as in {form}")
     key = parts.path.strip("/")
     if any(part in ("", ".", "..") for part in key.split("/")) and key:
         raise InvalidOptionError(f"{text!r} has an empty part, a . or a .. in its path", advice="Name the key itself")
-    return StorePlace(parts.netloc, key)
+    return StorePlace(bucket, key, scheme=scheme)
 
 
 def find_place_problem(place: object, *, served: bool, is_table: bool) -> tuple[str, str] | None:
@@ -123,15 +143,13 @@ def find_place_problem(place: object, *, served: bool, is_table: bool) -> tuple[
         is_table: Whether it is for Delta tables, so that a catalog's table name can be meant.
     """
     if not isinstance(place, StorePlace):
-        if served and isinstance(place, Path) and place.parts[:1] in (("s3:",), ("s3a:",)):  # one slash: pathlib has merged two
+        schemes = [f"{scheme}:" for scheme in (*_KINDS, *_ALIASES)]
+        if served and isinstance(place, Path) and place.parts and place.parts[0] in schemes:  # one slash: pathlib has merged two
             return f"{str(place)!r} is a URI as a path", "Give parse_place() of headstream.replicate.storage.places its text"
         return find_path_problem(str(place), is_table=is_table)
     if served:
         return None
-    return (
-        f"{str(place)!r}: this setting is a path of this machine; object stores are not supported for it yet",
-        "Use a local path; tables, change_tables, dead_letter_table and checkpoint can be s3://",
-    )
+    return f"{str(place)!r}: this setting is a path of this machine", "Name a directory"
 
 
 def resolve_place(place: Place) -> Place:
@@ -147,7 +165,7 @@ def failure(place: Place, what: str, reason: str) -> StorageError:
         what: The failed operation.
         reason: The client's error.
     """
-    shown = place.storage.redact(reason) if isinstance(place, StorePlace) else reason
+    shown = place.access.redact(reason) if isinstance(place, StorePlace) else reason
     return StorageError(f"{what}: {shown}", where=str(place))
 
 
@@ -156,6 +174,10 @@ def shown_cause(place: Place, error: Exception) -> Exception | None:
     return None if isinstance(place, StorePlace) else error
 
 
+@overload
+def bind(place: StorePlace, storage: StorageSettings) -> StorePlace: ...
+@overload
+def bind(place: Place, storage: StorageSettings) -> Place: ...
 def bind(place: Place, storage: StorageSettings) -> Place:
     """Return a place with the settings of its store; a path as it is."""
     return replace(place, storage=storage) if isinstance(place, StorePlace) else place

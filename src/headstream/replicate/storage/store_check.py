@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from headstream.errors import StorageError
@@ -17,35 +18,43 @@ _RETRY_US: Final = 5_000_000
 """Retries of the check, microseconds: enough for a brief outage, short enough to report a wrong endpoint soon."""
 
 
-def check_stores(places: Iterable[Place]) -> None:
+def check_stores(places: Iterable[Place], *, read: Place | None = None) -> None:
     """Check each place in an object store: an object is created, a second creation is rejected, it is read and deleted.
 
     Args:
         places: Of any kind; paths are skipped.
+        read: A place that is only read: it is listed.
 
     Raises:
-        StorageError: a store cannot be reached or written, or it ignores `If-None-Match`, so that two writers could
+        StorageError: a store cannot be reached or written, or it ignores conditions, so that two writers could
             commit the same version of a table.
-        MissingExtraError: obstore is not installed.
+        MissingExtraError: a store's client is not installed.
     """
     for place in dict.fromkeys(place for place in places if isinstance(place, StorePlace)):
+        access = place.access
         probe = StoreFiles(place / f"{_PROBE}-{uuid.uuid4().hex}", _RETRY_US)
-        try:
+        with _explained(place):
             probe.create(b"headstream")  # False if the response was lost and the retry rejected
             is_conditional = not probe.create(b"again")
             found = probe.read()
             probe.remove()
-        except StorageError as error:
-            raise StorageError(
-                f"the object store cannot be used: {error.what} (tried {place.storage.describe()})",
-                where=str(place),
-                advice="Check that the bucket exists and that these credentials may list, read, write and delete there. Set "
-                "endpoint, region and keys in [storage] of the configuration file, or AWS_ENDPOINT_URL, AWS_REGION, "
-                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-            ) from None
         if not (is_conditional and found is not None and found[0] == b"headstream"):
             raise StorageError(
-                "the object store ignores If-None-Match: two writers could commit the same version of a table",
+                f"the object store ignores {access.condition}: two writers could commit the same version of a table",
                 where=str(place),
-                advice=f"Use a store with conditional writes ({place.storage.describe()})",
+                advice=f"Use a store with conditional writes ({access.describe()})",
             )
+    if isinstance(read, StorePlace):
+        with _explained(read):
+            StoreFiles(read, _RETRY_US).has_any()
+
+
+@contextmanager
+def _explained(place: StorePlace) -> Iterator[None]:
+    """Add what was tried and what to set to the error of a store."""
+    try:
+        yield
+    except StorageError as error:
+        access = place.access
+        what = f"the object store cannot be used: {error.what} (tried {access.describe()})"
+        raise StorageError(what, where=str(place), advice=access.advice) from None

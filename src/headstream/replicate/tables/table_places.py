@@ -3,7 +3,7 @@
     <directory>/<schema>/<table>
     <directory>/%none/<table>      a table without a schema: <directory>/<table> would contain the tables of a schema of that name
 
-    letters, digits, ` -_.~$@+`    unchanged
+    letters, digits, ` -_.~$@+`    unchanged; in HDFS only those of ASCII, and no space: deltalake finds no other names there
     anything else                  %uXXXX, its UTF-16 units
     . and .. , _delta_log          their first dot, or the underscore, as %uXXXX: the latter is the log of a Delta table
     more than 255 bytes            the beginning, `%h`, and 32 hex digits of the name's SHA-256
@@ -46,7 +46,8 @@ def table_path(directory: Place, schema: str, table: str) -> Place:
         schema: The source schema; "" for none.
         table: The source table.
     """
-    return directory / _encode(schema) / _encode(table)
+    plain = isinstance(directory, StorePlace) and directory.scheme == "hdfs"
+    return directory / _encode(schema, plain=plain) / _encode(table, plain=plain)
 
 
 @overload
@@ -89,12 +90,14 @@ def has_table(path: Place) -> bool:
         raise
 
 
-def _encode(name: str) -> str:
+def _encode(name: str, *, plain: bool) -> str:
     if not name:
         return _NO_SCHEMA
     if name == _LOG:
         return name.replace("_", "%u005F", 1)
     encoded = _encode_before(name)
+    if plain:
+        encoded = re.sub("[^!-~]", _escape, encoded)
     if len(encoded.encode()) <= _MAX_NAME_BYTES:
         return encoded
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARACTERS]
@@ -116,4 +119,8 @@ def _encode_before(name: str) -> str:
     """Return the encoding of older Headstreams, which is still that of nearly all names."""
     if name in (".", ".."):
         return name.replace(".", "%u002E")
-    return re.sub(r"[^\w .~$@+-]", lambda found: re.sub("(....)", r"%u\1", found[0].encode("utf-16-be").hex().upper()), name)
+    return re.sub(r"[^\w .~$@+-]", _escape, name)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return re.sub("(....)", r"%u\1", found[0].encode("utf-16-be").hex().upper())

@@ -36,6 +36,7 @@ JAR_DIGESTS: Final[dict[str, str]] = {
     "endpoints-spi-2.35.4.jar": "ef02441bda916959b8341290b49c68cc35538e1ad6f8629b75d8334dc6653e00",
     "eventstream-1.0.1.jar": "0c37d8e696117f02c302191b8110b0d0eb20fa412fce34c3a269ec73c16ce822",
     "hadoop-aws-3.5.0.jar": "66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa",
+    "hadoop-client-minicluster-3.5.0.jar": "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c",
     "hash4j-0.22.0.jar": "23028a3fd006e530bf495f551083208187cafd8f80624d048eba56442f16a50e",
     "http-auth-2.35.4.jar": "3ec933a06e751a05e195eb3589209e23c44e1897263b6fcae34ef4cc63cd4491",
     "http-auth-aws-2.35.4.jar": "c4acb92fdec90bfd9b67bfab8e41b69cd152c03cacc10281a8ab464791856e01",
@@ -53,6 +54,8 @@ JAR_DIGESTS: Final[dict[str, str]] = {
     "jose4j-0.9.6.jar": "7314af50cde9c99e8eaf43eee617a23edcc6bb43036221064355094999d837ef",
     "json-utils-2.35.4.jar": "80d67a6bb3e7eb49c7d4b6e4ba4c1463ed7da0192b795158328602dc131c5ecc",
     "jspecify-1.0.0.jar": "1fad6e6be7557781e4d33729d49ae1cdc8fdda6fe477bb0cc68ce351eafdfbab",
+    "junit-jupiter-api-5.13.3.jar": "1a15a52253a972c82c0dbf77759a983f5afed0583585cdc5b2a3beaa1f4ae0ac",
+    "junit-platform-commons-1.13.3.jar": "02cd66a55df750a123d8f761e6503e455ac108ff1b365d446e874ba3bc56ca89",
     "kafka-clients-3.9.2.jar": "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8",
     "kafka-clients-4.2.0.jar": "bcf39f152c5553c2501a491fc4a73c5b0330741e8eed96a481323b8ee89738af",
     "kafka-coordinator-common-4.2.0.jar": "75c9ce733dd11759ef19f05d21af6397bacbf86dde83551ba46ecde51da1674d",
@@ -75,7 +78,9 @@ JAR_DIGESTS: Final[dict[str, str]] = {
     "lz4-java-1.10.1.jar": "a58a84c4271e50df4c96ed916ccb7e48a869f8ed9cdcda1ad5d3d4c33b0214a3",
     "metrics-core-2.2.0.jar": "6b7a14a6f34c10f8683f7b5e2f39df0f07b58c7dff0e468ebbc713905c46979c",
     "metrics-spi-2.35.4.jar": "c2a4ee90a21081317e2e6eba0c414d05d3d518aed2f86b1c1710a7367b450487",
+    "mockito-core-4.11.0.jar": "4b909690cab288c761eb94c0bf0e814496cf3921d8affac84cd87774530351e5",
     "netty-nio-client-2.35.4.jar": "b82f8b33e5c85273a47da45ede884d7ccb31c9c2f69e6910a76c5c48fa1275dc",
+    "opentest4j-1.3.0.jar": "48e2df636cab6563ced64dcdff8abb2355627cb236ef0bf37598682ddf742f1b",
     "pcollections-4.0.2.jar": "2bbeef5797a241300c4f7513cd546239629ed7deda4fc0c31df90bb95f5f13ef",
     "profiles-2.35.4.jar": "0f4ef7ca72ccd80dd49ebeaf7f3ce60a7d7a00da59a91aeeae6e91052bbacbd8",
     "protocol-core-2.35.4.jar": "f2532eca6ba2142fe4821d5decb03c83a3e15dc8bfae2240e7f2efa75f9868b5",
@@ -103,4 +108,3 @@ JAR_DIGESTS: Final[dict[str, str]] = {
     "wildfly-openssl-2.2.5.Final.jar": "71fb7932f99a727edb23c5a2cb8c6855ac7196fad41aa0669b3998e277165154",
     "zstd-jni-1.5.6-10.jar": "b6c3237e24b8252a5a9c3a0e1ae30ef8f323412e74bd358548b7a9e527d676df",
 }
-"""The digest of each jar by its file's name, hexadecimal."""

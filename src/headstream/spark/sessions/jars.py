@@ -32,7 +32,7 @@ from headstream.errors import JarsError, MissingExtraError
 from headstream.spark.sessions.jar_digests import JAR_DIGESTS
 from headstream.spark.sessions.java import find_java
 
-__all__ = ["BROKER", "S3", "SETS", "SPARK", "Jar", "JarSet", "cache_folder", "fetch", "find"]
+__all__ = ["BROKER", "NAMENODE", "S3", "SETS", "SPARK", "Jar", "JarSet", "cache_folder", "fetch", "find"]
 
 _FETCH_SECONDS: Final = 900
 """Fifty jars take half a minute; a fetch that takes longer than this has failed."""
@@ -131,7 +131,18 @@ S3: Final = JarSet(
     ),
 )
 """Spark's access to S3, tested with the set of Spark."""
-SETS: Final = {jar_set.name: jar_set for jar_set in (SPARK, BROKER, S3)}
+NAMENODE: Final = JarSet(
+    "namenode",
+    (
+        Jar("org.apache.hadoop", "hadoop-client-minicluster", "3.5.0"),
+        Jar("org.junit.jupiter", "junit-jupiter-api", "5.13.3"),
+        Jar("org.junit.platform", "junit-platform-commons", "1.13.3"),
+        Jar("org.mockito", "mockito-core", "4.11.0"),
+        Jar("org.opentest4j", "opentest4j", "1.3.0"),
+    ),
+)
+"""An HDFS of one process, for tests: its own test classes need these libraries. Spark has its client."""
+SETS: Final = {jar_set.name: jar_set for jar_set in (SPARK, BROKER, S3, NAMENODE)}
 """Every set by its name."""
 
 

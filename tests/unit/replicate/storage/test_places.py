@@ -20,6 +20,10 @@ from headstream.replicate.tables.table_places import table_path
         ("s3a://lake/cdc/tables/", "s3://lake/cdc/tables"),
         ("S3://lake", "s3://lake"),
         ("s3://lake/a b/ü%none", "s3://lake/a b/ü%none"),
+        ("abfss://lake@acme1.dfs.core.windows.net/cdc/", "abfss://lake@acme1.dfs.core.windows.net/cdc"),
+        ("gs://lake/cdc/tables", "gs://lake/cdc/tables"),
+        ("hdfs://namenode:8020/cdc", "hdfs://namenode:8020/cdc"),
+        ("hdfs://cluster/cdc", "hdfs://cluster/cdc"),
     ],
 )
 def test_parse_place_reads_a_uri(text: str, found: str) -> None:
@@ -37,9 +41,11 @@ def test_parse_place_reads_a_path(text: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("abfss://c@account.dfs.core.windows.net/x", "abfss:// is not supported here yet"),
-        ("gs://lake/x", "gs:// is not supported here yet"),
-        ("hdfs://host:8020/x", "hdfs:// is not supported here yet"),
+        ("abfss://account.dfs.core.windows.net/x", "is not abfss://container@account.dfs.core.windows.net/path"),
+        ("abfss://lake@account/x", "is not abfss://container@account.dfs.core.windows.net/path"),
+        ("gs://lake:1/x", "has more than a bucket before its path"),
+        ("hdfs:///x", "is not hdfs://host:port/path"),
+        ("hdfs://user@host:8020/x", "has more than a host:port before its path"),
         ("s3:///x", "is not s3://bucket/path"),
         ("s3://lake/x?versionId=1", "is not s3://bucket/path"),
         ("s3://lake/a//b", "an empty part"),
@@ -67,6 +73,7 @@ def test_a_place_has_the_parts_of_a_path() -> None:
     assert (StorePlace("lake") / "x").key == "x"
     assert place.hadoop_uri == "s3a://lake/cdc/tables"
     assert str(table_path(place, "", "order date")) == "s3://lake/cdc/tables/%none/order date"
+    assert str(table_path(StorePlace("n:1", "t", scheme="hdfs"), "", "ö x")) == "hdfs://n:1/t/%none/%u00F6%u0020x"
 
 
 def test_a_place_shows_no_settings_and_passes_them_on() -> None:
@@ -95,11 +102,21 @@ def test_config_gives_its_places_the_settings_of_the_store(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "setting", "what"),
     [
-        ({"metrics": StorePlace("lake", "c")}, "metrics", "object stores are not supported for it yet"),
+        (
+            {"checkpoint": StorePlace("lake", "c"), "checkpoint_from": StorePlace("lake", "d")},
+            "checkpoint_from",
+            "this setting is a path of this machine",
+        ),
         ({"checkpoint_from": Path("c")}, "checkpoint_from", "the checkpoint is a directory itself"),
-        ({"zone": StorePlace("lake", "c")}, "zone", "object stores are not supported for it yet"),
+        ({"zone": Path("gs://lake/t")}, "zone", "is a URI as a path"),
         ({"tables": Path("s3://lake/t")}, "tables", "is a URI as a path"),
+        (
+            {"zone": StorePlace("lake", "z", scheme="gs"), "storage": StorageSettings(endpoint="http://h:1")},
+            "storage",
+            "one endpoint, and places at gs:// and s3://",
+        ),
         ({"tables": StorePlace("lake", "a%20b")}, "tables", "Delta tables cannot be in"),
+        ({"tables": StorePlace("host:8020", "a b", scheme="hdfs")}, "tables", "Delta tables cannot be in"),
         ({"change_tables": StorePlace("lake", "t")}, "change_tables", "tables and change_tables are one place"),
     ],
 )

@@ -7,11 +7,16 @@ from typing import Any
 import pytest
 
 from headstream.errors import InvalidOptionError
+from headstream.replicate.storage.s3 import S3Access
 from headstream.replicate.storage.storage_settings import StorageSettings
 
 KEYS = {"access_key_id": "AKIA1", "secret_access_key": "hidden"}
 VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
 OF_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
+
+def make_access(**settings: Any) -> S3Access:
+    return S3Access("lake", StorageSettings(**settings))
 
 
 @pytest.fixture(autouse=True)
@@ -21,8 +26,8 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_settings_are_the_same_for_each_client() -> None:
-    storage = StorageSettings(endpoint="http://minio:9000", region="eu-central-1", **KEYS)  # type: ignore[arg-type]
-    delta, store, hadoop = storage.delta_options(), storage.store_options(), storage.hadoop_settings()
+    access = make_access(endpoint="http://minio:9000", region="eu-central-1", **KEYS)
+    delta, store, hadoop = access.delta_options(), access.store_options(access.resolved(), 1), access.hadoop_settings()
     assert delta["aws_endpoint_url"] == store["config"]["endpoint"] == hadoop["fs.s3a.endpoint"] == "http://minio:9000"
     regions = delta["aws_region"], store["config"]["region"], hadoop["fs.s3a.endpoint.region"]
     assert regions == ("eu-central-1",) * 3
@@ -37,16 +42,16 @@ def test_settings_are_the_same_for_each_client() -> None:
 
 
 def test_settings_of_aws_itself_have_no_endpoint_and_the_bucket_in_the_host() -> None:
-    storage = StorageSettings(region="eu-west-1")
-    assert storage.delta_options()["aws_virtual_hosted_style_request"] == "true"
-    assert not {"aws_endpoint_url", "aws_access_key_id"} & storage.delta_options().keys()
-    assert not {"fs.s3a.endpoint", "fs.s3a.access.key"} & storage.hadoop_settings().keys()
-    assert "the machine's role" in storage.describe()
+    access = make_access(region="eu-west-1")
+    assert access.delta_options()["aws_virtual_hosted_style_request"] == "true"
+    assert not {"aws_endpoint_url", "aws_access_key_id"} & access.delta_options().keys()
+    assert not {"fs.s3a.endpoint", "fs.s3a.access.key"} & access.hadoop_settings().keys()
+    assert "the machine's role" in access.describe()
 
 
 @pytest.mark.parametrize("retry_us", [0, 200_000, 1_000_000, 30_000_000, 3_600_000_000])
 def test_spark_retries_for_as_long_as_the_other_clients(retry_us: int) -> None:
-    hadoop = StorageSettings(retry_us=retry_us).hadoop_settings()
+    hadoop = make_access(retry_us=retry_us).hadoop_settings()
     for kind in ("fs.s3a.retry", "fs.s3a.retry.throttle"):
         count, interval_ms = int(hadoop[f"{kind}.limit"]), int(hadoop[f"{kind}.interval"].removesuffix("ms"))
         waits_ms = [interval_ms * 2**number for number in range(1, count + 1)]  # Hadoop's exponentialBackoffRetry, on average
@@ -58,16 +63,16 @@ def test_spark_retries_for_as_long_as_the_other_clients(retry_us: int) -> None:
 def test_resolved_takes_from_the_environment_what_the_section_lacks() -> None:
     environment = {"AWS_ENDPOINT_URL": "http://a:1", "AWS_ENDPOINT_URL_S3": "http://b:1", "AWS_DEFAULT_REGION": "r"}
     environment |= {"AWS_ACCESS_KEY_ID": "AKIA2", "AWS_SECRET_ACCESS_KEY": "other", "AWS_SESSION_TOKEN": "token"}
-    found = StorageSettings(region="own").resolved(environment)
+    found = make_access(region="own").resolved(environment)
     assert (found.endpoint, found.region, found.access_key_id) == ("http://b:1", "own", "AKIA2")
     assert (found.secret_access_key, found.session_token) == ("other", "token")
-    own = StorageSettings(**KEYS).resolved({**environment, "AWS_SESSION_TOKEN": ""})  # type: ignore[arg-type]
+    own = make_access(**KEYS).resolved({**environment, "AWS_SESSION_TOKEN": ""})
     assert (own.access_key_id, own.secret_access_key) == ("AKIA1", "hidden")
 
 
 def test_resolved_refuses_keys_of_the_section_with_a_token_of_the_environment() -> None:
     with pytest.raises(InvalidOptionError, match="AWS_SESSION_TOKEN, which belongs to other keys"):
-        StorageSettings(**KEYS).resolved({"AWS_SESSION_TOKEN": "token"})  # type: ignore[arg-type]
+        make_access(**KEYS).resolved({"AWS_SESSION_TOKEN": "token"})
 
 
 @pytest.mark.parametrize(
@@ -78,6 +83,8 @@ def test_resolved_refuses_keys_of_the_section_with_a_token_of_the_environment() 
         ({"access_key_id": "AKIA1"}, "secret_access_key is missing"),
         ({"secret_access_key": "hidden"}, "access_key_id is missing"),
         ({"session_token": "hidden"}, "without its keys"),
+        ({"client_secret": "hidden"}, "without its service principal"),
+        ({"account_key": "hidden", "sas_token": "hidden"}, "several kinds of credentials"),
         ({"retry_us": -1}, "cannot be negative"),
     ],
 )
@@ -88,12 +95,12 @@ def test_settings_that_contradict_each_other_are_refused_without_credentials(set
 
 
 def test_no_text_of_the_settings_has_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    storage = StorageSettings(session_token="a.token", **KEYS)  # type: ignore[arg-type]
+    access = make_access(session_token="a.token", **KEYS)
     refused = 'HTTP error\n\nDebug source:\nOs { kind: ConnectionRefused, message: "Connection refused" }'
-    assert storage.redact(refused) == "HTTP error: Connection refused"
+    assert access.redact(refused) == "HTTP error: Connection refused"
     error = "Generic S3 error\n   \x1b[31m↳\x1b[0m 403: key AKIA1, hidden, a.token\n\nDebug source:\nGeneric { hidden }"
-    assert storage.redact(error) == "Generic S3 error: 403: key ***, ***, ***"
-    assert not any(value in repr(storage) + storage.describe() for value in ("AKIA1", "hidden", "a.token"))
+    assert access.redact(error) == "Generic S3 error: 403: key ***, ***, ***"
+    assert not any(value in repr(access) + access.describe() for value in ("AKIA1", "hidden", "a.token"))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA2")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "environment's")
-    assert StorageSettings().redact("the environment's AKIA2") == "the *** ***"
+    assert make_access().redact("the environment's AKIA2") == "the *** ***"

@@ -1,0 +1,157 @@
+"""HDFS, by its own protocol: deltalake's client and hdfs-native are one library, and Spark has a client."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from headstream.replicate.storage.storage_settings import StorageSettings
+from headstream.replicate.storage.store_access import FIRST_WAIT_S, LONGEST_WAIT_S, StoreAccess, StoreClient
+
+if TYPE_CHECKING:
+    from hdfs_native import Client, FileStatus
+
+__all__ = ["HdfsAccess"]
+
+
+class HdfsAccess(StoreAccess):
+    """The access to a file system; `bucket` is the NameNode's `host:port`, or a name from HADOOP_CONF_DIR."""
+
+    __slots__ = ()
+    what: ClassVar[str] = "HDFS"
+    extra: ClassVar[str] = "hdfs"
+    jars: ClassVar[str | None] = None
+    file_system: ClassVar[str] = "org.apache.hadoop.hdfs.DistributedFileSystem"
+    condition: ClassVar[str] = "rename without overwriting"
+    advice: ClassVar[str] = (
+        "Check host and port of the NameNode (dfs.namenode.rpc-address), and that this user may write there: HADOOP_USER_NAME, "
+        "and HADOOP_CONF_DIR for a cluster with several NameNodes"
+    )
+
+    def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:
+        """Return the settings; HDFS's own are in the directory HADOOP_CONF_DIR."""
+        return self.storage
+
+    def delta_options(self) -> dict[str, str]:
+        """Return deltalake's `storage_options`."""
+        return {}
+
+    def open_client(self, settings: StorageSettings, retry_us: int) -> StoreClient:
+        """Return a client."""
+        from hdfs_native import Client
+
+        attempts = max(1, math.ceil(math.log2(retry_us / 1e6 / FIRST_WAIT_S + 1)))
+        return _HdfsClient(
+            Client(
+                f"hdfs://{self.bucket}",
+                {
+                    "dfs.client.failover.max.attempts": str(attempts),
+                    "dfs.client.failover.sleep.base.millis": str(int(FIRST_WAIT_S * 1000)),
+                    "dfs.client.failover.sleep.max.millis": str(int(LONGEST_WAIT_S * 1000)),
+                },
+            )
+        )
+
+    def hadoop_settings(self) -> dict[str, str]:
+        """Return no settings: Spark reads HADOOP_CONF_DIR."""
+        return {}
+
+    @property
+    def hadoop_root(self) -> str:
+        """Scheme and NameNode as Hadoop's file systems name them."""
+        return f"hdfs://{self.bucket}"
+
+    def describe(self) -> str:
+        """Return the NameNode and the user."""
+        return f"NameNode {self.bucket}, user {os.environ.get('HADOOP_USER_NAME') or 'of this process'}"
+
+
+class _HdfsClient:
+    """Files of HDFS as objects: each is written under a hidden name and renamed, which the NameNode does whole or not at all."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def read(self, key: str) -> tuple[bytes, str] | None:
+        try:
+            content = bytes(self._client.read(f"/{key}").read())
+        except FileNotFoundError:
+            return None
+        return content, _tag(content)
+
+    def create(self, key: str, content: bytes) -> bool:
+        return self._move(self._write_hidden(key, content), key)
+
+    def replace(self, key: str, content: bytes, tag: str) -> bool:
+        """Replace a file: HDFS has no condition on content, so the old one is first taken away, which one process can do."""
+        old = _hidden(key)
+        try:
+            self._client.rename(f"/{key}", f"/{old}")
+        except FileNotFoundError:
+            return False
+        found = self.read(old)
+        if found is None or found[1] != tag:
+            self._move(old, key)
+            return False
+        self._client.delete(f"/{old}")
+        return self.create(key, content)
+
+    def write(self, key: str, content: bytes) -> None:
+        self._client.rename(f"/{self._write_hidden(key, content)}", f"/{key}", overwrite=True)
+
+    def remove(self, key: str) -> None:
+        self._client.delete(f"/{key}")
+
+    def has_any(self, prefix: str) -> bool:
+        return next(self._files(prefix), None) is not None
+
+    def names(self, prefix: str, after: str) -> list[str]:
+        root = f"/{prefix}/" if prefix else "/"
+        found = (status.path.removeprefix(root) for status in self._files(prefix))
+        return sorted(name for name in found if name > after)
+
+    def folders(self, prefix: str) -> list[str]:
+        try:
+            found = [status.path for status in self._client.list_status(f"/{prefix}") if status.isdir]
+        except FileNotFoundError:
+            return []
+        return [path.rpartition("/")[2] for path in found]
+
+    def _files(self, prefix: str) -> Iterator[FileStatus]:
+        try:
+            for status in self._client.list_status(f"/{prefix}", recursive=True):
+                if not status.isdir and not status.path.rpartition("/")[2].startswith("."):
+                    yield status
+        except FileNotFoundError:
+            return
+
+    def _write_hidden(self, key: str, content: bytes) -> str:
+        from hdfs_native import WriteOptions
+
+        hidden = _hidden(key)
+        with self._client.create(f"/{hidden}", WriteOptions(overwrite=True, create_parent=True)) as file:
+            if content:
+                file.write(content)
+        return hidden
+
+    def _move(self, hidden: str, key: str) -> bool:
+        """Give a hidden file its name; return False, and delete it, if there is a file of that name."""
+        try:
+            self._client.rename(f"/{hidden}", f"/{key}")
+        except FileExistsError:
+            self._client.delete(f"/{hidden}")
+            return False
+        return True
+
+
+def _hidden(key: str) -> str:
+    folder, slash, name = key.rpartition("/")
+    return f"{folder}{slash}.{name}.{uuid.uuid4().hex}"
+
+
+def _tag(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

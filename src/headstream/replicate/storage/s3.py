@@ -1,0 +1,139 @@
+"""S3: AWS, and any server with its API and conditional writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from headstream.errors import InvalidOptionError
+from headstream.replicate.storage.storage_settings import StorageSettings
+from headstream.replicate.storage.store_access import (
+    FIRST_WAIT_S,
+    StoreAccess,
+    StoreClient,
+    complete,
+    delta_retries,
+    object_retries,
+)
+
+__all__ = ["S3Access"]
+
+_VARIABLES: Final = {
+    "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "access_key_id": ("AWS_ACCESS_KEY_ID",),
+    "secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
+    "session_token": ("AWS_SESSION_TOKEN",),
+}
+_KEYS: Final = ("access_key_id", "secret_access_key", "session_token")
+_DEFAULT_REGION: Final = "us-east-1"
+"""For stores without regions, and the default of AWS's tools; AWS rejects a wrong region with the right one's name."""
+
+
+class S3Access(StoreAccess):
+    """The access to a bucket."""
+
+    __slots__ = ()
+    what: ClassVar[str] = "S3"
+    extra: ClassVar[str] = "s3"
+    jars: ClassVar[str | None] = "s3"
+    file_system: ClassVar[str] = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+    condition: ClassVar[str] = "If-None-Match"
+    advice: ClassVar[str] = (
+        "Check that the bucket exists and that these credentials may list, read, write and delete there. Set endpoint, region "
+        "and keys in [storage] of the configuration file, or AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY"
+    )
+
+    def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:
+        """Return the settings, completed from the environment."""
+        found = complete(self.storage, _VARIABLES, environment)
+        if self.storage.access_key_id is not None and found.session_token != self.storage.session_token:
+            # The clients read it from the environment themselves, and would send it with other keys.
+            raise InvalidOptionError(
+                "[storage] has keys, and the environment has AWS_SESSION_TOKEN, which belongs to other keys",
+                where="storage",
+                advice="Give session_token in [storage] too, unset AWS_SESSION_TOKEN, or take the keys from the environment",
+            )
+        return found
+
+    def delta_options(self) -> dict[str, str]:
+        """Return deltalake's `storage_options`."""
+        own = self.resolved()
+        options = {f"aws_{name}": value for name in _KEYS if (value := getattr(own, name)) is not None}
+        options |= delta_retries(own.retry_us)
+        options |= {
+            "aws_region": own.region or _DEFAULT_REGION,
+            "aws_conditional_put": "etag",
+            "aws_virtual_hosted_style_request": str(not _uses_path_style(own)).lower(),
+        }
+        if own.endpoint is not None:
+            options |= {"aws_endpoint_url": own.endpoint, "aws_allow_http": str(own.endpoint.startswith("http:")).lower()}
+        return options
+
+    def store_options(self, settings: StorageSettings, retry_us: int) -> dict[str, Any]:
+        """Return the keyword arguments of obstore's S3Store; see open_client()."""
+        config: dict[str, Any] = {name: value for name in _KEYS if (value := getattr(settings, name)) is not None}
+        config |= {"region": settings.region or _DEFAULT_REGION, "virtual_hosted_style_request": not _uses_path_style(settings)}
+        client: dict[str, Any] = {}
+        if settings.endpoint is not None:
+            config["endpoint"] = settings.endpoint
+            client["allow_http"] = settings.endpoint.startswith("http:")
+        return {"config": config, "client_options": client, "retry_config": object_retries(retry_us)}
+
+    def open_client(self, settings: StorageSettings, retry_us: int) -> StoreClient:
+        """Return a client."""
+        from obstore.store import S3Store
+
+        from headstream.replicate.storage.object_client import ObjectClient
+
+        return ObjectClient(S3Store(self.bucket, **self.store_options(settings, retry_us)))
+
+    def hadoop_settings(self) -> dict[str, str]:
+        """Return the settings of Hadoop's file system S3A."""
+        own = self.resolved()
+        named = {"access_key_id": "access.key", "secret_access_key": "secret.key", "session_token": "session.token"}
+        settings = {f"fs.s3a.{named[name]}": value for name in _KEYS if (value := getattr(own, name)) is not None}
+        settings |= {
+            "fs.s3.impl": self.file_system,  # so that s3:// is the same to both engines
+            "fs.s3a.endpoint.region": own.region or _DEFAULT_REGION,
+            "fs.s3a.path.style.access": str(_uses_path_style(own)).lower(),
+        }
+        # Hadoop's own defaults retry a store that answers 503 for days, and the AWS client five times within each attempt.
+        count, first_ms = _doubled_waits(own.retry_us)
+        settings["fs.s3a.attempts.maximum"] = "1"
+        for kind in ("retry", "retry.throttle"):
+            settings |= {f"fs.s3a.{kind}.limit": str(count), f"fs.s3a.{kind}.interval": f"{first_ms}ms"}
+        if own.endpoint is not None:
+            settings["fs.s3a.endpoint"] = own.endpoint
+            settings["fs.s3a.connection.ssl.enabled"] = str(own.endpoint.startswith("https:")).lower()
+        return settings
+
+    @property
+    def hadoop_root(self) -> str:
+        """Scheme and bucket as Hadoop's file systems name them."""
+        return f"s3a://{self.bucket}"
+
+    def describe(self) -> str:
+        """Return endpoint, region and the source of the credentials, without the credentials."""
+        own = self.resolved()
+        keys = "of [storage]" if self.storage.access_key_id is not None else "of AWS_ACCESS_KEY_ID"
+        if own.access_key_id is None:
+            keys = "of the machine's role (no keys in [storage] or AWS_ACCESS_KEY_ID)"
+        return f"endpoint {own.endpoint or 'AWS'}, region {own.region or _DEFAULT_REGION}, credentials {keys}"
+
+
+def _uses_path_style(settings: StorageSettings) -> bool:
+    """Return whether the bucket is in the URL's path."""
+    return settings.endpoint is not None if settings.path_style is None else settings.path_style
+
+
+def _doubled_waits(retry_us: int) -> tuple[int, int]:
+    """Return number and interval, milliseconds, of Hadoop's retries that last a time, microseconds, together.
+
+    Before retry n of them it waits 2^n intervals on average, without an upper limit.
+    """
+    first_us = FIRST_WAIT_S * 1e6 / 2
+    count = max(round(math.log2(retry_us / first_us + 2)) - 1, 0)
+    return count, math.ceil(retry_us / 1000 / max((2 << count) - 2, 1))

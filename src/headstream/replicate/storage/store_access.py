@@ -1,0 +1,184 @@
+"""What the clients of a kind of store need: deltalake, our own objects and Spark get the same endpoint and credentials.
+
+S3Access        s3.py        s3://bucket/key
+AzureAccess     azure.py     abfss://container@account.dfs.core.windows.net/key
+GoogleAccess    google.py    gs://bucket/key
+HdfsAccess      hdfs.py      hdfs://host:port/key
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, ClassVar, Final, Protocol
+
+from headstream.replicate.storage.storage_settings import StorageSettings
+
+__all__ = ["FIRST_WAIT_S", "LONGEST_WAIT_S", "StoreAccess", "StoreClient", "complete", "delta_retries", "object_retries"]
+
+FIRST_WAIT_S: Final = 0.1
+LONGEST_WAIT_S: Final = 5.0
+"""Longest delay between retries, seconds: a recovered store is noticed within it."""
+_MOST_RETRIES: Final = 1000
+"""High enough that retry_us is the limit."""
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_ARROW: Final = re.compile(r"\s*(?:↳|->|\n)\s*")
+_REASON: Final = re.compile(r'message: "([^"]+)"')
+_SHORTEST_SECRET: Final = 4
+"""Shorter secrets are not redacted: they occur in ordinary words, and no store issues them."""
+
+
+class StoreClient(Protocol):
+    """The objects of one bucket, container or file system; keys have no slash at their ends.
+
+    Methods raise the client's own errors, which StoreFiles converts.
+    """
+
+    def read(self, key: str) -> tuple[bytes, str] | None:
+        """Return an object's bytes and the tag of this version; None if there is none."""
+
+    def create(self, key: str, content: bytes) -> bool:
+        """Create an object whole; return False if it exists."""
+
+    def replace(self, key: str, content: bytes, tag: str) -> bool:
+        """Replace an object if its tag is still this one; return whether it was."""
+
+    def write(self, key: str, content: bytes) -> None:
+        """Create or overwrite an object; readers see the old or the new one."""
+
+    def remove(self, key: str) -> None:
+        """Delete an object; nothing if there is none."""
+
+    def has_any(self, prefix: str) -> bool:
+        """Return whether there is an object below a key."""
+
+    def names(self, prefix: str, after: str) -> list[str]:
+        """Return the names of the objects below a key that come after one, in order; deeper ones with their slashes."""
+
+    def folders(self, prefix: str) -> list[str]:
+        """Return the names of the next level below a key that have objects below them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAccess(ABC):
+    """The access to one bucket, container or file system.
+
+    Args:
+        bucket: Its name, as in the URI.
+        storage: The settings.
+    """
+
+    bucket: str
+    storage: StorageSettings
+
+    what: ClassVar[str]
+    """The store, for messages: `S3`."""
+    extra: ClassVar[str]
+    """The extra of the package with the client."""
+    jars: ClassVar[str | None]
+    """The set of jars that Spark needs; None for those that it has."""
+    file_system: ClassVar[str]
+    """Hadoop's class for it."""
+    spark_gap: ClassVar[str | None] = None
+    """Why Spark does not write tables there; None if it does."""
+    advice: ClassVar[str]
+    """What to set if it cannot be reached."""
+    condition: ClassVar[str]
+    """What makes a creation fail if the object exists."""
+
+    @abstractmethod
+    def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:
+        """Return the settings, completed from the environment, by default this process's.
+
+        Raises:
+            InvalidOptionError: the environment's variables are invalid or contradict the settings.
+        """
+
+    @abstractmethod
+    def delta_options(self) -> dict[str, str]:
+        """Return deltalake's `storage_options`."""
+
+    @abstractmethod
+    def open_client(self, settings: StorageSettings, retry_us: int) -> StoreClient:
+        """Return a client.
+
+        Args:
+            settings: The result of resolved().
+            retry_us: How long a request is retried, microseconds.
+
+        Raises:
+            ImportError: the client's package is not installed.
+        """
+
+    @abstractmethod
+    def hadoop_settings(self) -> dict[str, str]:
+        """Return the settings of Hadoop's file system, for Spark; a setting of Spark's is `spark.hadoop.` and its name.
+
+        They contain credentials: set in a running driver's Hadoop configuration, they appear on no command line.
+        """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return endpoint and the source of the credentials, without the credentials."""
+
+    @property
+    def hadoop_root(self) -> str:
+        """Scheme and bucket as Hadoop's file systems name them."""
+        raise NotImplementedError
+
+    def redact(self, text: str) -> str:
+        """Return a client's error in one line, without credentials.
+
+        Args:
+            text: The error, possibly with colour codes and several lines.
+        """
+        found, _, debugging = text.partition("\n\nDebug source:")
+        found = found.partition("\n\tat ")[0]  # the stack of a server in Java
+        found = _ARROW.sub(": ", _COLOUR.sub("", found)).strip(": ")
+        reason = _REASON.search(debugging)  # the operating system's reason, which occurs only here
+        if reason is not None and reason[1] not in found:
+            found = f"{found}: {reason[1]}"
+        for secret in self.resolved().secrets:
+            if len(secret) >= _SHORTEST_SECRET:
+                found = found.replace(secret, "***")
+        return found
+
+
+def complete(
+    storage: StorageSettings, variables: Mapping[str, tuple[str, ...]], environment: Mapping[str, str] | None
+) -> StorageSettings:
+    """Return settings with what they lack from the environment.
+
+    Args:
+        storage: The settings.
+        variables: Name of a setting -> the variables that give it, the first one that is set.
+        environment: By default this process's.
+    """
+    known = os.environ if environment is None else environment
+    found: dict[str, Any] = {}
+    for name, names in variables.items():
+        value = next((known[variable] for variable in names if known.get(variable)), None)
+        if value is not None and getattr(storage, name) is None:
+            found[name] = value
+    return replace(storage, **found) if found else storage
+
+
+def delta_retries(retry_us: int) -> dict[str, str]:
+    """Return deltalake's options for retries of a time, microseconds."""
+    return {
+        "max_retries": str(_MOST_RETRIES),
+        "retry_timeout": f"{math.ceil(retry_us / 1000)}ms",
+        "backoff_config.init_backoff": f"{int(FIRST_WAIT_S * 1000)}ms",
+        "backoff_config.max_backoff": f"{int(LONGEST_WAIT_S * 1000)}ms",
+    }
+
+
+def object_retries(retry_us: int) -> dict[str, Any]:
+    """Return obstore's `retry_config` for retries of a time, microseconds."""
+    backoff = {"init_backoff": timedelta(seconds=FIRST_WAIT_S), "max_backoff": timedelta(seconds=LONGEST_WAIT_S), "base": 2}
+    return {"max_retries": _MOST_RETRIES, "retry_timeout": timedelta(microseconds=retry_us), "backoff": backoff}

@@ -1,0 +1,324 @@
+"""Pipelines on Azure's, Google's and HDFS' storage: servers in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from headstream.cli.replicate import replicate
+from headstream.connect import connect
+from headstream.errors import ReplicateError, StorageError
+from headstream.replicate.checkpoint.reading import CheckpointReader
+from headstream.replicate.codec import data_message, metadata_message
+from headstream.replicate.inputs.inputs import add_declared_schemas
+from headstream.replicate.run.stored_metrics import StoredMetrics
+from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry, check_zone
+from headstream.replicate.storage.delta_places import open_table
+from headstream.replicate.storage.places import StorePlace
+from headstream.replicate.storage.store_check import check_stores
+from headstream.replicate.storage.store_files import StoreFiles
+from headstream.replicate.tables.tables import table_path
+from headstream.replicate.tables.target_owner import OWNER_FILE, Owner
+from headstream.testing import SHOP_TABLES, SourceDatabase, digest_rows
+from tests.property.test_replicate_delivery import deliver
+from tests.support.killed_jobs import Job
+from tests.support.replicate.pipeline_work import SECOND_US, Work
+from tests.support.replicate.replicate_messages import make_change, make_table
+from tests.support.replicate.store_servers import SERVERS, StoreServer
+
+pytestmark = pytest.mark.timeout(600)
+
+KIT = make_table()
+SHARED = ("shop", "kit")
+METADATA = metadata_message(KIT)
+
+
+@pytest.fixture(scope="module", params=list(SERVERS))
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreServer]:
+    with SERVERS[request.param](tmp_path_factory.mktemp(request.param)) as running:
+        yield running
+
+
+@pytest.fixture
+def place(server: StoreServer, tmp_path: Path) -> StorePlace:
+    return server.place(tmp_path.name, retry_us=SECOND_US)
+
+
+def make_work(directory: Path, place: StorePlace, **options: Any) -> Work:
+    own: dict[str, Any] = {"tables": place / "tables", "checkpoint": place / "checkpoint", "change_tables": place / "changes"}
+    return Work(directory, **(own | {"storage": place.storage} | options))
+
+
+def change(number: int, **changed: Any) -> bytes:
+    return data_message(KIT, make_change(number, **changed))
+
+
+def ids(work: Work, *, changes: bool = False) -> list[int]:
+    return sorted(row["id"] for row in work.rows(*SHARED, work.config.change_tables if changes else None))
+
+
+@pytest.mark.parametrize(("seed", "scd_type"), [(71, 1), (72, 2)])
+def test_tables_equal_the_source_when_every_crash_loses_the_machines_disk(
+    place: StorePlace, tmp_path: Path, seed: int, scd_type: Any
+) -> None:
+    deliver(tmp_path, seed, crashes=3, scd_type=scd_type, place=place, checkpoint=place / "checkpoint")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1000, 1012))
+def test_tables_equal_the_source_for_long(place: StorePlace, tmp_path: Path, seed: int) -> None:
+    deliver(tmp_path, seed, crashes=6, scd_type=2 if seed % 2 else 1, place=place, checkpoint=place / "checkpoint")
+
+
+def test_the_first_driver_is_fenced_when_a_second_one_takes_the_checkpoint_over(place: StorePlace, tmp_path: Path) -> None:
+    first = make_work(tmp_path / "first", place)
+    first.send(METADATA, change(1))
+    second = make_work(tmp_path / "second", place)
+    with pytest.raises(ReplicateError, match="another process has taken the checkpoint over"):
+        first.process(first.raw([change(2)]), 1)
+    second.process(first.raw([change(3)]), 1)
+    with pytest.raises(ReplicateError, match="another process has taken the checkpoint over"):
+        first.process(first.raw([change(4)]), 2)
+    assert ids(second) == ids(second, changes=True) == [1, 3]
+    first.close()
+    second.close()
+
+
+def test_of_processes_that_create_or_replace_an_object_at_once_one_does(place: StorePlace) -> None:
+    files = StoreFiles(place / "one")
+    assert files.read() is None
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(lambda number: StoreFiles(place / "one").create(b"%d" % number), range(24))) == 1
+        found = files.read()
+        assert found is not None
+        assert sum(threads.map(lambda number: StoreFiles(place / "one").replace(b"a%d" % number, found[1]), range(24))) == 1
+    now = files.read()
+    assert now is not None
+    assert now[0].startswith(b"a")
+    assert not files.replace(b"late", found[1])
+    files.write(b"")
+    assert (files.read() or (None,))[0] == b""
+    files.remove()
+    files.remove()
+    assert not StoreFiles(place).has_any(), "nothing else is left"
+
+
+def test_objects_are_listed_in_order_with_those_of_deeper_levels(place: StorePlace) -> None:
+    for name in ("b", "a/x", "c", "a b/ü%20"):
+        StoreFiles(place / name).write(b"1")
+    assert StoreFiles(place).names() == ["a b/ü%20", "a/x", "b", "c"]
+    assert StoreFiles(place).names("b") == ["c"]
+    assert sorted(StoreFiles(place).folders()) == ["a", "a b"]
+    assert (StoreFiles(place / "a").has_any(), StoreFiles(place / "d").has_any()) == (True, False)
+    assert (StoreFiles(place / "d").names(), StoreFiles(place / "d").folders()) == ([], [])
+
+
+def test_a_second_pipeline_is_refused_by_name_unless_it_takes_the_table_over(place: StorePlace, tmp_path: Path) -> None:
+    first = make_work(tmp_path / "one", place, checkpoint=tmp_path / "one" / "c")
+    second = make_work(tmp_path / "two", place, checkpoint=tmp_path / "two" / "c")
+    first.send(METADATA, change(1))
+    second.send(METADATA, change(2))
+    assert "another pipeline writes the table" in second.processor.health.failing[SHARED].reason
+    second.options["take_over"] = True
+    second.restart()
+    second.now_us += 60 * SECOND_US
+    second.processor.sweep(last=True)
+    first.send(change(3))
+    assert ids(second) == [1, 2]
+    assert first.processor.health.failing.keys() == {SHARED}
+    first.close()
+    second.close()
+
+
+def test_maintenance_leaves_the_owner_and_the_needed_files(place: StorePlace, tmp_path: Path) -> None:
+    work = make_work(tmp_path, place, compact_every_us=SECOND_US, vacuum_every_us=SECOND_US, vacuum_kept_us=0)
+    work.send(METADATA, change(1))
+    for number in (2, 3):
+        work.send(change(number))
+        work.now_us += 10 * SECOND_US
+        work.processor.sweep(last=True)
+    table = open_table(table_path(work.config.tables, *SHARED))
+    assert table is not None
+    assert len(table.file_uris()) == 1
+    assert ids(work) == [1, 2, 3]
+    with pytest.raises(ReplicateError, match="another pipeline"):
+        Owner("other", tmp_path).claim(table_path(work.config.tables, *SHARED))
+    work.close()
+
+
+@pytest.mark.parametrize("name", ["a b", "x+y@z~$", "..", "München", "%41", "n" * 300])
+def test_a_table_of_any_name_is_written_and_found_again(place: StorePlace, tmp_path: Path, name: str) -> None:
+    kit = make_table(schema="", table=name)
+    work = make_work(tmp_path, place)
+    work.send(metadata_message(kit), data_message(kit, make_change(1)))
+    work.restart()
+    work.send(data_message(kit, make_change(2)))
+    assert work.processor.health.failing == {}
+    assert sorted(row["id"] for row in work.rows("", name)) == [1, 2]
+    assert isinstance(work.config.tables, StorePlace)
+    assert StoreFiles(table_path(work.config.tables, "", name) / OWNER_FILE).read() is not None
+    work.close()
+
+
+def test_check_stores_takes_a_store_and_leaves_nothing_there(place: StorePlace) -> None:
+    check_stores([place], read=place)
+    assert not StoreFiles(place).has_any()
+
+
+def test_check_stores_names_what_was_tried_and_what_to_set_when_a_store_is_unreachable(server: StoreServer) -> None:
+    with pytest.raises(StorageError, match=r"the object store cannot be used: .*Connection refused") as caught:
+        check_stores([server.unreachable])
+    text = str(caught.value)
+    assert "127.0.0.1:1" in text
+    assert "HADOOP_USER_NAME" in text or "[storage]" in text
+    assert not any(secret in text for secret in server.secrets)
+
+
+def test_check_stores_refuses_wrong_credentials_or_a_bucket_that_does_not_exist(server: StoreServer, tmp_path: Path) -> None:
+    if server.scheme == "abfss":
+        wrong = server.place(tmp_path.name, account_key="d3Jvbmc=")
+        with pytest.raises(StorageError, match=r"403 Forbidden.*credentials account_key of \[storage\]") as caught:
+            check_stores([wrong])
+        assert "d3Jvbmc=" not in str(caught.value)
+        missing = replace(server.place("x"), bucket="nowhere@acme1.dfs.core.windows.net")
+    elif server.scheme == "gs":
+        missing = replace(server.place("x"), bucket="nowhere")
+    else:
+        pytest.skip("HDFS without Kerberos has no credentials, and no buckets")
+    with pytest.raises(StorageError, match=r"the object store cannot be used: .*(ContainerNotFound|not found)"):
+        check_stores([missing])
+
+
+def test_a_pipeline_works_with_a_zone_in_a_store(place: StorePlace, tmp_path: Path) -> None:
+    work = make_work(tmp_path, place, zone=place / "zone")
+    work.send(METADATA, change(1))
+    work.restart()
+    work.send(change(2))
+    assert (ids(work), work.ledger.waiting().count) == ([1, 2], 0)
+    assert StoreFiles(place / "zone").names() == [f"{KIT.schema_id}.json"]
+    work.close()
+
+
+def test_schemas_in_a_store_are_seen_by_every_process(place: StorePlace, tmp_path: Path) -> None:
+    now = [0.0]
+    first = SchemaZone(tmp_path / "one", place=place)
+    second = SchemaZone(tmp_path / "two", place=place)
+    second._objects._clock_s = lambda: now[0]  # type: ignore[union-attr]
+    assert second.find(KIT.schema_id) is None
+    assert first.add(ZoneEntry(KIT, 1, "cdc/metadata", 0, 1))
+    assert not SchemaZone(tmp_path / "three", place=place).add(ZoneEntry(KIT, 2, "cdc/metadata", 0, 2)), "the first one stays"
+    assert second.find(KIT.schema_id) is not None, "the list is asked for the first time"
+    other = make_table(schema_id="2" * 32, table="part")
+    first.add(ZoneEntry(other, 3, "cdc/metadata", 0, 3))
+    assert second.find_table("shop", "part") is None
+    now[0] = 6
+    found = second.find_table("shop", "part")
+    assert found is not None
+    assert (found.metadata, found.offset) == (other, 3)
+    check_zone(tmp_path / "nowhere", first.mark(), place)
+    assert second.mark() == first.mark()
+    with pytest.raises(StorageError, match="does not see the driver's schema zone: it is another one"):
+        check_zone(tmp_path, "x", place)
+
+
+def test_a_zone_in_a_directory_is_moved_to_a_store(place: StorePlace, tmp_path: Path) -> None:
+    SchemaZone(tmp_path / "zone").add(ZoneEntry(KIT, 1, "cdc/metadata", 0, 1))
+    assert SchemaZone(tmp_path / "zone", place=place).scan() == 1
+    found = SchemaZone(tmp_path / "elsewhere", place=place).find(KIT.schema_id)
+    assert found is not None
+    assert found.metadata == KIT
+
+
+def test_declared_schemas_are_read_from_a_store(place: StorePlace, tmp_path: Path) -> None:
+    StoreFiles(place / "kit.json").write(KIT.to_json().encode())
+    StoreFiles(place / "readme.txt").write(b"not a schema")
+    zone = SchemaZone(tmp_path)
+    assert add_declared_schemas(zone, place, 1) == 1
+    found = zone.find(KIT.schema_id)
+    assert found is not None
+    assert found.topic == f"{place}/kit.json"
+
+
+def test_metrics_are_written_to_a_store_at_most_every_ten_seconds(place: StorePlace, server: StoreServer) -> None:
+    now = [0.0]
+    metrics = StoredMetrics(place / "cdc.prom", lambda: now[0])
+    files = StoreFiles(place / "cdc.prom")
+    for text, moment, is_last, expected in (
+        ("a", 0.0, False, b"a"),
+        ("b", 9.0, False, b"a"),
+        ("c", 10.0, False, b"c"),
+        ("d", 11.0, True, b"d"),
+    ):
+        now[0] = moment
+        metrics.write(text, is_last=is_last)
+        assert (files.read() or (None,))[0] == expected
+    StoredMetrics(server.unreachable).write("a", is_last=True)  # a warning
+
+
+def test_nothing_that_a_pipeline_writes_has_the_credentials(place: StorePlace, server: StoreServer, tmp_path: Path) -> None:
+    work = make_work(tmp_path, place)
+    work.send(METADATA, change(1))
+    work.close()
+    copy = tmp_path / "copy"
+    CheckpointReader(place / "checkpoint", copy).refresh()
+    contents = [path.read_bytes() for path in copy.rglob("*") if path.is_file()]
+    contents += [(StoreFiles(place / name).read() or (b"",))[0] for name in StoreFiles(place).names()]
+    assert len(contents) > 10
+    assert not any(secret.encode() in content for secret in server.secrets for content in contents)
+    assert not any(secret in repr(place) + repr(work.config) + json.dumps(str(place)) for secret in server.secrets)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("engine", ["deltalake", "spark"])
+def test_runs_of_the_command_continue_on_machines_with_empty_disks(
+    server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    if engine == "spark" and server.scheme != "hdfs":
+        pytest.skip("Spark is refused there by name")
+    for name, value in server.variables.items():
+        monkeypatch.setenv(name, value)
+    place = server.place(f"{tmp_path.name}-{engine}")
+    url = (tmp_path / "log").as_uri()
+    source = SourceDatabase(5, tables=[table for table in SHOP_TABLES if table.name == "customers"], rows=20, transactions=20)
+    messages = list(source.capture())
+    config = tmp_path / "pipeline.toml"
+    names = ("tables", "change_tables", "dead_letter_table", "checkpoint", "zone", "metrics")
+    lines = [f'{name} = "{place}/{name}"' for name in names]
+    config.write_text("\n".join([f'source = "{url}"\ntopics = ["cdc/all"]', *lines, f'[defaults]\nengine = "{engine}"\n']))
+    with connect(url) as log:
+        log.create_topic("cdc/all")
+    half = len(messages) // 2
+    summary: dict[str, Any] = {}
+    for number, part in enumerate((messages[:half], messages[half:])):
+        with connect(url) as log, log.producer("cdc/all") as producer:
+            for message in part:
+                producer.send(message.value, key=message.key, headers=message.headers)
+        temporary = tmp_path / f"machine-{number}"
+        temporary.mkdir()
+        monkeypatch.setenv("TMPDIR", str(temporary))
+        command = [sys.executable, "-m", "headstream.cli", "replicate", "run", "--config", str(config), "--once"]
+        job = Job([*command, "--output", "json"], tmp_path)
+        summary = json.loads(job.finish())
+        assert (summary["failing"], summary["parked"], summary["messages"]) == ({}, 0, len(part))
+        assert not any(secret in job.errors for secret in server.secrets)
+    table = open_table(table_path(place / "tables", "SHOP", "customers"))
+    assert table is not None
+    metadata = next(iter(source.tables()))
+    assert digest_rows(table.to_pyarrow_table().to_pylist(), metadata.key_columns) == source.digest("SHOP", "customers")
+    metrics = StoreFiles(place / "metrics").read()
+    assert metrics is not None
+    assert metrics[0].endswith(b"# EOF\n")
+    assert StoreFiles(place / "zone").names() != []
+    status = CliRunner().invoke(replicate, ["status", "--config", str(config), "--output", "json"])
+    assert json.loads(status.stdout)["state"] == "ended"
+    seen = CliRunner().invoke(replicate, ["schemas", "--config", str(config), "--zone", f"{place}/zone", "--output", "json"])
+    assert "SHOP.customers" in seen.stdout

@@ -1,0 +1,126 @@
+"""Azure, Google and HDFS: what each client gets from [storage] and the environment."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headstream.errors import EnvironmentSetupError, InvalidOptionError, MissingExtraError
+from headstream.replicate.apply.spark_store import explain, require_store
+from headstream.replicate.storage.places import StorePlace, failure, parse_place
+from headstream.replicate.storage.storage_settings import StorageSettings
+from headstream.replicate.storage.store_files import StoreFiles
+
+HOST = "acme1.dfs.core.windows.net"
+VARIABLES = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY", "AZURE_TENANT_ID",
+             "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET",
+             "STORAGE_EMULATOR_HOST", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_APPLICATION_CREDENTIALS", "HADOOP_USER_NAME")  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def azure(**settings: Any) -> StorePlace:
+    return StorePlace(f"lake@{HOST}", "t", StorageSettings(**settings), "abfss")
+
+
+def google(**settings: Any) -> StorePlace:
+    return StorePlace("lake", "t", StorageSettings(**settings), "gs")
+
+
+def test_azures_settings_are_the_same_for_each_client() -> None:
+    place = azure(account_key="a+key")
+    delta = place.delta_options
+    assert (delta["azure_storage_account_name"], delta["azure_storage_account_key"]) == ("acme1", "a+key")
+    assert place.hadoop_uri == f"abfss://lake@{HOST}/t"
+    assert place.access.describe() == f"endpoint {HOST}, credentials account_key of [storage]"
+    assert "a+key" not in repr(place.access)
+
+
+def test_azures_emulator_is_the_same_endpoint_for_each_client() -> None:
+    place = azure(endpoint="http://127.0.0.1:10000", account_key="a+key")
+    assert place.delta_options["azure_storage_endpoint"] == "http://127.0.0.1:10000/acme1"
+    assert place.delta_options["allow_http"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "found"),
+    [
+        ({}, {"AZURE_STORAGE_KEY": "k", "AZURE_STORAGE_SAS_TOKEN": "s"}, {"account_key": "k"}),
+        ({"sas_token": "own"}, {"AZURE_STORAGE_ACCOUNT_KEY": "k"}, {"sas_token": "own"}),
+        ({}, {"AZURE_STORAGE_SAS_KEY": "s", "AZURE_CLIENT_ID": "c"}, {"sas_token": "s", "client_id": "c"}),
+        (
+            {},
+            {"AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c", "AZURE_CLIENT_SECRET": "x"},
+            {"tenant_id": "t", "client_id": "c", "client_secret": "x"},
+        ),
+        ({}, {"AZURE_CLIENT_ID": "c"}, {"client_id": "c"}),
+    ],
+)
+def test_azures_credentials_are_of_one_kind_the_sections_first(
+    settings: dict[str, str], environment: dict[str, str], found: dict[str, str]
+) -> None:
+    assert azure(**settings).access.resolved(environment) == StorageSettings(**found)  # type: ignore[arg-type]
+
+
+def test_azure_takes_tokens_and_service_principals() -> None:
+    assert azure(sas_token="sv=1").delta_options["azure_storage_sas_token"] == "sv=1"
+    principal = azure(tenant_id="t", client_id="c", client_secret="x").delta_options
+    assert principal["azure_storage_client_secret"] == "x"
+    assert (principal["azure_storage_tenant_id"], principal["azure_storage_client_id"]) == ("t", "c")
+    assert "the machine's identity" in azure().access.describe()
+
+
+@pytest.mark.parametrize("place", [azure(), google()])
+def test_spark_is_refused_by_name_for_stores_where_it_was_not_tried(place: StorePlace) -> None:
+    with pytest.raises(EnvironmentSetupError, match=r'Spark does not write to .* yet.*Use engine = "deltalake"'):
+        require_store(None, place, "Spark merges the tables")  # type: ignore[arg-type]
+    error = "No FileSystem for scheme"
+    assert explain(error, place).endswith('Use engine = "deltalake", which merges in the driver')
+
+
+def test_googles_settings_are_the_same_for_each_client(tmp_path: Path) -> None:
+    key = tmp_path / "key.json"
+    key.write_text(json.dumps({"type": "service_account"}))
+    place = google(service_account=str(key))
+    assert place.delta_options["google_service_account"] == str(key)
+    assert place.hadoop_uri == "gs://lake/t"
+    key.write_text(json.dumps({"type": "authorized_user"}))
+    assert place.delta_options["google_application_credentials"] == str(key)
+    with pytest.raises(InvalidOptionError, match="there are no credentials of Google in"):
+        StoreFiles(google(service_account=str(tmp_path / "nowhere"))).read()
+    emulator = google(endpoint="http://127.0.0.1:4443")
+    assert json.loads(emulator.delta_options["google_service_account_key"])["gcs_base_url"] == "http://127.0.0.1:4443"
+
+
+def test_hdfs_has_its_user_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = parse_place("hdfs://namenode:8020/t")
+    assert isinstance(place, StorePlace)
+    assert (place.delta_options, place.access.hadoop_settings()) == ({}, {})
+    assert place.hadoop_uri == "hdfs://namenode:8020/t"
+    monkeypatch.setenv("HADOOP_USER_NAME", "cdc")
+    assert place.access.describe() == "NameNode namenode:8020, user cdc"
+    assert str(failure(place, "it failed", "no\n\tat org.apache.hadoop.A\n\tat B")) == "it failed: no (hdfs://namenode:8020/t)"
+
+
+@pytest.mark.parametrize(
+    ("place", "module", "extra"),
+    [
+        (azure(), "obstore.store", r"obstore\.store, the client of Azure, is not installed.*headstream\[azure\]"),
+        (google(), "obstore.store", r"client of Google Cloud Storage, is not installed.*headstream\[gcs\]"),
+        (StorePlace("n:1", "t", scheme="hdfs"), "hdfs_native", r"hdfs_native, the client of HDFS.*headstream\[hdfs\]"),
+    ],
+)
+def test_a_client_that_is_not_installed_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, place: StorePlace, module: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=extra):
+        StoreFiles(place / "not opened before").read()
