@@ -56,7 +56,7 @@ def read_history(
     """Read a history in one way; return every row of its tables, and the changes of key that were warned of.
 
     A seed lets steps be cut off, and be done again; `ends_runs` is as of deliver(). `executors` makes the work of a
-    pipeline whose changes are merged where they were decoded; it has no change tables.
+    pipeline whose changes are merged where they were decoded.
     """
     settings = dict(MODES[mode])
     atomic = settings.pop("atomic", False)
@@ -65,6 +65,7 @@ def read_history(
         options["registry"] = RegistrySettings(directory=_write_schemas(directory, history))
     rules = TableRules(defaults=TableSettings(**settings))
     if executors is not None:
+        options["change_tables"] = directory / "changes"
         work: HistoryWork = executors(directory, rules=rules, atomic=atomic, **options)
     else:
         options |= {"change_tables": directory / "changes", "open_engine": open_engine}
@@ -75,12 +76,8 @@ def read_history(
     assert work.ledger.waiting().count == 0, work.ledger.waiting()
     assert work.dead_count() == 0, [parcel.reason for parcel in work.ledger.parcels("dead")]
     found = {table: work.table(table) for table in history.rows}
-    told = (
-        [(row["_hs_partition"], row["_hs_offset"]) for table in history.rows for row in work.changes(table)]
-        if executors is None
-        else []
-    )
-    assert executors is not None or len(told) == len(set(told)) == sum(map(len, history.partitions)) - history.metadata_count
+    told = [(row["_hs_partition"], row["_hs_offset"]) for table in history.rows for row in work.changes(table)]
+    assert len(told) == len(set(told)) == sum(map(len, history.partitions)) - history.metadata_count
     work.close()
     return found, warned
 

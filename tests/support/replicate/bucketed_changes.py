@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headstream.replicate.apply.change_rows import ChangeRows
 from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.apply.fold import FoldReport, FoldTask, join_reports
 from headstream.replicate.apply.join import JoinTask, Survey, join_surveys
@@ -87,6 +88,19 @@ class BucketedChanges(SparkChanges):
         if self.blobs.left_out is not None:
             found = leave_out(found, CHANGE_COORDINATES, self.blobs.left_out)
         return found if wanted is None else found.take(match_rows(found.rename_columns(list(COORDINATE_COLUMNS)), wanted)[0])
+
+    def offset_ends(self) -> tuple[int, int]:
+        ends = pc.min_max(pa.concat_tables(self.blobs.read(self.schema_ids))["_hs_offset"]).as_py()
+        return ends["min"], ends["max"]
+
+    def change_rows(self, task: ChangeRows, present: Any = None) -> Any:
+        made = []
+        for blob in self.blobs.read(self.schema_ids):
+            changes = blob if self.blobs.left_out is None else leave_out(blob, CHANGE_COORDINATES, self.blobs.left_out)
+            if present is not None:
+                changes = leave_out(changes, CHANGE_COORDINATES, present.rename_columns(list(COORDINATE_COLUMNS)))
+            made.append(_sent(task).rows(changes))
+        return pa.concat_tables(made)
 
     def fold(self, task: FoldTask) -> Any:
         def fold(bucket: pa.Table, stored: pa.Table | None) -> tuple[FoldReport, dict[str, pa.Table | None]]:

@@ -20,8 +20,10 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 
 from headstream.errors import StorageError
+from headstream.replicate.apply.change_rows import ChangeRows
 from headstream.replicate.apply.fold import FoldReport, FoldTask, join_reports
 from headstream.replicate.apply.join import JoinTask, Survey, join_surveys
 from headstream.replicate.apply.plan import quote_name
@@ -101,6 +103,44 @@ class SparkChanges:
         frame = self.batch.contents(self.schema_ids).mapInArrow(select, f"{PLACE} BIGINT NOT NULL, content BINARY NOT NULL")
         found = pa.concat_tables(self.batch.fetch(frame))
         return found if self.batch.left_out is None else leave_out(found, CHANGE_COORDINATES, self.batch.left_out)
+
+    def offset_ends(self) -> tuple[int, int]:
+        """Return the lowest and the highest offset of the changes."""
+
+        def find(batches: _Batches) -> _Batches:
+            for batch in batches:
+                for content in batch.column(0):
+                    yield pa.RecordBatch.from_arrays(
+                        [read_ipc(content.as_buffer())["_hs_offset"].combine_chunks()], names=["offset"]
+                    )
+
+        offsets = self.batch.contents(self.schema_ids).select("content").mapInArrow(find, "offset BIGINT")
+        ends = offsets.agg(sf.min("offset"), sf.max("offset")).collect()[0]
+        return ends[0], ends[1]
+
+    def change_rows(self, task: ChangeRows, present: DataFrame | None = None) -> DataFrame:
+        """Return the rows of the changes for a change table.
+
+        Args:
+            task: Makes them.
+            present: CHANGE_COORDINATES of rows that the table has, without which the rows are wanted; None for all rows.
+        """
+        packed = pickle.dumps((task, self.batch.left_out))
+
+        def make(batches: _Batches) -> _Batches:
+            own, left_out = pickle.loads(packed)
+            for batch in batches:
+                for content in batch.column(0):
+                    changes = read_ipc(content.as_buffer())
+                    if left_out is not None:
+                        changes = leave_out(changes, CHANGE_COORDINATES, left_out)
+                    if changes.num_rows:
+                        yield from own.rows(changes).to_batches(_ROWS_AT_ONCE)
+
+        made = self.batch.contents(self.schema_ids).select("content").mapInArrow(make, _types_sql(task.columns))
+        if present is None:
+            return made
+        return made.join(self.batch.in_own_session(present), list(CHANGE_COORDINATES), "left_anti")
 
     def fold(self, task: FoldTask) -> FoldedChanges:
         """Fold the changes on the executors.

@@ -134,10 +134,10 @@ class TargetTable:
         """
         changes_of_it = self._changes if schema.settings.changes else None
         self._claim(self._path, changes_of_it)
-        if changes_of_it is not None and isinstance(changes, SparkChanges):
+        if changes_of_it is not None and isinstance(changes, SparkChanges) and changes.is_at_hand:
             changes = changes.fetch()
         merged = self._merge(changes, schema, app_id, version)
-        if changes_of_it is not None and isinstance(changes, pa.Table):
+        if changes_of_it is not None:
             changes_of_it.append(changes, schema, merged.rejected, app_id, version, repeated=repeated)
             self._claim(self._path, changes_of_it)
         return merged
