@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from headstream.replicate.apply.change_rows import ChangeRows
 from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.apply.fold import FoldReport, FoldTask, join_reports
-from headstream.replicate.apply.join import JoinTask, Survey, join_surveys
+from headstream.replicate.apply.keyed_task import KeyedTask, Survey, join_surveys
 from headstream.replicate.apply.spark_changes import SparkChanges
 from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows, read_ipc, write_ipc
@@ -110,10 +110,10 @@ class BucketedChanges(SparkChanges):
         self.blobs.merged.append("fold")
         return Merged(task, *_by_bucket(_split(task, self.blobs.read(self.schema_ids)), {}, fold))
 
-    def survey(self, task: JoinTask) -> Survey:
+    def survey(self, task: KeyedTask) -> Survey:
         return join_surveys([_sent(_sent(task).survey(blob)) for blob in self.blobs.read(self.schema_ids)])
 
-    def join(self, task: JoinTask, stored: Any) -> Any:
+    def join(self, task: KeyedTask, stored: Any) -> Any:
         def join(bucket: pa.Table, rows: pa.Table | None) -> tuple[FoldReport, dict[str, pa.Table | None]]:
             joined = _sent(task).join(bucket, rows)
             return joined.report, {"rows": joined.rows, "deletions": joined.deletions, "left": joined.left}
@@ -126,7 +126,7 @@ class BucketedChanges(SparkChanges):
 class Merged:
     """The result of a fold or a join of all buckets."""
 
-    def __init__(self, task: FoldTask | JoinTask, report: FoldReport, parts: dict[str, list[pa.Table]]) -> None:
+    def __init__(self, task: FoldTask | KeyedTask, report: FoldReport, parts: dict[str, list[pa.Table]]) -> None:
         self.task = task
         self.report = report
         self._parts = parts
@@ -180,7 +180,7 @@ class BucketedWork(Bucketed, HistoryWork):
     """The same for the messages of a history."""
 
 
-def _split(task: FoldTask | JoinTask, blobs: list[pa.Table]) -> dict[int, list[pa.Table]]:
+def _split(task: FoldTask | KeyedTask, blobs: list[pa.Table]) -> dict[int, list[pa.Table]]:
     pieces: dict[int, list[pa.Table]] = {}
     for blob in blobs:
         for bucket, rows in _sent(task).split(blob, _BUCKETS):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headstream.replicate.apply.scd2_rows import commit_times
 from headstream.replicate.codec import decode_mask

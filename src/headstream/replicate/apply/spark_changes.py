@@ -3,7 +3,7 @@
     changes of a table -> split by key (fold.py) -> shuffled -> folded, stored -> driver: reports and deletions
                                                                                -> rows, as the source of Spark's MERGE
     where whole images are not enough:
-    changes of a table -> surveyed (join.py)                                      -> driver: ranges of keys, changes of key
+    changes of a table -> surveyed (keyed_task.py)                                     -> driver: ranges of keys, changes of key
     changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: the same, and what is left to it
 
 A lost part is computed again from the source: the offsets of a micro-batch are planned, so its messages are the same. Changes are
@@ -25,7 +25,7 @@ from pyspark.sql import functions as sf
 from headstream.errors import StorageError
 from headstream.replicate.apply.change_rows import ChangeRows
 from headstream.replicate.apply.fold import FoldReport, FoldTask, join_reports
-from headstream.replicate.apply.join import JoinTask, Survey, join_surveys
+from headstream.replicate.apply.keyed_task import KeyedTask, Survey, join_surveys
 from headstream.replicate.apply.plan import quote_name
 from headstream.replicate.apply.stored_batch import PLACE, StoredBatch, check_count
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows, read_ipc, write_ipc
@@ -42,7 +42,7 @@ _PART: Final = "part STRING NOT NULL, content BINARY NOT NULL"
 _STORED: Final = -1
 """The place of stored rows, in the order of the log before all changes."""
 _ROWS_AT_ONCE: Final = 20_000
-_Task = TypeVar("_Task", FoldTask, JoinTask)
+_Task = TypeVar("_Task", FoldTask, KeyedTask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class SparkChanges:
         pieces = pieces.repartitionById(count, "bucket") if count > 1 else pieces.coalesce(1)
         return self._checked(FoldedChanges(_by_bucket(pieces, task, fold), task))
 
-    def survey(self, task: JoinTask) -> Survey:
+    def survey(self, task: KeyedTask) -> Survey:
         """Return what the driver must know of the changes before they are joined.
 
         Args:
@@ -171,7 +171,7 @@ class SparkChanges:
         packed = pickle.dumps(task)
 
         def survey(batches: _Batches) -> _Batches:
-            own: JoinTask = pickle.loads(packed)
+            own: KeyedTask = pickle.loads(packed)
             found = [own.survey(read_ipc(content.as_buffer())) for batch in batches for content in batch.column(0)]
             if found:
                 arrays = [pa.array(["survey"], pa.string()), pa.array([pickle.dumps(join_surveys(found))], pa.binary())]
@@ -181,12 +181,12 @@ class SparkChanges:
         found = contents.mapInArrow(survey, _PART).select("content").toArrow()["content"]
         return join_surveys(pickle.loads(content.as_buffer()) for content in found)
 
-    def join(self, task: JoinTask, stored: DataFrame) -> JoinedChanges:
+    def join(self, task: KeyedTask, stored: DataFrame) -> JoinedChanges:
         """Join the changes to the stored rows of their keys on the executors.
 
         Args:
             task: The join.
-            stored: The columns of JoinTask.stored_types, of the rows with keys in the range of the changes' keys.
+            stored: The columns of KeyedTask.stored_types, of the rows with keys in the range of the changes' keys.
 
         Raises:
             StorageError: the stored changes are not those that were decoded first.
@@ -195,14 +195,14 @@ class SparkChanges:
         packed = pickle.dumps(task)
 
         def list_keys(batches: _Batches) -> _Batches:
-            own: JoinTask = pickle.loads(packed)
+            own: KeyedTask = pickle.loads(packed)
             for batch in batches:
                 for content in batch.column(0):
                     keys = own.keys_of(read_ipc(content.as_buffer()))
                     yield from keys.group_by(own.keys).aggregate([]).combine_chunks().to_batches()
 
         def split_stored(batches: _Batches) -> _Batches:
-            own: JoinTask = pickle.loads(packed)
+            own: KeyedTask = pickle.loads(packed)
             for batch in batches:
                 for bucket, rows in own.split_stored(pa.Table.from_batches([batch]), count):
                     yield _piece(bucket, _STORED, rows)
@@ -212,7 +212,7 @@ class SparkChanges:
         rows = self.batch.in_own_session(stored).join(keys, task.keys, "left_semi").select(*map(quote_name, task.stored_types))
         pieces = contents.mapInArrow(_splitting(task, count), _PIECE).union(rows.mapInArrow(split_stored, _PIECE))
 
-        def join(own: JoinTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
+        def join(own: KeyedTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
             if changes is None:
                 return FoldReport(), {}
             joined = own.join(changes, stored)
@@ -284,7 +284,7 @@ class FoldedChanges(_ExecutorRows[FoldTask]):
         return self._frame()
 
 
-class JoinedChanges(_ExecutorRows[JoinTask]):
+class JoinedChanges(_ExecutorRows[KeyedTask]):
     """The join of a table's changes to its rows."""
 
     def left(self) -> pa.Table | None:
@@ -297,7 +297,7 @@ class JoinedChanges(_ExecutorRows[JoinTask]):
         """Return the rows of the merge's source.
 
         Args:
-            own: Those that the driver has made, of the columns and types of JoinTask.row_types; None for none.
+            own: Those that the driver has made, of the columns and types of KeyedTask.row_types; None for none.
         """
         frame = self._frame()
         return frame if own is None else frame.unionByName(frame.sparkSession.createDataFrame(own))
@@ -312,12 +312,12 @@ def join_stored(parts: Sequence[SparkChanges]) -> SparkChanges:
     return replace(parts[0], schema_ids=schema_ids, traits=join_traits([part.traits for part in parts]))
 
 
-def _splitting(task: FoldTask | JoinTask, count: int) -> Callable[[_Batches], _Batches]:
+def _splitting(task: FoldTask | KeyedTask, count: int) -> Callable[[_Batches], _Batches]:
     """Return what divides stored changes into buckets."""
     packed = pickle.dumps(task)
 
     def split(batches: _Batches) -> _Batches:
-        own: FoldTask | JoinTask = pickle.loads(packed)
+        own: FoldTask | KeyedTask = pickle.loads(packed)
         for batch in batches:
             places, contents = batch.columns
             for place, content in zip(places.to_pylist(), contents, strict=True):

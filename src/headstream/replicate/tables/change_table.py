@@ -17,6 +17,7 @@ from the dead letter) are compared with the coordinates in the table. Changes th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -99,7 +100,9 @@ class ChangeTable:
             self._own_columns(),
             left_out if left_out.num_rows else None,
         )
-        rows = self._local_rows(changes, task, repeated) if isinstance(changes, pa.Table) else self._frame(changes, task, repeated)
+        rows = (
+            self._local_rows(changes, task, repeated) if isinstance(changes, pa.Table) else self._frame(changes, task, repeated)
+        )
         if rows is None:
             return
         try:

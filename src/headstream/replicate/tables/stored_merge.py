@@ -2,6 +2,7 @@
 
 the table's rows have one change each    fold: whole images alone
 otherwise, or where that is not enough   survey -> join; what changes of key connect is left to the driver
+a table of SCD type 2                    survey -> join to the stored versions; the same is left to the driver
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ import pyarrow as pa
 
 from headstream.replicate.apply.evolution import SeenColumn, SeenSchema
 from headstream.replicate.apply.fold import FoldTask
-from headstream.replicate.apply.join import MAX_DRIVER_KEYS, JoinTask, Survey
+from headstream.replicate.apply.join import JoinTask
+from headstream.replicate.apply.keyed_task import MAX_DRIVER_KEYS, Survey
 from headstream.replicate.apply.scd1 import Scd1Table
+from headstream.replicate.apply.scd2 import Scd2Table
+from headstream.replicate.apply.scd2_join import HistoryTask
 from headstream.replicate.apply.spark_changes import FoldedChanges, SparkChanges
 from headstream.replicate.columns.changes import keys_of
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.spelling import spell_names
 from headstream.replicate.tables.table_memory import TableState
 
-__all__ = ["fold", "plan_fold", "plan_join", "seen_schema"]
+__all__ = ["fold", "plan_fold", "plan_history", "plan_join", "seen_schema"]
 
 _MOST_TOMBSTONES: Final = 500_000
 """Tombstones that are sent to the executors with a task; with more, the driver merges the changes."""
@@ -94,6 +98,49 @@ def plan_join(
     if survey.has_partial:
         table.begin_tracking()
     return replace(join, tracks=table.tracks, driver_keys=pa.concat_tables([logged, survey.moved])), survey
+
+
+def plan_history(
+    changes: SparkChanges,
+    names: Sequence[str],
+    schema: TableSchema,
+    table: Scd2Table,
+    state: TableState,
+    columns: Sequence[str],
+    gap_us: int,
+) -> tuple[HistoryTask, Survey] | None:
+    """Return the task that joins changes to the table's versions, and the survey of them; None if the driver must do it.
+
+    Args:
+        changes: The changes.
+        names: Their columns, as the table spells them.
+        schema: Their schema, likewise.
+        table: The table.
+        state: As of plan_fold().
+        columns: As of plan_fold().
+        gap_us: As of plan_fold().
+    """
+    crossed = table.crossed_keys(MAX_DRIVER_KEYS)
+    if crossed is None:
+        return None
+    loads, settings = state.loads, schema.settings
+    task = FoldTask(
+        tuple(names),
+        schema.metadata,
+        tuple(columns),
+        table.columns,
+        tuple(loads.loads),
+        loads.settled,
+        gap_us,
+        settings.deletes == "skip",
+        left_out=changes.batch.left_out,
+    )
+    places = tuple(place for _, place in loads.ends)
+    join = HistoryTask(task, table.engine.columns, places, settings.deletes == "soft")
+    survey = changes.survey(join)
+    if survey.moved is None:
+        return None
+    return replace(join, driver_keys=pa.concat_tables([crossed, survey.moved])), survey
 
 
 def fold(changes: SparkChanges, task: FoldTask) -> FoldedChanges | None:

@@ -33,7 +33,7 @@ from headstream.replicate.tables.change_table import ChangeTable
 from headstream.replicate.tables.forgotten import without_forgotten
 from headstream.replicate.tables.maintenance import Schedule
 from headstream.replicate.tables.schema_checks import check_schema, open_rows, stop_table
-from headstream.replicate.tables.stored_merge import fold, plan_fold, plan_join, seen_schema
+from headstream.replicate.tables.stored_merge import fold, plan_fold, plan_history, plan_join, seen_schema
 from headstream.replicate.tables.table_memory import TableMemory
 from headstream.replicate.tables.target_owner import Owner
 
@@ -186,13 +186,16 @@ class TargetTable:
     ) -> Merged | None:
         """Merge changes that executors fold; None if the driver must fold them."""
         table = self._table
-        if changes.is_at_hand or not isinstance(table, Scd1Table) or not table.engine.takes_frames:
+        assert table is not None
+        if changes.is_at_hand or not table.engine.takes_frames:
             return None
         applied = table.engine.last_applied(app_id)
         if applied is not None and applied >= version:
             self._follow(seen)
             return Merged(RowCounts(), self._memory.given_up(self._name, app_id, version))
         columns = self._known_columns(schema.types, table)
+        if isinstance(table, Scd2Table):
+            return self._merge_history(changes, names, schema, columns, seen, app_id, version)
         task = plan_fold(changes, names, schema, table, self._state, columns, self._load_gap_us)
         folded = fold(changes, task) if task is not None and table.is_uniform else None
         if task is None or folded is None:
@@ -239,6 +242,45 @@ class TargetTable:
             joined.close()
         self._note_deletions()
         return Merged(counts, rejected)
+
+    def _merge_history(
+        self,
+        changes: SparkChanges,
+        names: list[str],
+        schema: TableSchema,
+        columns: list[str],
+        seen: SeenSchema,
+        app_id: str,
+        version: int,
+    ) -> Merged | None:
+        """Merge changes that executors join to stored versions, except those of keys that changes of key connect."""
+        table, loads = self._table, self._state.loads
+        assert isinstance(table, Scd2Table)
+        planned = plan_history(changes, names, schema, table, self._state, columns, self._load_gap_us)
+        if planned is None:
+            return None
+        join, survey = planned
+        if survey.lowest is None:  # all of them are deletions that are ignored
+            self._follow(seen)
+            return Merged(RowCounts(), self._decide({}, table, app_id, version))
+        where = table.stored_where(survey.ranges, survey.lowest, join.ended)
+        joined = changes.join(join, table.engine.frame(list(join.stored_types), where))
+        try:
+            if joined.report.needs_driver:
+                return None
+            loads.has_below_first |= joined.report.has_below_first
+            if joined.report.is_unsettled:
+                loads.settled = ""
+            left, own, rejected = joined.left(), None, dict[Coordinates, str]()
+            if left is not None:
+                changes.batch.note_fetched(left.num_rows)
+                own = read_events(self._placed(left, schema, keeps_all=True), schema.metadata, columns)
+                rejected = _by_coordinates(own.rejected)
+            rejected = self._decide(rejected, table, app_id, version)
+            self._follow(seen)
+            return Merged(table.merge_joined(joined, own, survey.lowest, app_id, version, join.ended), rejected)
+        finally:
+            joined.close()
 
     def _placed(self, changes: pa.Table, schema: TableSchema, *, keeps_all: bool) -> pa.Table:
         """Return changes with their places among the loads, without deletions that are ignored."""
