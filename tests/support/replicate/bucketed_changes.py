@@ -19,9 +19,18 @@ from headstream.replicate.apply.fold import FoldReport, FoldTask, join_reports
 from headstream.replicate.apply.keyed_task import KeyedTask, Survey, join_surveys
 from headstream.replicate.apply.spark_changes import SparkChanges
 from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.columns.key_buckets import divide
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows, read_ipc, write_ipc
 from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decode import DECODED_SCHEMA, Decoded
+from headstream.replicate.decoding.transaction_events import (
+    EVENTS_SCHEMA,
+    SeenEvents,
+    change_events,
+    changes_of,
+    divide_events,
+    join_seen,
+)
 from headstream.replicate.storage.places import Place
 from tests.support.replicate.load_delivery import HistoryWork
 from tests.support.replicate.pipeline_work import Work
@@ -89,14 +98,36 @@ class BucketedChanges(SparkChanges):
             found = leave_out(found, CHANGE_COORDINATES, self.blobs.left_out)
         return found if wanted is None else found.take(match_rows(found.rename_columns(list(COORDINATE_COLUMNS)), wanted)[0])
 
+    def divide_events(self, lineages: Any, others: pa.Table) -> SeenEvents:
+        found = [others]
+        for schema_id in self.schema_ids:
+            for blob in self._own_blobs([schema_id]):
+                events, unnumbered = change_events(blob, lineages[schema_id])
+                found.append(pa.Table.from_batches([events.filter(events.column("key").is_valid())], EVENTS_SCHEMA))
+                if unnumbered:
+                    found.append(pa.Table.from_pylist([{"event": unnumbered}], EVENTS_SCHEMA))
+        seen = pa.concat_tables(found)
+        buckets = [divide_events(part) for _, part in divide(seen, [pc.fill_null(seen["key"], "")], _BUCKETS)]
+        return join_seen(_sent(buckets))
+
+    def changes_of(self, lineages: Any, keys: pa.Array) -> dict[str, pa.Table]:
+        found = {
+            schema_id: pa.concat_tables([changes_of(blob, lineages[schema_id], keys) for blob in self._own_blobs([schema_id])])
+            for schema_id in self.schema_ids
+        }
+        return {schema_id: rows for schema_id, rows in found.items() if rows.num_rows}
+
+    def _own_blobs(self, schema_ids: Sequence[str]) -> list[pa.Table]:
+        found, left_out = self.blobs.read(schema_ids), self.blobs.left_out
+        return found if left_out is None else [leave_out(blob, CHANGE_COORDINATES, left_out) for blob in found]
+
     def offset_ends(self) -> tuple[int, int]:
         ends = pc.min_max(pa.concat_tables(self.blobs.read(self.schema_ids))["_hs_offset"]).as_py()
         return ends["min"], ends["max"]
 
     def change_rows(self, task: ChangeRows, present: Any = None) -> Any:
         made = []
-        for blob in self.blobs.read(self.schema_ids):
-            changes = blob if self.blobs.left_out is None else leave_out(blob, CHANGE_COORDINATES, self.blobs.left_out)
+        for changes in self._own_blobs(self.schema_ids):
             if present is not None:
                 changes = leave_out(changes, CHANGE_COORDINATES, present.rename_columns(list(COORDINATE_COLUMNS)))
             made.append(_sent(task).rows(changes))

@@ -27,9 +27,20 @@ from headstream.replicate.apply.change_rows import ChangeRows
 from headstream.replicate.apply.fold import FoldReport, FoldTask, join_reports
 from headstream.replicate.apply.keyed_task import KeyedTask, Survey, join_surveys
 from headstream.replicate.apply.plan import quote_name
+from headstream.replicate.apply.spark_transactions import divide_stored_events, find_stored_changes
 from headstream.replicate.apply.stored_batch import PLACE, StoredBatch, check_count
-from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows, read_ipc, write_ipc
+from headstream.replicate.codec import Lineage
+from headstream.replicate.columns.raw import (
+    CHANGE_COORDINATES,
+    COORDINATE_COLUMNS,
+    join_coordinates,
+    leave_out,
+    match_rows,
+    read_ipc,
+    write_ipc,
+)
 from headstream.replicate.columns.traits import ChangeTraits, join_traits
+from headstream.replicate.decoding.transaction_events import SeenEvents
 
 __all__ = ["FoldedChanges", "JoinedChanges", "SparkChanges", "join_stored"]
 
@@ -80,8 +91,8 @@ class SparkChanges:
         return rows if self.batch.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.batch.left_out)
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Leave changes out of what is fetched or folded, of all schemas of the micro-batch."""
-        self.batch.left_out = coordinates.select(list(COORDINATE_COLUMNS)) if coordinates.num_rows else None
+        """Leave further changes out of what is fetched or merged, of all schemas of the micro-batch."""
+        self.batch.left_out = join_coordinates([self.batch.left_out, coordinates])
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
         """Return CHANGE_COORDINATES of the changes, or of those that are wanted."""
@@ -103,6 +114,14 @@ class SparkChanges:
         frame = self.batch.contents(self.schema_ids).mapInArrow(select, f"{PLACE} BIGINT NOT NULL, content BINARY NOT NULL")
         found = pa.concat_tables(self.batch.fetch(frame))
         return found if self.batch.left_out is None else leave_out(found, CHANGE_COORDINATES, self.batch.left_out)
+
+    def divide_events(self, lineages: Mapping[str, Lineage], others: pa.Table) -> SeenEvents:
+        """Return the transaction events of the changes and of other messages; see divide_stored_events()."""
+        return divide_stored_events(self.batch, self.schema_ids, self.num_rows, lineages, others)
+
+    def changes_of(self, lineages: Mapping[str, Lineage], keys: pa.Array) -> dict[str, pa.Table]:
+        """Return the coordinates of the changes of some transactions by schema id; see find_stored_changes()."""
+        return find_stored_changes(self.batch, self.schema_ids, lineages, keys)
 
     def offset_ends(self) -> tuple[int, int]:
         """Return the lowest and the highest offset of the changes."""

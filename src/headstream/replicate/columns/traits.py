@@ -86,7 +86,7 @@ class StoredChanges(Protocol):
         """Return the changes."""
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Leave changes out of what the other methods return, of all schemas of the micro-batch.
+        """Leave further changes out of what the other methods return, of all schemas of the micro-batch.
 
         Args:
             coordinates: COORDINATE_COLUMNS of these changes, and of others.
