@@ -43,6 +43,7 @@ class Scd1Table(MergedTable):
         tombstones: Its tombstones.
         soft: Whether deleted rows are marked and stay.
         partition_by: Columns that its files are partitioned by when it is created.
+        mapped: Whether it is created with column mapping.
     """
 
     def __init__(
@@ -53,9 +54,11 @@ class Scd1Table(MergedTable):
         *,
         soft: bool = False,
         partition_by: Sequence[str] = (),
+        mapped: bool = False,
     ) -> None:
         super().__init__(engine, keys)
         self._partition_by = partition_by
+        self._mapped = mapped
         self._tombstones = tombstones
         self._log = KeyLog(tombstones.path, keys)
         self._resolver = Resolver(engine, keys, tombstones, self._log, soft=soft)
@@ -84,7 +87,7 @@ class Scd1Table(MergedTable):
         if not self.engine.columns:
             own_key = {CHANGE_KEY: "STRING"} if self.keys == [CHANGE_KEY] else {}
             soft = {DELETED: "BOOLEAN"} if self._soft else {}
-            self.engine.create({**schema, **own_key, **_BOOKKEEPING, **soft}, self._partition_by)
+            self.engine.create({**schema, **own_key, **_BOOKKEEPING, **soft}, self._partition_by, mapped=self._mapped)
             return
         if self._soft and DELETED not in self.engine.columns:
             self.engine.add_columns({DELETED: "BOOLEAN"})

@@ -49,6 +49,7 @@ class Scd2Table(MergedTable):
         keys: Its primary key.
         partition_by: Columns that its files are partitioned by, in addition to `_hs_current`, when it is created.
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
+        mapped: Whether it is created with column mapping.
         memory: The directory of the log of key changes; None: next to the table.
     """
 
@@ -59,6 +60,7 @@ class Scd2Table(MergedTable):
         partition_by: Sequence[str] = (),
         *,
         soft: bool = False,
+        mapped: bool = False,
         memory: Path | None = None,
     ) -> None:
         super().__init__(engine, keys)
@@ -68,6 +70,7 @@ class Scd2Table(MergedTable):
         self._log = KeyLog(memory, keys)
         self._partition_by = partition_by
         self._soft = soft
+        self._mapped = mapped
         self._ends: Sequence[str] = ()
         self._over = ""
 
@@ -84,7 +87,7 @@ class Scd2Table(MergedTable):
         """
         if not self.engine.columns:
             # Open versions in files of their own: appends do not read the closed ones.
-            self.engine.create({**schema, **HISTORY_COLUMNS}, ["_hs_current", *self._partition_by])
+            self.engine.create({**schema, **HISTORY_COLUMNS}, ["_hs_current", *self._partition_by], mapped=self._mapped)
             return
         count = len(self.columns)
         if fit_columns(self.engine, self.columns, schema) and older:

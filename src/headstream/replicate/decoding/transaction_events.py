@@ -109,7 +109,7 @@ def divide_events(seen: pa.Table) -> SeenEvents:
     """Divide events by whether their transaction is complete: all of it must be among them.
 
     Args:
-        seen: All events of their transactions that were seen, EVENTS_SCHEMA; a row without a transaction counts changes in `event`.
+        seen: All seen events of their transactions, EVENTS_SCHEMA; a row without one has a number of changes without position.
     """
     unnumbered = pc.sum(seen["event"].filter(pc.is_null(seen["key"]))).as_py() or 0
     seen = seen.filter(seen["key"].is_valid())

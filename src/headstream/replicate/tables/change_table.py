@@ -88,7 +88,7 @@ class ChangeTable:
         names, schema = in_table_spelling(schema.changes.empty_table(), schema, self.engine.columns)
         wanted = schema.types | {BEFORE_PREFIX + name: kind for name, kind in schema.types.items()}
         if not self.engine.columns:
-            self.engine.create({**schema.types, **CHANGE_BOOKKEEPING, **wanted})
+            self.engine.create({**schema.types, **CHANGE_BOOKKEEPING, **wanted}, mapped=schema.settings.column_names == "mapped")
         if self._has(app_id, version):
             return
         fit_columns(self.engine, self._own_columns(), wanted)
