@@ -27,7 +27,6 @@ from headstream.replicate.decoding.transaction_events import (
     EVENTS_SCHEMA,
     SeenEvents,
     change_events,
-    changes_of,
     divide_events,
     join_seen,
 )
@@ -110,9 +109,9 @@ class BucketedChanges(SparkChanges):
         buckets = [divide_events(part) for _, part in divide(seen, [pc.fill_null(seen["key"], "")], _BUCKETS)]
         return join_seen(_sent(buckets))
 
-    def changes_of(self, lineages: Any, keys: pa.Array) -> dict[str, pa.Table]:
+    def find(self, find: Any) -> dict[str, pa.Table]:
         found = {
-            schema_id: pa.concat_tables([changes_of(blob, lineages[schema_id], keys) for blob in self._own_blobs([schema_id])])
+            schema_id: pa.concat_tables([_sent(find)(schema_id, blob) for blob in self._own_blobs([schema_id])])
             for schema_id in self.schema_ids
         }
         return {schema_id: rows for schema_id, rows in found.items() if rows.num_rows}

@@ -27,8 +27,8 @@ from headstream.replicate.apply.change_rows import ChangeRows
 from headstream.replicate.apply.fold import FoldReport, FoldTask, join_reports
 from headstream.replicate.apply.keyed_task import KeyedTask, Survey, join_surveys
 from headstream.replicate.apply.plan import quote_name
-from headstream.replicate.apply.spark_transactions import divide_stored_events, find_stored_changes
 from headstream.replicate.apply.stored_batch import PLACE, StoredBatch, check_count
+from headstream.replicate.apply.waiting_changes import LoadsFrom, OfTransactions, divide_stored_events, find_stored_changes
 from headstream.replicate.codec import Lineage
 from headstream.replicate.columns.raw import (
     CHANGE_COORDINATES,
@@ -119,9 +119,9 @@ class SparkChanges:
         """Return the transaction events of the changes and of other messages; see divide_stored_events()."""
         return divide_stored_events(self.batch, self.schema_ids, self.num_rows, lineages, others)
 
-    def changes_of(self, lineages: Mapping[str, Lineage], keys: pa.Array) -> dict[str, pa.Table]:
-        """Return the coordinates of the changes of some transactions by schema id; see find_stored_changes()."""
-        return find_stored_changes(self.batch, self.schema_ids, lineages, keys)
+    def find(self, find: LoadsFrom | OfTransactions) -> dict[str, pa.Table]:
+        """Return the coordinates of some of the changes by schema id; see find_stored_changes()."""
+        return find_stored_changes(self.batch, self.schema_ids, find)
 
     def offset_ends(self) -> tuple[int, int]:
         """Return the lowest and the highest offset of the changes."""

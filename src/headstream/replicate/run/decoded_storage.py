@@ -7,12 +7,27 @@ from collections.abc import Callable
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from headstream.replicate.apply.spark_changes import SparkChanges
+from headstream.replicate.apply.spark_changes import SparkChanges, join_stored
 from headstream.replicate.apply.stored_batch import Collect, StoredBatch
 from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decode import Decoded
 
-__all__ = ["store_decoded"]
+__all__ = ["on_executors", "store_decoded"]
+
+
+def on_executors(decoded: Decoded) -> SparkChanges | None:
+    """Return all changes of a unit that stay on the executors; None if there are none.
+
+    Stored changes that the driver merges in any case, since they are few, are fetched first.
+
+    Args:
+        decoded: The unit.
+    """
+    decoded.fetch(
+        [schema_id for schema_id, found in decoded.stored.items() if not isinstance(found, SparkChanges) or found.is_at_hand]
+    )
+    stored = [found for found in decoded.stored.values() if isinstance(found, SparkChanges)]
+    return join_stored(stored) if stored else None
 
 
 def store_decoded(

@@ -22,9 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.errors import ReplicateError
-from headstream.replicate.apply.spark_changes import SparkChanges, join_stored
+from headstream.replicate.apply.waiting_changes import OfTransactions
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, TRANSACTION, change_coordinates
-from headstream.replicate.columns.traits import StoredChanges
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.decoding.transaction_events import (
     EVENTS_SCHEMA,
@@ -39,6 +38,7 @@ from headstream.replicate.decoding.transaction_events import (
 )
 from headstream.replicate.parked.ledger import WAITS, Ledger
 from headstream.replicate.parked.parking import Held
+from headstream.replicate.run.decoded_storage import on_executors
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.settings.config import ReplicateConfig
 
@@ -140,14 +140,13 @@ class Transactions:
         """
         if not self._config.atomic:
             return Standing()
-        decoded.fetch([schema_id for schema_id, found in decoded.stored.items() if not _stays(found)])
+        stored = on_executors(decoded)
         changes = {schema_id: pa.Table.from_batches(batches) for schema_id, batches in decoded.changes.items()}
         lineages = {schema_id: schemas[schema_id].metadata.lineage for schema_id in (*changes, *decoded.stored)}
         found = {schema_id: change_events(table, lineages[schema_id]) for schema_id, table in changes.items()}
         unnumbered = sum(count for _, count in found.values())
         events = pa.Table.from_batches([*decoded.events, *(batch for batch, _ in found.values())], EVENTS_SCHEMA)
         events = events.filter(events["key"].is_valid())
-        stored = _of_executors(decoded)
         seen = divide_events(events) if stored is None else stored.divide_events(lineages, events)
         standing = self._sort(seen, now_us)
         held: dict[tuple[str, str], list[pa.Table]] = {}
@@ -159,7 +158,8 @@ class Transactions:
                     held.setdefault(schemas[schema_id].table, []).append(_held(coordinates, schema_id))
                     waits = pc.is_in(found[schema_id][0].column("key"), value_set=waiting)
                     decoded.changes[schema_id] = table.filter(pc.invert(waits)).to_batches()
-            for schema_id, coordinates in () if stored is None else stored.changes_of(lineages, waiting).items():
+            on_disk = {} if stored is None else stored.find(OfTransactions(lineages, waiting))
+            for schema_id, coordinates in on_disk.items():
                 held.setdefault(schemas[schema_id].table, []).append(_held(coordinates, schema_id))
                 decoded.leave_out_stored(coordinates.select(list(CHANGE_COORDINATES)).rename_columns(list(COORDINATE_COLUMNS)))
         decoded.changes = {schema_id: batches for schema_id, batches in decoded.changes.items() if batches}
@@ -287,17 +287,6 @@ def _portions(keys: list[str]) -> Iterator[tuple[list[str], str]]:
     for start in range(0, len(keys), _AT_ONCE):
         some = keys[start : start + _AT_ONCE]
         yield some, ", ".join("?" * len(some))
-
-
-def _stays(found: StoredChanges) -> bool:
-    """Return whether executors find the transactions of stored changes; those of few changes are found in the driver."""
-    return isinstance(found, SparkChanges) and not found.is_at_hand
-
-
-def _of_executors(decoded: Decoded) -> SparkChanges | None:
-    """Return all changes of a unit that stay on the executors; None if there are none."""
-    stored = [found for found in decoded.stored.values() if isinstance(found, SparkChanges)]
-    return join_stored(stored) if stored else None
 
 
 def _held(coordinates: pa.Table, schema_id: str) -> pa.Table:

@@ -1,14 +1,15 @@
-"""The transactions of changes that stay on Spark's executors: which are complete, and the coordinates of the changes of others.
+"""Which changes that stay on Spark's executors have to wait: for the rest of their transaction, or for the load of their rows.
 
 changes of all tables -> events, shuffled by transaction -> divided (transaction_events.py) -> driver: whole ones by name,
                                                                                               events of the others
-changes, names of transactions that wait -> driver: coordinates of their changes
+changes, what waits (OfTransactions, LoadsFrom) -> driver: coordinates of those that do
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark.sql import functions as sf
 from headstream.replicate.apply.stored_batch import StoredBatch
 from headstream.replicate.codec import Lineage
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out, read_ipc, write_ipc
+from headstream.replicate.columns.traits import loads_from
 from headstream.replicate.decoding.transaction_events import (
     EVENTS_SCHEMA,
     SeenEvents,
@@ -26,7 +28,7 @@ from headstream.replicate.decoding.transaction_events import (
     join_seen,
 )
 
-__all__ = ["divide_stored_events", "find_stored_changes"]
+__all__ = ["LoadsFrom", "OfTransactions", "divide_stored_events", "find_stored_changes"]
 
 _Batches: TypeAlias = Iterator[pa.RecordBatch]
 _EVENT: Final = "key STRING, event BIGINT, last BOOLEAN"
@@ -74,24 +76,23 @@ def divide_stored_events(
 
 
 def find_stored_changes(
-    batch: StoredBatch, schema_ids: Sequence[str], lineages: Mapping[str, Lineage], keys: pa.Array
+    batch: StoredBatch, schema_ids: Sequence[str], find: Callable[[str, pa.Table], pa.Table]
 ) -> dict[str, pa.Table]:
-    """Return the coordinates of the stored changes of some transactions, by schema id; see transaction_events.changes_of().
+    """Return what a function finds of stored changes, by schema id.
 
     Args:
         batch: The micro-batch.
         schema_ids: The schemas of the changes.
-        lineages: Schema id -> its task.
-        keys: The transactions.
+        find: Schema id, some of its changes -> their coordinates, or those of some; runs on executors.
     """
-    packed = pickle.dumps((dict(lineages), keys, batch.left_out))
+    packed = pickle.dumps((find, batch.left_out))
 
     def select(batches: _Batches) -> _Batches:
-        own, wanted, left_out = pickle.loads(packed)
+        own, left_out = pickle.loads(packed)
         for pieces in batches:
             for schema_id, content in zip(*pieces.columns, strict=True):
                 changes = _without(read_ipc(content.as_buffer()), left_out)
-                found = changes_of(changes, own[schema_id.as_py()], wanted).combine_chunks().to_batches()
+                found = own(schema_id.as_py(), changes).combine_chunks().to_batches()
                 if found:
                     arrays = [pa.array([schema_id.as_py()], pa.string()), pa.array([write_ipc(found[0])], pa.binary())]
                     yield pa.RecordBatch.from_arrays(arrays, names=["schema_id", "content"])
@@ -101,6 +102,38 @@ def find_stored_changes(
     for schema_id, content in zip(rows["schema_id"], rows["content"], strict=True):
         parts.setdefault(schema_id.as_py(), []).append(read_ipc(content.as_buffer()))
     return {schema_id: pa.concat_tables(tables) for schema_id, tables in parts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class OfTransactions:
+    """Finds the changes of some transactions; serializable for executors.
+
+    Args:
+        lineages: Schema id -> its task.
+        keys: The transactions.
+    """
+
+    lineages: dict[str, Lineage]
+    keys: pa.Array
+
+    def __call__(self, schema_id: str, changes: pa.Table) -> pa.Table:
+        """Return CHANGE_COORDINATES and TRANSACTION of those among some changes."""
+        return changes_of(changes, self.lineages[schema_id], self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadsFrom:
+    """Finds the REFRESH rows that wait for their load; serializable for executors.
+
+    Args:
+        from_us: Schema id -> the log time from which on they wait, microseconds since 1970 UTC.
+    """
+
+    from_us: dict[str, int]
+
+    def __call__(self, schema_id: str, changes: pa.Table) -> pa.Table:
+        """Return CHANGE_COORDINATES of those among some changes."""
+        return changes.filter(loads_from(changes, self.from_us[schema_id])).select(list(CHANGE_COORDINATES))
 
 
 def _without(changes: pa.Table, left_out: pa.Table | None) -> pa.Table:
