@@ -17,12 +17,14 @@ from headstream.replicate.parked.parking import ParkingLot
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
+from headstream.replicate.storage.places import Place, StorePlace
+from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.spark import session, stop
 
 TABLES = ("SHOP.customers", "SHOP.order_lines")
 
 
-def run_once(spark: Any, directory: Path, place: Path, *, soft: bool, history: bool) -> dict[str, Any]:
+def run_once(spark: Any, directory: Path, place: Place, *, soft: bool, history: bool) -> dict[str, Any]:
     """Apply all that is in the log; return the summary.
 
     Args:
@@ -96,7 +98,9 @@ def kill_an_executor_in_a_merge(killed: list[int]) -> None:
 
 def main(directory: Path, *how: str) -> None:
     """Run once for each line of the input, and write the summary; with the line `driver` the driver merges tables of its own."""
-    spark = session(master="local-cluster[2,1,1024]", quick_start=True)
+    in_store = "s3" in how
+    spark = session(master="local-cluster[2,1,1024]", quick_start=True, with_jars=["s3"] if in_store else [])
+    store = StorePlace("lake", directory.name, StorageSettings(endpoint=os.environ["AWS_ENDPOINT_URL"])) if in_store else None
     killed: list[int] = []
     few = stored_batch.MAX_SMALL_ROWS
     if "lose-executor" in how:
@@ -107,7 +111,7 @@ def main(directory: Path, *how: str) -> None:
         in_driver = line.strip() == "driver"
         # So few changes would be merged in the driver.
         stored_batch.MAX_SMALL_ROWS = few if in_driver or "few" in how else 0  # type: ignore[misc]
-        place = directory / "driver" if in_driver else directory
+        place = directory / "driver" if in_driver else store or directory
         found = run_once(spark, directory, place, soft="soft" in how, history="history" in how)
         found["killed"] = [number for number in killed if number]
         sys.stdout.write(json.dumps(found) + "\n")

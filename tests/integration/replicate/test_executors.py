@@ -19,9 +19,12 @@ from deltalake import DeltaTable
 
 from headstream.connect import connect
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC
+from headstream.replicate.storage.places import Place
 from headstream.testing import SHOP_TABLES, CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle
 from headstream.testing.source_capture import SourceMessage
 from tests.integration.replicate import executor_pipeline
+from tests.integration.replicate.test_kill import read_table
+from tests.support.replicate.s3_server import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -112,10 +115,10 @@ class Log:
         with connect((self.directory / "checkpoint" / "log").as_uri()) as log:
             return [message.payload for message in log.poll(DEAD_LETTER_TOPIC, 1, start="first", count=1000)]
 
-    def assert_equal(self) -> None:
+    def assert_equal(self, directory: Path | None = None) -> None:
         for metadata in self.source.tables():
             schema, table = metadata.lineage.schema, metadata.lineage.table
-            rows = DeltaTable(str(self.directory / "tables" / schema / table)).to_pyarrow_table().to_pylist()
+            rows = DeltaTable(str((directory or self.directory) / "tables" / schema / table)).to_pyarrow_table().to_pylist()
             rows = [row for row in rows if row.get("_hs_current", True) and not row.get("_hs_deleted")]
             assert digest_rows(rows, metadata.key_columns) == self.source.digest(schema, table), f"{schema}.{table}"
 
@@ -166,8 +169,18 @@ def test_executors_join_partial_images_to_stored_rows(tmp_path: Path, how: list[
     log.assert_equal()
 
 
-@pytest.mark.parametrize("how", [[], ["soft", "lose-executor"]])
-def test_executors_extend_histories_append_changes_and_find_whole_transactions(tmp_path: Path, how: list[str]) -> None:
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    with S3Server() as running:
+        for name, value in running.variables.items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+@pytest.mark.parametrize("how", [[], ["soft", "lose-executor"], ["s3"]])
+def test_executors_extend_histories_append_changes_and_find_whole_transactions(
+    tmp_path: Path, server: S3Server, how: list[str]
+) -> None:
     """Type 2, change tables and atomic: as the driver writes them, and each change once; it gets parts of transactions."""
     log = Log(tmp_path, transactions=150)
     mixed = repeat(shuffle(log.changes, seed=3, window=30), seed=3, fraction=0.1)
@@ -182,20 +195,17 @@ def test_executors_extend_histories_append_changes_and_find_whole_transactions(t
         assert (summary["changes"] + again["changes"], again["parked"], again["failing"]) == (count + more, 0, {})
         assert again["rows_in_driver"] <= summary["parked"] + 40
         pipeline.run("driver")
-    log.assert_equal()
+    place: Place = server.place(tmp_path.name) if "s3" in how else tmp_path
     for kind, table in itertools.product(("tables", "changes"), ("customers", "order_lines")):
-        own, drivers = (_rows(place / kind / "SHOP" / table) for place in (tmp_path, tmp_path / "driver"))
+        own, drivers = (sorted(map(repr, read_table(one / kind / "SHOP" / table, "*"))) for one in (place, tmp_path / "driver"))
         assert own == drivers, (kind, table)
-    assert sum(_count(tmp_path / "changes" / "SHOP" / table) for table in ("customers", "order_lines")) == count + more
+    assert sum(_count(place / "changes" / "SHOP" / table) for table in ("customers", "order_lines")) == count + more
+    log.assert_equal(tmp_path / "driver")
 
 
-def _rows(path: Path) -> list[str]:
-    return sorted(map(repr, DeltaTable(str(path)).to_pyarrow_table().to_pylist()))
-
-
-def _count(path: Path) -> int:
-    places = DeltaTable(str(path)).to_pyarrow_table(columns=["_hs_topic", "_hs_partition", "_hs_offset"]).to_pylist()
-    assert len({tuple(place.values()) for place in places}) == len(places)
+def _count(path: Place) -> int:
+    places = [tuple(row.values()) for row in read_table(path, "_hs_topic, _hs_partition, _hs_offset")]
+    assert len(set(places)) == len(places)
     return len(places)
 
 

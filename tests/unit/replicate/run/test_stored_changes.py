@@ -130,10 +130,8 @@ def test_histories_are_joined_to_stored_versions_by_bucket_and_changes_written_w
     messages = [m for m in source.capture() if m.table in ("SHOP.order_lines", "SHOP.customers")]
     messages = list(repeat(shuffle(messages, seed=seed, window=40), seed=seed, fraction=0.1))
     rules = TableRules(defaults=TableSettings(scd_type=2, deletes=deletes))
-    bucketed, driver = (
-        kind(tmp_path / kind.__name__, rules=rules, change_tables=tmp_path / kind.__name__ / "changes")
-        for kind in (Bucketed, Work)
-    )
+    bucketed = Bucketed(tmp_path / "Bucketed", rules=rules, change_tables=tmp_path / "Bucketed" / "changes")
+    driver = Work(tmp_path / "Work", rules=rules, change_tables=tmp_path / "Work" / "changes")
     for work in (bucketed, driver):
         for start in range(0, len(messages), 60):
             work.send(*[message.value for message in messages[start : start + 60]])
