@@ -263,6 +263,14 @@ def test_tables_equal_the_source_with_loads_for_long(tmp_path: Path, first: int)
         check(tmp_path / str(seed), seed, mode, crash=seed % 3 == 0)
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(45_000, 46_000, 50))
+def test_tables_equal_the_source_with_loads_for_long_when_executors_merge(tmp_path: Path, first: int) -> None:
+    for seed in range(first, first + 50):
+        mode = list(MODES)[seed % len(MODES)]
+        check(tmp_path / str(seed), seed, mode, executors=BucketedWork, crash=seed % 3 == 0)
+
+
 def test_shrink_keeps_what_makes_a_history_fail() -> None:
     history = draw_history(7, keyless=False)
     cut = cut_history(history, 700)

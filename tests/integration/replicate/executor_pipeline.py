@@ -43,6 +43,7 @@ def run_once(spark: Any, directory: Path, place: Place, *, soft: bool, history: 
         checkpoint=place / "checkpoint",
         change_tables=place / "changes" if history else None,
         atomic=history,
+        storage=place.storage if isinstance(place, StorePlace) else StorageSettings(),
         rules=TableRules(include=TABLES, defaults=defaults),
         max_dead_rate=1.0,
         once=True,

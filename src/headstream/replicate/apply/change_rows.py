@@ -73,7 +73,7 @@ class ChangeRows:
         found["_hs_present"] = self._columns_of(changes["_hs_columns"])
         found["_hs_changed"] = self._columns_of(changes["_hs_changed"])
         found["_hs_logged_time"] = changes["_hs_logged_us"].cast(pa.timestamp("us", "UTC"))
-        types = {name: arrow_type(CHANGE_BOOKKEEPING.get(name) or self.own[name]) for name in self.columns}
+        types = {name: arrow_type(kind) for name, kind in self.columns.items()}
         arrays = [found[name] if name in found else pa.nulls(changes.num_rows, kind) for name, kind in types.items()]
         return pa.table(arrays, schema=pa.schema([pa.field(name, kind) for name, kind in types.items()]))
 

@@ -96,7 +96,9 @@ class ChangeTable:
         task = ChangeRows(
             tuple(names.schema.names),
             {column.ordinal: column.name for column in schema.metadata.columns},
-            self.engine.columns,
+            {
+                name: CHANGE_BOOKKEEPING.get(name, kind) for name, kind in self.engine.columns.items()
+            },  # the engine's lack elements
             self._own_columns(),
             left_out if left_out.num_rows else None,
         )
