@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from headstream.errors import SchemaError
 from headstream.replicate.apply.engine import MergedTable, RowCounts, TableEngine
 from headstream.replicate.apply.evolution import plan_evolution
+from headstream.replicate.apply.executor_rows import FoldedChanges, JoinedChanges
 from headstream.replicate.apply.fold import has_loads, join_reports
 from headstream.replicate.apply.key_log import KeyLog
 from headstream.replicate.apply.key_ranges import key_ranges, literal_ranges, ranges_sql
@@ -20,7 +21,6 @@ from headstream.replicate.apply.merge_source import merge_source, mixed_source, 
 from headstream.replicate.apply.plan import plan_merge, quote_text
 from headstream.replicate.apply.resolve import Resolved, Resolver
 from headstream.replicate.apply.soft import DELETED, KEPT_VERSIONS, soften
-from headstream.replicate.apply.spark_changes import FoldedChanges, JoinedChanges
 from headstream.replicate.apply.state_rows import key_table
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.codec import TableMetadata

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from headstream.replicate.apply.engine import MergedTable, RowCounts, TableEngine
+from headstream.replicate.apply.executor_rows import JoinedChanges
 from headstream.replicate.apply.fold import join_reports
 from headstream.replicate.apply.key_log import KeyLog
 from headstream.replicate.apply.key_ranges import ValueRanges, literal_ranges, ranges_sql, value_ranges
@@ -28,7 +29,6 @@ from headstream.replicate.apply.scd2_moves import crossed_keys, crossings, keep_
 from headstream.replicate.apply.scd2_replay import SequenceEvent
 from headstream.replicate.apply.scd2_rows import HISTORY_COLUMNS
 from headstream.replicate.apply.scd2_source import ACTION, CLOSE, REMOVE, STORED, WRITE, Histories
-from headstream.replicate.apply.spark_changes import JoinedChanges
 from headstream.replicate.apply.state_rows import key_table
 from headstream.replicate.columns.conversion import arrow_type, in_table_types
 from headstream.replicate.columns.raw import match_keys

@@ -15,16 +15,16 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from headstream.errors import StorageError
 from headstream.replicate.apply.change_rows import ChangeRows
-from headstream.replicate.apply.fold import FoldReport, FoldTask, join_reports
+from headstream.replicate.apply.executor_rows import ROWS_AT_ONCE, FoldedChanges, JoinedChanges, types_sql
+from headstream.replicate.apply.fold import FoldReport, FoldTask
 from headstream.replicate.apply.keyed_task import KeyedTask, Survey, join_surveys
 from headstream.replicate.apply.plan import quote_name
 from headstream.replicate.apply.stored_batch import PLACE, StoredBatch, check_count
@@ -42,7 +42,7 @@ from headstream.replicate.columns.raw import (
 from headstream.replicate.columns.traits import ChangeTraits, join_traits
 from headstream.replicate.decoding.transaction_events import SeenEvents
 
-__all__ = ["FoldedChanges", "JoinedChanges", "SparkChanges", "join_stored"]
+__all__ = ["SparkChanges", "join_stored"]
 
 _Batches: TypeAlias = Iterator[pa.RecordBatch]
 _Parts: TypeAlias = tuple[FoldReport, Mapping[str, pa.Table | None]]
@@ -52,7 +52,6 @@ _PIECE: Final = "bucket INT NOT NULL, place BIGINT NOT NULL, content BINARY NOT 
 _PART: Final = "part STRING NOT NULL, content BINARY NOT NULL"
 _STORED: Final = -1
 """The place of stored rows, in the order of the log before all changes."""
-_ROWS_AT_ONCE: Final = 20_000
 _Task = TypeVar("_Task", FoldTask, KeyedTask)
 
 
@@ -154,9 +153,9 @@ class SparkChanges:
                     if left_out is not None:
                         changes = leave_out(changes, CHANGE_COORDINATES, left_out)
                     if changes.num_rows:
-                        yield from own.rows(changes).to_batches(_ROWS_AT_ONCE)
+                        yield from own.rows(changes).to_batches(ROWS_AT_ONCE)
 
-        made = self.batch.contents(self.schema_ids).select("content").mapInArrow(make, _types_sql(task.columns))
+        made = self.batch.contents(self.schema_ids).select("content").mapInArrow(make, types_sql(task.columns))
         if present is None:
             return made
         return made.join(self.batch.in_own_session(present), list(CHANGE_COORDINATES), "left_anti")
@@ -227,7 +226,7 @@ class SparkChanges:
                     yield _piece(bucket, _STORED, rows)
 
         contents = self.batch.contents(self.schema_ids)
-        keys = contents.select("content").mapInArrow(list_keys, _types_sql(task.key_types))
+        keys = contents.select("content").mapInArrow(list_keys, types_sql(task.key_types))
         rows = self.batch.in_own_session(stored).join(keys, task.keys, "left_semi").select(*map(quote_name, task.stored_types))
         pieces = contents.mapInArrow(_splitting(task, count), _PIECE).union(rows.mapInArrow(split_stored, _PIECE))
 
@@ -248,78 +247,6 @@ class SparkChanges:
             found.close()
             raise
         return found
-
-
-class _ExecutorRows(Generic[_Task]):
-    """Rows of a merge's source and what belongs to them, stored on the executors' disks until it is closed.
-
-    Args:
-        frame: The parts of all buckets.
-        task: How they were made.
-
-    Attributes:
-        report: What the driver learns of them.
-    """
-
-    def __init__(self, frame: DataFrame, task: _Task) -> None:
-        self._task: _Task = task
-        self._parts = frame.persist(StorageLevel.DISK_ONLY)
-        try:
-            reports = self._parts.where("part = 'report'").select("content").toArrow()["content"]
-            self.report: FoldReport = join_reports([pickle.loads(content.as_buffer()) for content in reports])
-        except BaseException:
-            self._parts.unpersist()
-            raise
-
-    @property
-    def task(self) -> _Task:
-        """How they were made."""
-        return self._task
-
-    def deletions(self) -> Iterator[pa.Table]:
-        """Yield the highest deletion of each key that has one, a part at a time: key columns, `_hs_sequence`."""
-        if self.report.has_deletions:
-            for row in self._parts.where("part = 'deletions'").select("content").toLocalIterator():
-                yield read_ipc(bytes(row.content))
-
-    def _frame(self) -> DataFrame:
-        def unpack(batches: _Batches) -> _Batches:
-            for batch in batches:
-                for content in batch.column(0):
-                    yield from read_ipc(content.as_buffer()).to_batches(_ROWS_AT_ONCE)
-
-        return self._parts.where("part = 'rows'").select("content").mapInArrow(unpack, _types_sql(self._task.row_types))
-
-    def close(self) -> None:
-        """Free the disks."""
-        self._parts.unpersist()
-
-
-class FoldedChanges(_ExecutorRows[FoldTask]):
-    """The fold of a table's changes."""
-
-    def rows(self) -> DataFrame:
-        """Return the rows of the merge's source."""
-        return self._frame()
-
-
-class JoinedChanges(_ExecutorRows[KeyedTask]):
-    """The join of a table's changes to its rows."""
-
-    def left(self) -> pa.Table | None:
-        """Return the changes that are left to the driver, as FoldTask.names; None for none."""
-        contents = self._parts.where("part = 'left'").select("content").toArrow()["content"]
-        found = [read_ipc(content.as_buffer()) for content in contents]
-        return pa.concat_tables(found) if found else None
-
-    def rows(self, own: pa.Table | None) -> DataFrame:
-        """Return the rows of the merge's source.
-
-        Args:
-            own: Those that the driver has made, of the columns and types of KeyedTask.row_types; None for none.
-        """
-        frame = self._frame()
-        return frame if own is None else frame.unionByName(frame.sparkSession.createDataFrame(own))
 
 
 _Result = TypeVar("_Result", FoldedChanges, JoinedChanges)
@@ -381,8 +308,8 @@ def _encoded(report: FoldReport, tables: Mapping[str, pa.Table | None]) -> _Batc
     parts = [("report", pickle.dumps(report))]
     for name, table in tables.items():
         if table is not None and table.num_rows:
-            starts = range(0, table.num_rows, _ROWS_AT_ONCE)
-            parts += [(name, _write(table.slice(start, _ROWS_AT_ONCE))) for start in starts]
+            starts = range(0, table.num_rows, ROWS_AT_ONCE)
+            parts += [(name, _write(table.slice(start, ROWS_AT_ONCE))) for start in starts]
     for name, content in parts:
         arrays = [pa.array([name], pa.string()), pa.array([content], pa.binary())]
         yield pa.RecordBatch.from_arrays(arrays, names=["part", "content"])
@@ -391,10 +318,6 @@ def _encoded(report: FoldReport, tables: Mapping[str, pa.Table | None]) -> _Batc
 def _piece(bucket: int, place: int, rows: pa.Table) -> pa.RecordBatch:
     arrays = [pa.array([bucket], pa.int32()), pa.array([place], pa.int64()), _contents([rows])]
     return pa.RecordBatch.from_arrays(arrays, names=["bucket", "place", "content"])
-
-
-def _types_sql(types: Mapping[str, str]) -> str:
-    return ", ".join(f"{quote_name(name)} {kind}" for name, kind in types.items())
 
 
 def _contents(tables: list[pa.Table]) -> pa.Array:

@@ -52,9 +52,6 @@ _GATHERED_ROWS: Final = 50_000
 _GATHERED_BYTES: Final = 32 << 20
 """Most rows and bytes that are decoded at a time; a larger single batch is not split."""
 
-_MOST_SENT: Final = 500_000
-"""Coordinates of messages set aside that are sent to where changes are stored."""
-
 DECODED_SCHEMA: Final = pa.schema(
     [
         pa.field("kind", pa.string(), nullable=False),
@@ -196,17 +193,6 @@ class Decoded:
         for schema_id, batches in self.changes.items():
             if schema_ids is None or schema_id in schema_ids:
                 yield schema_id, pa.Table.from_batches(batches)
-
-    def leave_out_stored(self, coordinates: pa.Table) -> None:
-        """Leave changes out of those that stay where they were decoded; with very many, all of them are fetched.
-
-        Args:
-            coordinates: COORDINATE_COLUMNS of these changes, and of others.
-        """
-        if coordinates.num_rows > _MOST_SENT:
-            self.fetch(list(self.stored))
-        for stored in self.stored.values():
-            stored.leave_out(coordinates)
 
     def fetch(self, schema_ids: Iterable[str]) -> None:
         """Get the stored changes of some schemas to the driver: they become `changes`, before those that are there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +13,10 @@ from headstream.replicate.apply.stored_batch import Collect, StoredBatch
 from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decode import Decoded
 
-__all__ = ["on_executors", "store_decoded"]
+__all__ = ["leave_out_stored", "on_executors", "store_decoded"]
+
+_MOST_SENT: Final = 500_000
+"""Coordinates of messages set aside that are sent to where changes are stored."""
 
 
 def on_executors(decoded: Decoded) -> SparkChanges | None:
@@ -28,6 +32,19 @@ def on_executors(decoded: Decoded) -> SparkChanges | None:
     )
     stored = [found for found in decoded.stored.values() if isinstance(found, SparkChanges)]
     return join_stored(stored) if stored else None
+
+
+def leave_out_stored(decoded: Decoded, coordinates: pa.Table) -> None:
+    """Leave changes out of those that stay where they were decoded; with very many, all of them are fetched.
+
+    Args:
+        decoded: A unit.
+        coordinates: COORDINATE_COLUMNS of these changes, and of others.
+    """
+    if coordinates.num_rows > _MOST_SENT:
+        decoded.fetch(list(decoded.stored))
+    for stored in decoded.stored.values():
+        stored.leave_out(coordinates)
 
 
 def store_decoded(

@@ -25,7 +25,7 @@ from headstream.replicate.columns.traits import loads_from
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.parked.parking import Held
-from headstream.replicate.run.decoded_storage import on_executors
+from headstream.replicate.run.decoded_storage import leave_out_stored, on_executors
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.tables import TargetTables
 
@@ -170,7 +170,7 @@ class LoadWaits:
             return []
         found = replace(stored, schema_ids=tuple(from_us)).find(LoadsFrom(from_us))
         for rows in found.values():
-            decoded.leave_out_stored(rows.rename_columns(list(COORDINATE_COLUMNS)))
+            leave_out_stored(decoded, rows.rename_columns(list(COORDINATE_COLUMNS)))
         return list(found.items())
 
     def _placed(self, unit: str, version: int) -> dict[Table, int]:

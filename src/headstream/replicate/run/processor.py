@@ -18,6 +18,7 @@ from headstream.replicate.parked.bounds import DeadRate, WaitingBounds
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held, ParkingLot
 from headstream.replicate.run.between_batches import BetweenBatches
+from headstream.replicate.run.decoded_storage import leave_out_stored
 from headstream.replicate.run.transactions import Standing
 from headstream.replicate.run.unit_merge import Parts, UnitMerge, choose_messages, find_rejected
 from headstream.replicate.tables.tables import Applied
@@ -138,7 +139,7 @@ def _remove(decoded: Decoded, coordinates: pa.Table) -> None:
     for name in ("waiting", "dead"):
         batches = [leave_out(pa.Table.from_batches([b]), COORDINATE_COLUMNS, coordinates) for b in getattr(decoded, name)]
         setattr(decoded, name, [batch for table in batches for batch in table.to_batches()])
-    decoded.leave_out_stored(coordinates)
+    leave_out_stored(decoded, coordinates)
     for schema_id, batches in decoded.changes.items():
         kept = leave_out(pa.Table.from_batches(batches), CHANGE_COORDINATES, coordinates)
         decoded.changes[schema_id] = kept.to_batches()

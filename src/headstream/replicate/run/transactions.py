@@ -38,7 +38,7 @@ from headstream.replicate.decoding.transaction_events import (
 )
 from headstream.replicate.parked.ledger import WAITS, Ledger
 from headstream.replicate.parked.parking import Held
-from headstream.replicate.run.decoded_storage import on_executors
+from headstream.replicate.run.decoded_storage import leave_out_stored, on_executors
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.settings.config import ReplicateConfig
 
@@ -161,7 +161,7 @@ class Transactions:
             on_disk = {} if stored is None else stored.find(OfTransactions(lineages, waiting))
             for schema_id, coordinates in on_disk.items():
                 held.setdefault(schemas[schema_id].table, []).append(_held(coordinates, schema_id))
-                decoded.leave_out_stored(coordinates.select(list(CHANGE_COORDINATES)).rename_columns(list(COORDINATE_COLUMNS)))
+                leave_out_stored(decoded, coordinates.select(list(CHANGE_COORDINATES)).rename_columns(list(COORDINATE_COLUMNS)))
         decoded.changes = {schema_id: batches for schema_id, batches in decoded.changes.items() if batches}
         unnumbered += seen.unnumbered
         self._tell_of_untold(unnumbered)

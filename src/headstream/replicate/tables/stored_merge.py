@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.apply.evolution import SeenColumn, SeenSchema
+from headstream.replicate.apply.executor_rows import JoinedChanges
 from headstream.replicate.apply.fold import FoldReport, FoldTask
 from headstream.replicate.apply.join import JoinTask
 from headstream.replicate.apply.key_ranges import literal_ranges, ranges_sql
@@ -23,7 +24,7 @@ from headstream.replicate.apply.scd1 import Scd1Table
 from headstream.replicate.apply.scd2 import Scd2Table
 from headstream.replicate.apply.scd2_events import read_events
 from headstream.replicate.apply.scd2_join import HistoryTask
-from headstream.replicate.apply.spark_changes import JoinedChanges, SparkChanges
+from headstream.replicate.apply.spark_changes import SparkChanges
 from headstream.replicate.columns.changes import keys_of
 from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.schemas.schemas import TableSchema
