@@ -63,9 +63,11 @@ class JoinTask(KeyedTask):
         count = changes.num_rows
         if self.fold.left_out is not None:
             changes = leave_out(changes, CHANGE_COORDINATES, self.fold.left_out)
+        left_out = count - changes.num_rows
         is_left = self._are_of(changes, self.driver_keys)
         placed, loads = self._place(changes.filter(pa.array(~is_left)), keeps_all=self.soft)
-        report = FoldReport(count, has_below_first=loads.has_below_first, is_unsettled=loads.settled != self.fold.settled)
+        is_unsettled = loads.settled != self.fold.settled
+        report = FoldReport(count, has_below_first=loads.has_below_first, is_unsettled=is_unsettled, left_out=left_out)
         if not placed.num_rows:
             return Joined(report, left=changes.filter(pa.array(is_left)) if is_left.any() else None)
         collapsed = collapse(placed, self.fold.metadata, self.fold.columns, soft=self.soft, tracks=self.tracks)
@@ -88,6 +90,7 @@ class JoinTask(KeyedTask):
             found,
             has_below_first=report.has_below_first,
             is_unsettled=report.is_unsettled,
+            left_out=left_out,
             has_deletions=deletions is not None,
             rejected=tuple(collapsed.rejected),
         )

@@ -60,10 +60,12 @@ class HistoryTask(KeyedTask):
         count = changes.num_rows
         if self.fold.left_out is not None:
             changes = leave_out(changes, CHANGE_COORDINATES, self.fold.left_out)
+        left_out = count - changes.num_rows
         is_left = self._are_of(changes, self.driver_keys)
         left = changes.filter(pa.array(is_left)) if is_left.any() else None
         placed, loads = self._place(changes.filter(pa.array(~is_left)), keeps_all=True)
-        report = FoldReport(count, has_below_first=loads.has_below_first, is_unsettled=loads.settled != self.fold.settled)
+        is_unsettled = loads.settled != self.fold.settled
+        report = FoldReport(count, has_below_first=loads.has_below_first, is_unsettled=is_unsettled, left_out=left_out)
         events = read_events(placed, self.fold.metadata, self.fold.columns)
         if events.rejected or (events.moves is not None and events.moves.num_rows):
             return Joined(replace(report, needs_driver=True))  # a survey names the keys of all of them
@@ -74,7 +76,7 @@ class HistoryTask(KeyedTask):
         versions = schema.empty_table() if stored is None else stored.select(schema.names).cast(schema)
         source = self._histories.source(rows, versions, lambda keys: match_keys(versions, keys.select(self.keys)), events.present)
         found = report_versions(count, source, self.keys)
-        found = replace(found, has_below_first=report.has_below_first, is_unsettled=report.is_unsettled)
+        found = replace(found, has_below_first=report.has_below_first, is_unsettled=is_unsettled, left_out=left_out)
         return Joined(found, source, None, left)
 
 

@@ -23,10 +23,17 @@ _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The result of a merge: row counts, and the rejected changes with their reasons."""
+    """The result of a merge.
+
+    Args:
+        counts: Row counts.
+        rejected: The rejected changes, with their reasons.
+        left_out: How many of the given changes did not count.
+    """
 
     counts: RowCounts
     rejected: dict[Coordinates, str]
+    left_out: int = 0
 
 
 class MergeState:

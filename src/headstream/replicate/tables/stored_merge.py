@@ -67,7 +67,7 @@ class StoredMerge:
         Raises:
             StorageError: the table cannot be written, or the stored changes are not those that were decoded first.
         """
-        if self.changes.is_at_hand or not self.table.engine.takes_frames:
+        if not self.table.engine.takes_frames:
             return None
         applied = self.table.engine.last_applied(self.app_id)
         if applied is not None and applied >= self.version:
@@ -90,7 +90,7 @@ class StoredMerge:
                 return None
             self._note_places(folded.report)
             rejected = self._decide(by_coordinates(folded.report.rejected))
-            return Merged(table.merge_folded(folded, self.app_id, self.version), rejected)
+            return Merged(table.merge_folded(folded, self.app_id, self.version), rejected, folded.report.left_out)
         finally:
             folded.close()
 
@@ -112,7 +112,8 @@ class StoredMerge:
             if left is not None and left.num_rows:
                 own = table.collapse(left, self.schema.metadata, task.columns)
             rejected = self._decide({})
-            return Merged(table.merge_joined(joined, own, self.app_id, self.version, ended), rejected)
+            counts = table.merge_joined(joined, own, self.app_id, self.version, ended)
+            return Merged(counts, rejected, joined.report.left_out)
         finally:
             joined.close()
 
@@ -133,7 +134,8 @@ class StoredMerge:
             left = self._left(joined, keeps_all=True)
             own = None if left is None else read_events(left, self.schema.metadata, columns)
             rejected = self._decide({} if own is None else by_coordinates(own.rejected))
-            return Merged(table.merge_joined(joined, own, survey.lowest, self.app_id, self.version, join.ended), rejected)
+            counts = table.merge_joined(joined, own, survey.lowest, self.app_id, self.version, join.ended)
+            return Merged(counts, rejected, joined.report.left_out)
         finally:
             joined.close()
 

@@ -6,6 +6,7 @@ changes -> placed among the loads -> schema evolved -> one change per key -> mer
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -19,7 +20,6 @@ from headstream.replicate.apply.scd2 import Scd2Table
 from headstream.replicate.apply.scd2_events import read_events
 from headstream.replicate.apply.spark_changes import SparkChanges
 from headstream.replicate.apply.tombstones import Tombstones
-from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.spelling import in_table_spelling
 from headstream.replicate.settings.table_settings import TableSettings
@@ -40,7 +40,6 @@ OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"]],
 
 _BURIALS: Final = 8
 """Deletions are forgotten in steps of this fraction: they are remembered for at most an eighth longer than configured."""
-_DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 
 class TargetTable:
@@ -120,13 +119,15 @@ class TargetTable:
         """
         changes_of_it = self._changes if schema.settings.changes else None
         self._claim(self._path, changes_of_it)
-        if changes_of_it is not None and isinstance(changes, SparkChanges) and changes.is_at_hand:
+        given = changes.num_rows
+        if isinstance(changes, SparkChanges) and changes.is_at_hand:
             changes = changes.fetch()
+        gone = given - changes.num_rows
         merged = self._merge(changes, schema, app_id, version)
         if changes_of_it is not None:
             changes_of_it.append(changes, schema, merged.rejected, app_id, version, repeated=repeated)
             self._claim(self._path, changes_of_it)
-        return merged
+        return replace(merged, left_out=merged.left_out + gone)
 
     def _claim(self, path: Place, changes: ChangeTable | None) -> None:
         if self._owner is not None:
@@ -154,20 +155,21 @@ class TargetTable:
                 self._note_deletions()
                 return merged
             changes = stored.fetch().rename_columns(changes.schema.names)
+        gone = 0 if stored is None else stored.num_rows - changes.num_rows
         keeps_all = schema.settings.deletes == "soft" or isinstance(table, Scd2Table)  # vanished rows stay, marked
         placed = self._merges.placed(changes, schema, keeps_all=keeps_all)
         if isinstance(table, Scd2Table):
             self._merges.follow(seen)
             events = read_events(placed, schema.metadata, self._merges.known_columns(schema.types, table))
             rejected = self._merges.decide(by_coordinates(events.rejected), table, app_id, version)
-            return Merged(table.merge(events, app_id, version, [end for _, end in self._state.loads.ends]), rejected)
+            return Merged(table.merge(events, app_id, version, [end for _, end in self._state.loads.ends]), rejected, gone)
         placed, rejected = without_forgotten(placed, table, self._state.forgotten)
         collapsed = table.collapse(placed, schema.metadata, self._merges.known_columns(schema.types, table))
         rejected = self._merges.decide(rejected | by_coordinates(collapsed.rejected), table, app_id, version)
         self._merges.follow(seen)
         counts = table.merge(collapsed, app_id, version, [bound for bound, _ in self._state.loads.ends])
         self._note_deletions()
-        return Merged(counts, rejected)
+        return Merged(counts, rejected, gone)
 
     def _note_deletions(self) -> None:
         assert self._tombstones is not None
