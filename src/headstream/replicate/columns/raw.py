@@ -129,7 +129,8 @@ def join_coordinates(parts: Iterable[pa.Table | None]) -> pa.Table | None:
     Args:
         parts: COORDINATE_COLUMNS; None for none.
     """
-    found = [part.select(list(COORDINATE_COLUMNS)) for part in parts if part is not None and part.num_rows]
+    schema = coordinates_table(()).schema  # parts can differ in whether a column is nullable
+    found = [part.select(list(COORDINATE_COLUMNS)).cast(schema) for part in parts if part is not None and part.num_rows]
     if len(found) < 2:
         return found[0] if found else None
     once: pa.Table = pa.concat_tables(found).group_by(list(COORDINATE_COLUMNS)).aggregate([])
