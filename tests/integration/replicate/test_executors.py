@@ -240,7 +240,7 @@ def test_tables_equal_the_source_when_an_executor_is_killed_in_a_merge(tmp_path:
     log.assert_equal()
 
 
-@pytest.mark.parametrize("how", [[], ["history"]])
+@pytest.mark.parametrize("how", [[], pytest.param(["history"], marks=pytest.mark.soak)])
 def test_tables_equal_the_source_when_the_driver_is_killed_between_the_merges_and_the_end_of_the_micro_batch(
     tmp_path: Path, how: list[str]
 ) -> None:
