@@ -17,20 +17,33 @@ from headstream.replicate.parked.parking import ParkingLot
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
+from headstream.replicate.storage.places import Place, StorePlace
+from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.spark import session, stop
 
 TABLES = ("SHOP.customers", "SHOP.order_lines")
 
 
-def run_once(spark: Any, directory: Path, *, soft: bool) -> dict[str, Any]:
-    """Apply all that is in the log; return the summary."""
-    defaults = TableSettings(deletes="soft") if soft else TableSettings()
+def run_once(spark: Any, directory: Path, place: Place, *, soft: bool, history: bool) -> dict[str, Any]:
+    """Apply all that is in the log; return the summary.
+
+    Args:
+        spark: The session.
+        directory: Where the log is.
+        place: Where tables and checkpoint are.
+        soft: Whether deleted rows stay, marked.
+        history: Whether tables have all versions of their rows, and change tables, and show whole transactions alone.
+    """
+    defaults = TableSettings(deletes="soft" if soft else "apply", scd_type=2 if history else 1)
     config = ReplicateConfig(
         source=(directory / "log").as_uri(),
         topics=("cdc/data",),
         metadata=("cdc/metadata",),
-        tables=directory / "tables",
-        checkpoint=directory / "checkpoint",
+        tables=place / "tables",
+        checkpoint=place / "checkpoint",
+        change_tables=place / "changes" if history else None,
+        atomic=history,
+        storage=place.storage if isinstance(place, StorePlace) else StorageSettings(),
         rules=TableRules(include=TABLES, defaults=defaults),
         max_dead_rate=1.0,
         once=True,
@@ -85,17 +98,23 @@ def kill_an_executor_in_a_merge(killed: list[int]) -> None:
 
 
 def main(directory: Path, *how: str) -> None:
-    """Run once for each line of the input, and write the summary."""
-    spark = session(master="local-cluster[2,1,1024]", quick_start=True)
+    """Run once for each line of the input, and write the summary; with the line `driver` the driver merges tables of its own."""
+    in_store = "s3" in how
+    spark = session(master="local-cluster[2,1,1024]", quick_start=True, with_jars=["s3"] if in_store else [])
+    store = StorePlace("lake", directory.name, StorageSettings(endpoint=os.environ["AWS_ENDPOINT_URL"])) if in_store else None
     killed: list[int] = []
-    if "few" not in how:  # so few changes would be merged in the driver
-        stored_batch.MAX_SMALL_ROWS = 0  # type: ignore[misc]
+    few = stored_batch.MAX_SMALL_ROWS
     if "lose-executor" in how:
         kill_an_executor_in_a_merge(killed)
     if "die-after-merges" in how:
         ParkingLot.end_batch = lambda self: os.killpg(os.getpgid(0), signal.SIGKILL)  # type: ignore[method-assign]
-    for _ in sys.stdin:
-        found = run_once(spark, directory, soft="soft" in how) | {"killed": [number for number in killed if number]}
+    for line in sys.stdin:
+        in_driver = line.strip() == "driver"
+        # So few changes would be merged in the driver.
+        stored_batch.MAX_SMALL_ROWS = few if in_driver or "few" in how else 0  # type: ignore[misc]
+        place = directory / "driver" if in_driver else store or directory
+        found = run_once(spark, directory, place, soft="soft" in how, history="history" in how)
+        found["killed"] = [number for number in killed if number]
         sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()
     stop(spark)

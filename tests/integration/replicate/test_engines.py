@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from headstream.errors import StorageError
@@ -50,21 +51,25 @@ def open_engine(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: P
 class Rows:
     """A table of either SCD type whose engine is opened anew for every merge."""
 
-    def __init__(self, open_engine: Open, directory: Path, *, history: bool = False, soft: bool = False) -> None:
+    def __init__(
+        self, open_engine: Open, directory: Path, *, history: bool = False, soft: bool = False, mapped: bool = False
+    ) -> None:
         self._open = open_engine
         self._soft = soft
         self._directory = directory
         self._history = history
+        self._mapped = mapped
         self._version = 0
 
     def merge(self, *changes: dict[str, Any], version: int | None = None) -> RowCounts:
         number = self._version if version is None else version
         self._version = number + 1
         if self._history:
-            history = Scd2Table(self._open("t"), ["ID"])
+            history = Scd2Table(self._open("t"), ["ID"], mapped=self._mapped)
             history.prepare(TYPES)
             return history.merge(read_events(table(*changes), METADATA, NAMES), "test", number)
-        rows = Scd1Table(self._open("t"), ["ID"], Tombstones(self._directory / "tombstones", ["ID"]), soft=self._soft)
+        tombstones = Tombstones(self._directory / "tombstones", ["ID"])
+        rows = Scd1Table(self._open("t"), ["ID"], tombstones, soft=self._soft, mapped=self._mapped)
         rows.prepare(TYPES)
         return rows.merge(rows.collapse(table(*changes), METADATA), "test", number)
 
@@ -198,6 +203,24 @@ def test_column_that_needs_mapping_is_added_to_a_table_without(open_engine: Open
         {"ID": number, "name": name, "order date": date(2024, 2, 29), "more, or less": None}
         for number, name in ((1, "b"), (2, "c"))
     ]
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_table_is_created_with_column_mapping_by_its_setting_and_merged_like_any_other(
+    open_engine: Open, tmp_path: Path, history: bool
+) -> None:
+    rows = Rows(open_engine, tmp_path, history=history, mapped=True)
+    rows.merge(change("INSERT", 1, "a", at=1), change("INSERT", 2, "b", at=2), change("INSERT", 3, "c", at=3))
+    rows.merge(change("UPDATE", 1, "a2", at=4), change("DELETE", 2, at=5))
+    if history:
+        assert {key: [version[2] for version in found] for key, found in rows.versions().items()} == {
+            1: ["a", "a2"],
+            2: ["b"],
+            3: ["c"],
+        }
+    else:
+        assert {key: name for key, (name, *_) in rows.content().items()} == {1: "a2", 3: "c"}
+    assert DeltaTable(str(tmp_path / "t")).metadata().configuration["delta.columnMapping.mode"] == "name"
 
 
 VALUES: dict[str, list[Any]] = {

@@ -19,9 +19,12 @@ from deltalake import DeltaTable
 
 from headstream.connect import connect
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC
+from headstream.replicate.storage.places import Place
 from headstream.testing import SHOP_TABLES, CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle
 from headstream.testing.source_capture import SourceMessage
 from tests.integration.replicate import executor_pipeline
+from tests.integration.replicate.test_kill import read_table
+from tests.support.replicate.s3_server import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -45,9 +48,9 @@ class Cluster:
                 start_new_session=True,
             )
 
-    def run(self) -> dict[str, Any]:
-        """Apply all that is in the log; return the summary."""
-        line = self._ask()
+    def run(self, where: str = "") -> dict[str, Any]:
+        """Apply all that is in the log; return the summary. `driver` merges into tables of its own, in the driver."""
+        line = self._ask(where)
         assert line, self._errors.read_text(errors="replace")[-4000:]
         found: dict[str, Any] = json.loads(line)
         return found
@@ -57,10 +60,10 @@ class Cluster:
         assert self._ask() == b""
         assert self._process.wait(60) == -signal.SIGKILL
 
-    def _ask(self) -> bytes:
+    def _ask(self, where: str = "") -> bytes:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(b"\n")
+        self._process.stdin.write(where.encode() + b"\n")
         self._process.stdin.flush()
         return self._process.stdout.readline()
 
@@ -112,11 +115,11 @@ class Log:
         with connect((self.directory / "checkpoint" / "log").as_uri()) as log:
             return [message.payload for message in log.poll(DEAD_LETTER_TOPIC, 1, start="first", count=1000)]
 
-    def assert_equal(self) -> None:
+    def assert_equal(self, directory: Path | None = None) -> None:
         for metadata in self.source.tables():
             schema, table = metadata.lineage.schema, metadata.lineage.table
-            rows = DeltaTable(str(self.directory / "tables" / schema / table)).to_pyarrow_table().to_pylist()
-            rows = [row for row in rows if not row.get("_hs_deleted")]
+            rows = DeltaTable(str((directory or self.directory) / "tables" / schema / table)).to_pyarrow_table().to_pylist()
+            rows = [row for row in rows if row.get("_hs_current", True) and not row.get("_hs_deleted")]
             assert digest_rows(rows, metadata.key_columns) == self.source.digest(schema, table), f"{schema}.{table}"
 
 
@@ -166,6 +169,46 @@ def test_executors_join_partial_images_to_stored_rows(tmp_path: Path, how: list[
     log.assert_equal()
 
 
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    with S3Server() as running:
+        for name, value in running.variables.items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+@pytest.mark.parametrize("how", [[], *(pytest.param(how, marks=pytest.mark.soak) for how in (["soft", "lose-executor"], ["s3"]))])
+def test_executors_extend_histories_append_changes_and_find_whole_transactions(
+    tmp_path: Path, server: S3Server, how: list[str]
+) -> None:
+    """Type 2, change tables and atomic: as the driver writes them, and each change once; it gets parts of transactions."""
+    log = Log(tmp_path, transactions=150)
+    mixed = repeat(shuffle(log.changes, seed=3, window=30), seed=3, fraction=0.1)
+    half = len(mixed) // 2
+    with cluster(tmp_path, "history", *how) as pipeline:
+        count = log.send([*log.metadata, *log.loads, *mixed[:half]]) - len(log.metadata)
+        summary = pipeline.run()
+        assert (summary["changes"] + summary["parked"], summary["rows_in_driver"], summary["failing"]) == (count, 0, {})
+        assert 0 < summary["parked"] < 40
+        more = log.send(mixed[half:])
+        again = pipeline.run()
+        assert (summary["changes"] + again["changes"], again["parked"], again["failing"]) == (count + more, 0, {})
+        assert again["rows_in_driver"] <= summary["parked"] + 40
+        pipeline.run("driver")
+    place: Place = server.place(tmp_path.name) if "s3" in how else tmp_path
+    for kind, table in itertools.product(("tables", "changes"), ("customers", "order_lines")):
+        own, drivers = (sorted(map(repr, read_table(one / kind / "SHOP" / table, "*"))) for one in (place, tmp_path / "driver"))
+        assert own == drivers, (kind, table)
+    assert sum(_count(place / "changes" / "SHOP" / table) for table in ("customers", "order_lines")) == count + more
+    log.assert_equal(tmp_path / "driver")
+
+
+def _count(path: Place) -> int:
+    places = [tuple(row.values()) for row in read_table(path, "_hs_topic, _hs_partition, _hs_offset")]
+    assert len(set(places)) == len(places)
+    return len(places)
+
+
 def test_few_changes_of_small_tables_are_merged_in_the_driver_and_many_by_spark(
     tmp_path: Path,
 ) -> None:
@@ -197,18 +240,21 @@ def test_tables_equal_the_source_when_an_executor_is_killed_in_a_merge(tmp_path:
     log.assert_equal()
 
 
+@pytest.mark.parametrize("how", [[], pytest.param(["history"], marks=pytest.mark.soak)])
 def test_tables_equal_the_source_when_the_driver_is_killed_between_the_merges_and_the_end_of_the_micro_batch(
-    tmp_path: Path,
+    tmp_path: Path, how: list[str]
 ) -> None:
     log = Log(tmp_path, transactions=100)
     log.send([*log.metadata, *log.loads, *log.changes])
     log.send_values(b"no envelope")
-    with cluster(tmp_path, "die-after-merges") as pipeline:
+    with cluster(tmp_path, "die-after-merges", *how) as pipeline:
         pipeline.run_and_die()
     versions = {table: DeltaTable(str(tmp_path / "tables" / "SHOP" / table)).version() for table in ("customers", "order_lines")}
-    with cluster(tmp_path) as pipeline:
+    with cluster(tmp_path, *how) as pipeline:
         summary = pipeline.run()
     assert summary["rows_in_driver"] == 0
     assert {table: DeltaTable(str(tmp_path / "tables" / "SHOP" / table)).version() for table in versions} == versions
     assert log.dead() == [b"no envelope"]
     log.assert_equal()
+    for table in versions if how else ():
+        _count(tmp_path / "changes" / "SHOP" / table)

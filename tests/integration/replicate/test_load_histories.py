@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.property.test_replicate_loads import check
+from tests.property.test_replicate_loads import MODES, check
 from tests.support.replicate.executor_work import ExecutorWork, merge_small_batches_by_spark, open_spark_engine
 
 pytestmark = pytest.mark.spark
@@ -20,7 +20,7 @@ def test_tables_equal_the_source_with_loads_when_spark_merges(tmp_path: Path, sp
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("mode", ["type 1", "soft", "type 2", "type 2, soft", "atomic"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(40_100, 40_106))
 def test_tables_equal_the_source_with_loads_for_long_when_spark_merges(
     tmp_path: Path, spark: SparkSession, seed: int, mode: str
@@ -38,8 +38,8 @@ def test_tables_equal_the_source_with_loads_when_executors_fold_and_join(
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("mode", ["type 1", "soft"])
-@pytest.mark.parametrize("seed", range(41_100, 41_115))
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(41_100, 41_106))
 def test_tables_equal_the_source_with_loads_for_long_when_executors_fold_and_join(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, mode: str
 ) -> None:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyspark
@@ -31,10 +36,41 @@ def fill(url: str) -> None:
                 producer.send(value)
 
 
-def test_a_pipeline_runs_through_spark_submit_with_the_settings_given_there(tmp_path: Path) -> None:
+@contextmanager
+def standalone_cluster(directory: Path, environment: dict[str, str]) -> Iterator[str]:
+    """A master and a worker of Spark's own, each a process; yields the master's URL."""
+    start = [str(Path(pyspark.__file__).parent / "bin" / "spark-class"), "org.apache.spark.deploy."]
+    output = directory / "master.txt"
+    with output.open("wb") as file, ExitStack() as stack:
+
+        def run(kind: str, *given: str) -> None:
+            command = [start[0], start[1] + kind, "--host", "127.0.0.1", "--webui-port", "0", *given]
+            process = subprocess.Popen(command, cwd=directory, env=environment, stdout=file, stderr=file, start_new_session=True)
+            stack.callback(process.wait)
+            stack.callback(os.killpg, process.pid, signal.SIGKILL)
+
+        run("master.Master", "--port", "0")
+        for _ in range(600):
+            found = re.search(r"Starting Spark master at (spark://\S+)", output.read_text(errors="replace"))
+            if found is not None:
+                break
+            time.sleep(0.1)
+        assert found is not None, output.read_text(errors="replace")
+        run("worker.Worker", "--cores", "2", "--memory", "2g", "--work-dir", str(directory / "work"), found[1])
+        yield found[1]
+
+
+def test_a_pipeline_runs_through_spark_submit_on_a_standalone_cluster_with_the_settings_given_there(tmp_path: Path) -> None:
+    home = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_SCALA_VERSION": "2.13", "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, **home, "SPARK_LOCAL_IP": "127.0.0.1"}
+    with standalone_cluster(tmp_path, environment) as master:
+        submit(tmp_path, master, environment)
+
+
+def submit(tmp_path: Path, master: str, environment: dict[str, str]) -> None:
     url = (tmp_path / "log").as_uri()
     fill(url)
-    told = ["--master", "local-cluster[2,1,1024]", "--name", "nightly", "--conf", "spark.sql.shuffle.partitions=3"]
+    told = ["--master", master, "--executor-memory", "1g", "--name", "nightly", "--conf", "spark.sql.shuffle.partitions=3"]
     given = [
         "--source",
         url,
@@ -47,13 +83,12 @@ def test_a_pipeline_runs_through_spark_submit_with_the_settings_given_there(tmp_
     ]
     job = ROOT / "examples/deploy/replicate_job.py"
     command = [str(Path(sys.executable).with_name("spark-submit")), *told, str(job), *given, "--once", "--output", "json"]
-    home = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_SCALA_VERSION": "2.13", "PYSPARK_PYTHON": sys.executable}
-    ran = subprocess.run(command, cwd=tmp_path, env={**os.environ, **home}, capture_output=True, text=True, timeout=800)
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=800)
     assert ran.returncode == 0, ran.stderr[-3000:]
     log, summary_text = ran.stdout.rsplit("\n{\n", 1)  # spark-submit puts the standard error of a program into its output
     summary = json.loads("{" + summary_text)
     assert (summary["changes"], summary["parked"], summary["failing"]) == (2, 0, {})
-    assert "merged by spark: Spark's executors are processes of their own (master local-cluster[2,1,1024])" in log
+    assert f"merged by spark: Spark's executors are processes of their own (master {master})" in log
     assert "Submitted application: nightly" in ran.stderr
     rows = DeltaTable(str(tmp_path / "tables" / "shop" / "kit")).to_pyarrow_table().to_pylist()
     assert sorted(row["id"] for row in rows) == [1, 2]

@@ -13,14 +13,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headstream.replicate.apply.change_rows import ChangeRows
 from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.apply.fold import FoldReport, FoldTask, join_reports
-from headstream.replicate.apply.join import JoinTask, Survey, join_surveys
+from headstream.replicate.apply.keyed_task import KeyedTask, Survey, join_surveys
 from headstream.replicate.apply.spark_changes import SparkChanges
 from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.columns.key_buckets import divide
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows, read_ipc, write_ipc
 from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decode import DECODED_SCHEMA, Decoded
+from headstream.replicate.decoding.transaction_events import (
+    EVENTS_SCHEMA,
+    SeenEvents,
+    change_events,
+    divide_events,
+    join_seen,
+)
 from headstream.replicate.storage.places import Place
 from tests.support.replicate.load_delivery import HistoryWork
 from tests.support.replicate.pipeline_work import Work
@@ -88,6 +97,41 @@ class BucketedChanges(SparkChanges):
             found = leave_out(found, CHANGE_COORDINATES, self.blobs.left_out)
         return found if wanted is None else found.take(match_rows(found.rename_columns(list(COORDINATE_COLUMNS)), wanted)[0])
 
+    def divide_events(self, lineages: Any, others: pa.Table) -> SeenEvents:
+        found = [others]
+        for schema_id in self.schema_ids:
+            for blob in self._own_blobs([schema_id]):
+                events, unnumbered = change_events(blob, lineages[schema_id])
+                found.append(pa.Table.from_batches([events.filter(events.column("key").is_valid())], EVENTS_SCHEMA))
+                if unnumbered:
+                    found.append(pa.Table.from_pylist([{"event": unnumbered}], EVENTS_SCHEMA))
+        seen = pa.concat_tables(found)
+        buckets = [divide_events(part) for _, part in divide(seen, [pc.fill_null(seen["key"], "")], _BUCKETS)]
+        return join_seen(_sent(buckets))
+
+    def find(self, find: Any) -> dict[str, pa.Table]:
+        found = {
+            schema_id: pa.concat_tables([_sent(find)(schema_id, blob) for blob in self._own_blobs([schema_id])])
+            for schema_id in self.schema_ids
+        }
+        return {schema_id: rows for schema_id, rows in found.items() if rows.num_rows}
+
+    def _own_blobs(self, schema_ids: Sequence[str]) -> list[pa.Table]:
+        found, left_out = self.blobs.read(schema_ids), self.blobs.left_out
+        return found if left_out is None else [leave_out(blob, CHANGE_COORDINATES, left_out) for blob in found]
+
+    def offset_ends(self) -> tuple[int, int]:
+        ends = pc.min_max(pa.concat_tables(self.blobs.read(self.schema_ids))["_hs_offset"]).as_py()
+        return ends["min"], ends["max"]
+
+    def change_rows(self, task: ChangeRows, present: Any = None) -> Any:
+        made = []
+        for changes in self._own_blobs(self.schema_ids):
+            if present is not None:
+                changes = leave_out(changes, CHANGE_COORDINATES, present.rename_columns(list(COORDINATE_COLUMNS)))
+            made.append(_sent(task).rows(changes))
+        return pa.concat_tables(made)
+
     def fold(self, task: FoldTask) -> Any:
         def fold(bucket: pa.Table, stored: pa.Table | None) -> tuple[FoldReport, dict[str, pa.Table | None]]:
             folded = _sent(task).fold(bucket)
@@ -96,10 +140,10 @@ class BucketedChanges(SparkChanges):
         self.blobs.merged.append("fold")
         return Merged(task, *_by_bucket(_split(task, self.blobs.read(self.schema_ids)), {}, fold))
 
-    def survey(self, task: JoinTask) -> Survey:
+    def survey(self, task: KeyedTask) -> Survey:
         return join_surveys([_sent(_sent(task).survey(blob)) for blob in self.blobs.read(self.schema_ids)])
 
-    def join(self, task: JoinTask, stored: Any) -> Any:
+    def join(self, task: KeyedTask, stored: Any) -> Any:
         def join(bucket: pa.Table, rows: pa.Table | None) -> tuple[FoldReport, dict[str, pa.Table | None]]:
             joined = _sent(task).join(bucket, rows)
             return joined.report, {"rows": joined.rows, "deletions": joined.deletions, "left": joined.left}
@@ -112,7 +156,7 @@ class BucketedChanges(SparkChanges):
 class Merged:
     """The result of a fold or a join of all buckets."""
 
-    def __init__(self, task: FoldTask | JoinTask, report: FoldReport, parts: dict[str, list[pa.Table]]) -> None:
+    def __init__(self, task: FoldTask | KeyedTask, report: FoldReport, parts: dict[str, list[pa.Table]]) -> None:
         self.task = task
         self.report = report
         self._parts = parts
@@ -166,7 +210,7 @@ class BucketedWork(Bucketed, HistoryWork):
     """The same for the messages of a history."""
 
 
-def _split(task: FoldTask | JoinTask, blobs: list[pa.Table]) -> dict[int, list[pa.Table]]:
+def _split(task: FoldTask | KeyedTask, blobs: list[pa.Table]) -> dict[int, list[pa.Table]]:
     pieces: dict[int, list[pa.Table]] = {}
     for blob in blobs:
         for bucket, rows in _sent(task).split(blob, _BUCKETS):

@@ -63,9 +63,9 @@ class ClusterEngine:
     def _by_size(self) -> TableEngine:
         return self._small if self._log.size_bytes <= MAX_DRIVER_TABLE_BYTES else self._large
 
-    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
+    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         """Make the empty table."""
-        self._small.create(columns, partition_by)
+        self._small.create(columns, partition_by, mapped=mapped)
 
     def add_columns(self, added: Mapping[str, str]) -> None:
         """Add columns, null in the rows that are there; column mapping is switched on where a name needs it."""

@@ -52,9 +52,9 @@ class DeltaSparkEngine:
         """All columns and their Spark types, in the table's order; empty before it is made."""
         return self._log.columns
 
-    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
+    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         """Make the empty table."""
-        self._tables.create(self.path, columns, partition_by, mapped=needs_column_mapping(columns))
+        self._tables.create(self.path, columns, partition_by, mapped=mapped or needs_column_mapping(columns))
         self._refresh()
 
     def add_columns(self, added: Mapping[str, str]) -> None:

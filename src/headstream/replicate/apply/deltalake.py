@@ -125,10 +125,10 @@ class DeltaLakeEngine:
         """All columns and their Spark types, in the table's order; empty before it is made."""
         return self._log.columns
 
-    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
+    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         """Make the empty table."""
         make_parent(self.path)
-        if needs_column_mapping(list(columns)):
+        if mapped or needs_column_mapping(columns):
             self._mapped.create(self.path, columns, partition_by)
         else:
             arrow = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns.items()])

@@ -44,12 +44,13 @@ class TableEngine(Protocol):
     def columns(self) -> dict[str, str]:
         """All columns and their Spark types, in the table's order; empty before it is created."""
 
-    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
+    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         """Create the empty table.
 
         Args:
             columns: Names and Spark types.
             partition_by: Columns that its files are partitioned by.
+            mapped: Whether Delta's column mapping is switched on, even if no name of a column needs it.
         """
 
     def add_columns(self, added: Mapping[str, str]) -> None:

@@ -46,6 +46,7 @@ class FoldReport:
         has_below_first: Whether late changes were placed below the first load.
         needs_driver: Whether the changes need more than the changes of their key; there are no rows then.
         has_versions: Whether columns of a row are of different changes.
+        left_out: How many of the input changes do not count.
         is_unsettled: Whether changes are placed below the end of a load that was settled before them: see Loads.place().
     """
 
@@ -60,6 +61,7 @@ class FoldReport:
     needs_driver: bool = False
     has_versions: bool = False
     is_unsettled: bool = False
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +136,13 @@ class FoldTask:
         count = changes.num_rows
         if self.left_out is not None:
             changes = leave_out(changes, CHANGE_COORDINATES, self.left_out)
+        left_out = count - changes.num_rows
         loads = Loads(loads=list(self.loads), settled=self.settled)
         placed = loads.place(changes, self.gap_us)
         if self.skips_deletes:
             placed = placed.filter(pc.not_equal(placed["_hs_operation"], _DELETE))
         if not placed.num_rows:
-            return Folded(FoldReport(count, has_below_first=loads.has_below_first))
+            return Folded(FoldReport(count, has_below_first=loads.has_below_first, left_out=left_out))
         collapsed = collapse(placed, self.metadata, self.columns)
         if collapsed.events is not None:
             return Folded(FoldReport(count, needs_driver=True))
@@ -157,6 +160,7 @@ class FoldTask:
             value_ranges(rows, keys),
             tuple(collapsed.rejected),
             loads.has_below_first,
+            left_out=left_out,
         )
         return Folded(report, complete_columns(rows, self.columns, self.types).select(list(self.row_types)), deletions)
 
@@ -175,6 +179,7 @@ def join_reports(parts: Sequence[FoldReport]) -> FoldReport:
         any(part.needs_driver for part in parts),
         any(part.has_versions for part in parts),
         any(part.is_unsettled for part in parts),
+        sum(part.left_out for part in parts),
     )
 
 

@@ -36,10 +36,10 @@ class GuardedEngine:
         """All columns and their Spark types, in the table's order; empty before it is created."""
         return self._engine.columns
 
-    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
+    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         """Create the empty table."""
         self._before_commit()
-        self._engine.create(columns, partition_by)
+        self._engine.create(columns, partition_by, mapped=mapped)
 
     def add_columns(self, added: Mapping[str, str]) -> None:
         """Add columns, null in existing rows."""

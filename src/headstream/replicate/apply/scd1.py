@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from headstream.errors import SchemaError
 from headstream.replicate.apply.engine import MergedTable, RowCounts, TableEngine
 from headstream.replicate.apply.evolution import plan_evolution
+from headstream.replicate.apply.executor_rows import FoldedChanges, JoinedChanges
 from headstream.replicate.apply.fold import has_loads, join_reports
 from headstream.replicate.apply.key_log import KeyLog
 from headstream.replicate.apply.key_ranges import key_ranges, literal_ranges, ranges_sql
@@ -20,7 +21,6 @@ from headstream.replicate.apply.merge_source import merge_source, mixed_source, 
 from headstream.replicate.apply.plan import plan_merge, quote_text
 from headstream.replicate.apply.resolve import Resolved, Resolver
 from headstream.replicate.apply.soft import DELETED, KEPT_VERSIONS, soften
-from headstream.replicate.apply.spark_changes import FoldedChanges, JoinedChanges
 from headstream.replicate.apply.state_rows import key_table
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.codec import TableMetadata
@@ -43,6 +43,7 @@ class Scd1Table(MergedTable):
         tombstones: Its tombstones.
         soft: Whether deleted rows are marked and stay.
         partition_by: Columns that its files are partitioned by when it is created.
+        mapped: Whether it is created with column mapping.
     """
 
     def __init__(
@@ -53,9 +54,11 @@ class Scd1Table(MergedTable):
         *,
         soft: bool = False,
         partition_by: Sequence[str] = (),
+        mapped: bool = False,
     ) -> None:
         super().__init__(engine, keys)
         self._partition_by = partition_by
+        self._mapped = mapped
         self._tombstones = tombstones
         self._log = KeyLog(tombstones.path, keys)
         self._resolver = Resolver(engine, keys, tombstones, self._log, soft=soft)
@@ -84,7 +87,7 @@ class Scd1Table(MergedTable):
         if not self.engine.columns:
             own_key = {CHANGE_KEY: "STRING"} if self.keys == [CHANGE_KEY] else {}
             soft = {DELETED: "BOOLEAN"} if self._soft else {}
-            self.engine.create({**schema, **own_key, **_BOOKKEEPING, **soft}, self._partition_by)
+            self.engine.create({**schema, **own_key, **_BOOKKEEPING, **soft}, self._partition_by, mapped=self._mapped)
             return
         if self._soft and DELETED not in self.engine.columns:
             self.engine.add_columns({DELETED: "BOOLEAN"})

@@ -6,50 +6,39 @@ the table's rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 
 from headstream.replicate.apply.engine import MergedTable, RowCounts, TableEngine
+from headstream.replicate.apply.executor_rows import JoinedChanges
+from headstream.replicate.apply.fold import join_reports
 from headstream.replicate.apply.key_log import KeyLog
-from headstream.replicate.apply.key_ranges import key_ranges, ranges_sql
+from headstream.replicate.apply.key_ranges import ValueRanges, literal_ranges, ranges_sql, value_ranges
 from headstream.replicate.apply.plan import MergePlan, quote_name, quote_text
 from headstream.replicate.apply.scd1 import fit_columns
 from headstream.replicate.apply.scd2_events import Events
+from headstream.replicate.apply.scd2_join import report_versions
 from headstream.replicate.apply.scd2_loads import BOOKKEEPING, carries_over, closings, keys_carried_over
-from headstream.replicate.apply.scd2_moves import crossings, keep_moves, place_departures
-from headstream.replicate.apply.scd2_replay import (
-    SequenceEvent,
-    Version,
-    close_again,
-    reopen,
-    replay,
-    stored_events,
-    stored_version,
-)
-from headstream.replicate.apply.scd2_rows import HISTORY_COLUMNS, commit_times, divide
+from headstream.replicate.apply.scd2_moves import crossed_keys, crossings, keep_moves, place_departures
+from headstream.replicate.apply.scd2_replay import SequenceEvent
+from headstream.replicate.apply.scd2_rows import HISTORY_COLUMNS
+from headstream.replicate.apply.scd2_source import ACTION, CLOSE, REMOVE, STORED, WRITE, Histories
 from headstream.replicate.apply.state_rows import key_table
-from headstream.replicate.columns.changes import RESERVED_PREFIX
 from headstream.replicate.columns.conversion import arrow_type, in_table_types
 from headstream.replicate.columns.raw import match_keys
 from headstream.replicate.columns.row_merge import Key
-from headstream.replicate.columns.versions import ABSENT_VERSION, VERSION_CHARACTERS, version_of
+from headstream.replicate.columns.versions import VERSION_CHARACTERS
 
 __all__ = ["Scd2Table"]
 
-_STORED: Final = ["_hs_valid_from", "_hs_valid_to", "_hs_deleted", "_hs_versions"]
-_CLOSE, _WRITE, _REMOVE = range(3)
-_ACTION: Final = "_hs_action"
 _CLOSING: Final = ("`_hs_valid_to`", "`_hs_valid_to_time`", "`_hs_current`")
 """What closing a version changes."""
-_DERIVED: Final = frozenset({"_hs_valid_from_time", "_hs_valid_to_time", "_hs_current"})
-"""The columns derived from the sequences."""
 
 
 class Scd2Table(MergedTable):
@@ -60,6 +49,7 @@ class Scd2Table(MergedTable):
         keys: Its primary key.
         partition_by: Columns that its files are partitioned by, in addition to `_hs_current`, when it is created.
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
+        mapped: Whether it is created with column mapping.
         memory: The directory of the log of key changes; None: next to the table.
     """
 
@@ -70,6 +60,7 @@ class Scd2Table(MergedTable):
         partition_by: Sequence[str] = (),
         *,
         soft: bool = False,
+        mapped: bool = False,
         memory: Path | None = None,
     ) -> None:
         super().__init__(engine, keys)
@@ -79,6 +70,7 @@ class Scd2Table(MergedTable):
         self._log = KeyLog(memory, keys)
         self._partition_by = partition_by
         self._soft = soft
+        self._mapped = mapped
         self._ends: Sequence[str] = ()
         self._over = ""
 
@@ -95,7 +87,7 @@ class Scd2Table(MergedTable):
         """
         if not self.engine.columns:
             # Open versions in files of their own: appends do not read the closed ones.
-            self.engine.create({**schema, **HISTORY_COLUMNS}, ["_hs_current", *self._partition_by])
+            self.engine.create({**schema, **HISTORY_COLUMNS}, ["_hs_current", *self._partition_by], mapped=self._mapped)
             return
         count = len(self.columns)
         if fit_columns(self.engine, self.columns, schema) and older:
@@ -117,28 +109,95 @@ class Scd2Table(MergedTable):
         applied = self.engine.last_applied(app_id)
         if not events.rows.num_rows or (applied is not None and applied >= version):
             return RowCounts()
-        rows = in_table_types(events.rows, self.columns)
-        types = {name: arrow_type(kind) for name, kind in self.columns.items()}
-        keep_moves(self._log, events.moves, self.keys, types)
         self._ends = ends
-        rows, crossed = self._crossed(rows)
-        lowest = self._lowest(rows, crossed)
-        stored = self._read(rows, [*self.keys, *_STORED], lowest)
-        history = divide(stored, rows, self.keys, soft=self._soft, ends=ends)
-        replayed = pa.concat_tables([rows.take(history.replayed), crossed])
-        parts = [
-            self._opened(rows.take(history.opened), history.valid_to),
-            self._closed(stored.take(history.closed), history.closed_to),
-            self._replayed(self._by_key(replayed), replayed, events.present, lowest),
-        ]
-        source = pa.concat_tables([part for part in parts if part.num_rows] or parts[:1])
+        source, lowest = self._source(events)
         if not source.num_rows:
             return RowCounts()
-        counts = self.engine.merge(self._plan(source, lowest), source, app_id, version)
+        return self._write(source, self._plan_for(source, lowest), app_id, version)
+
+    def merge_joined(
+        self, joined: JoinedChanges, own: Events | None, lowest: str, app_id: str, version: int, ends: Sequence[str] = ()
+    ) -> RowCounts:
+        """Merge changes that executors have joined to stored versions, and those left to the driver, in one commit.
+
+        Args:
+            joined: The join, by a task made for this table.
+            own: The events of the changes that are left; None without any.
+            lowest: The lowest sequence of the joined changes.
+            app_id: As of merge().
+            version: As of merge(), not applied yet.
+            ends: As of merge().
+
+        Raises:
+            StorageError: the table or its log of key changes cannot be written.
+        """
+        self._ends = ends
+        rows, reports = None, [joined.report]
+        if own is not None and own.rows.num_rows:
+            rows, own_lowest = self._source(own)
+            lowest = min(lowest, own_lowest)
+            reports.append(report_versions(0, rows, self.keys))
+        report = join_reports(reports)
+        if not report.rows:
+            return RowCounts()
+        plan = self._plan(report.ranges, lowest, removes=report.deletes > 0)
+        return self._write(joined.rows(rows), plan, app_id, version)
+
+    def crossed_keys(self, most: int) -> pa.Table | None:
+        """Return the keys at which logged rows depart after others have arrived; None if there are more than a number."""
+        keys = crossed_keys(self._log)
+        return None if len(keys) > most else key_table(keys, self.keys, {key: arrow_type(self.columns[key]) for key in self.keys})
+
+    def stored_where(self, ranges: ValueRanges, lowest: str, ends: Sequence[str]) -> str:
+        """Return the condition for the versions that changes can affect.
+
+        Args:
+            ranges: The ranges of the changes' keys.
+            lowest: The lowest sequence of the changes.
+            ends: As of merge().
+
+        Raises:
+            StorageError: the table cannot be read.
+        """
+        self._ends = ends
+        before = ", ".join(quote_text(end) for end in ends if end < lowest)
+        if before:  # see _read()
+            where = " AND ".join([f"_hs_valid_to IN ({before})", *ranges_sql(literal_ranges(ranges))])
+            found = self.engine.read(["_hs_valid_to"], where)
+            lowest = pc.min(found["_hs_valid_to"]).as_py() or lowest
+        return self._where(ranges, lowest)
+
+    def _source(self, events: Events) -> tuple[pa.Table, str]:
+        """Return the rows of the merge for events, one or more, and the lowest sequence that these affect."""
+        rows = in_table_types(events.rows, self.columns)
+        keep_moves(self._log, events.moves, self.keys, {name: arrow_type(kind) for name, kind in self.columns.items()})
+        rows, crossed = self._crossed(rows)
+        lowest = self._lowest(rows, crossed)
+        stored = self._read(rows, [*self.keys, *STORED], lowest)
+        source = self._histories.source(
+            rows,
+            stored,
+            lambda keys: self._read(keys, [*self.columns, *STORED], lowest),
+            events.present,
+            crossed=crossed,
+            place=self._place,
+        )
+        return source, lowest
+
+    def _write(self, source: pa.Table | DataFrame, plan: MergePlan, app_id: str, version: int) -> RowCounts:
+        counts = self.engine.merge(plan, source, app_id, version)
         excess = self._log.excess()
         if excess is not None:
             self.forget(excess)
         return counts
+
+    @property
+    def _histories(self) -> Histories:
+        return Histories(self.engine.columns, self.keys, self._soft, self._ends)
+
+    def _place(self, key: Key, known: dict[str, SequenceEvent]) -> None:
+        if key in self._log:
+            place_departures(known, dict(zip(self.keys, key, strict=True)), crossings(self._log, key), self._ends)
 
     def forget(self, until: str, *, vanished: bool = False) -> None:
         """Remove changes of key up to a sequence from the log of key changes.
@@ -160,7 +219,7 @@ class Scd2Table(MergedTable):
         if not self._log:
             return rows, rows.slice(0, 0)
         candidates = np.flatnonzero(self._log.mask(rows).to_numpy())
-        keys = [self._key(row) for row in rows.select(self.keys).take(pa.array(candidates)).to_pylist()]
+        keys = [self._histories.key(row) for row in rows.select(self.keys).take(pa.array(candidates)).to_pylist()]
         known = {key: bool(crossings(self._log, key)) for key in set(keys)}
         crossed = np.zeros(rows.num_rows, np.bool_)
         crossed[candidates] = [known[key] for key in keys]
@@ -170,7 +229,7 @@ class Scd2Table(MergedTable):
         """Return the lowest sequence that changes affect."""
         lowest: list[str] = [pc.min(part["_hs_sequence"]).as_py() for part in (rows, crossed) if part.num_rows]
         for row in crossed.select(self.keys).to_pylist():
-            lowest += [moves[0].sequence for moves in crossings(self._log, self._key(row))]
+            lowest += [moves[0].sequence for moves in crossings(self._log, self._histories.key(row))]
         return min(lowest)
 
     def end_loads(self, ends: Sequence[tuple[str, str]], known: Sequence[str], app_id: str, version: int) -> RowCounts:
@@ -198,9 +257,14 @@ class Scd2Table(MergedTable):
         if again:
             types = {name: arrow_type(kind) for name, kind in self.columns.items()}
             asked = key_table(again, self.keys, types)
-            source = self._replayed({key: [] for key in again}, asked, lambda mask: frozenset(), lowest)
+            source = self._histories.replayed(
+                {key: [] for key in again},
+                lambda: self._read(asked, [*self.columns, *STORED], lowest),
+                lambda mask: frozenset(),
+                self._place,
+            )
             if source.num_rows:
-                merged = self.engine.merge(self._plan(source, lowest), source, app_id, version)
+                merged = self.engine.merge(self._plan_for(source, lowest), source, app_id, version)
                 counts = RowCounts(merged.inserted, counts.updated + merged.updated, merged.deleted)
         self._over = ends[-1][0]
         return counts
@@ -218,9 +282,9 @@ class Scd2Table(MergedTable):
             self.forget(self._over)
             self._over = ""
 
-    def _where(self, rows: pa.Table, lowest: str, alias: str = "") -> str:
-        """Return the condition for versions that changes can affect: of their keys' range, and not closed before."""
-        where = ranges_sql(key_ranges(rows, self.keys), alias)
+    def _where(self, ranges: ValueRanges, lowest: str, alias: str = "") -> str:
+        """Return the condition for versions that changes can affect: of their keys' ranges, and not closed before."""
+        where = ranges_sql(literal_ranges(ranges), alias)
         ends = [f"{alias}_hs_valid_to = {quote_text(end)}" for end in self._ends if end < lowest]
         wanted = [f"{alias}_hs_current", f"{alias}_hs_valid_to >= {quote_text(lowest)}", *ends]
         return " AND ".join([f"({' OR '.join(wanted)})", *where])
@@ -238,142 +302,25 @@ class Scd2Table(MergedTable):
         return pa.concat_tables([others, self._read_since(reopened, columns, since)])
 
     def _read_since(self, rows: pa.Table, columns: list[str], lowest: str) -> pa.Table:
-        found = self.engine.read(columns, self._where(rows, lowest))
+        found = self.engine.read(columns, self._where(value_ranges(rows, self.keys), lowest))
         return match_keys(found, rows.select(self.keys))
 
-    def _source_schema(self) -> pa.Schema:
-        types = {**self.engine.columns, _ACTION: "TINYINT"}
-        return pa.schema([pa.field(name, arrow_type(kind)) for name, kind in types.items()])
+    def _plan_for(self, source: pa.Table, lowest: str) -> MergePlan:
+        report = report_versions(0, source, self.keys)
+        return self._plan(report.ranges, lowest, removes=report.deletes > 0)
 
-    def _source(self, rows: pa.Table, action: int | pa.Array, bookkeeping: Mapping[str, pa.Array]) -> pa.Table:
-        """Return the merge's rows: missing columns are null, and times are derived from sequences."""
-        given = {name: rows[name] for name in rows.schema.names if not name.startswith(RESERVED_PREFIX)} | dict(bookkeeping)
-        given["_hs_valid_from_time"] = commit_times(_array(given["_hs_valid_from"]))
-        given["_hs_valid_to_time"] = commit_times(_array(given["_hs_valid_to"]))
-        given["_hs_current"] = pc.is_null(given["_hs_valid_to"])
-        given[_ACTION] = pa.repeat(pa.scalar(action, pa.int8()), rows.num_rows) if isinstance(action, int) else action
-        schema = self._source_schema()
-        return pa.table([given.get(name, pa.nulls(rows.num_rows, schema.field(name).type)) for name in schema.names], schema)
-
-    def _opened(self, rows: pa.Table, valid_to: pa.Array) -> pa.Table:
-        there = pa.repeat(False, rows.num_rows)
-        given = {"_hs_valid_from": rows["_hs_sequence"], "_hs_valid_to": valid_to, "_hs_deleted": there}
-        return self._source(rows, _WRITE, given)
-
-    def _closed(self, stored: pa.Table, valid_to: pa.Array) -> pa.Table:
-        keys = stored.select(self.keys)
-        return self._source(keys, _CLOSE, {"_hs_valid_from": stored["_hs_valid_from"], "_hs_valid_to": valid_to})
-
-    def _replayed(
-        self,
-        changes: Mapping[Key, list[dict[str, Any]]],
-        keys: pa.Table,
-        present: Callable[[bytes | None], frozenset[str]],
-        lowest: str,
-    ) -> pa.Table:
-        """Return the rows that change in the table when histories are replayed.
-
-        Args:
-            changes: The changes of each key in order; can be empty.
-            keys: Rows that have these keys.
-            present: As Events.present.
-            lowest: The lowest sequence that changes affect.
-        """
-        columns = list(self.columns)
-        found: list[dict[str, Any]] = []
-        if changes:
-            stored: dict[Key, list[Version]] = {}
-            rows = self._read(keys, [*columns, *_STORED], lowest)
-            for row in rows.take(pc.sort_indices(rows["_hs_valid_from"])).to_pylist():
-                stored.setdefault(self._key(row), []).append(stored_version(row, columns))
-            for key, of_key in changes.items():
-                replayed = self._replay_key(key, stored.get(key, []), of_key, present, columns)
-                found += _differences(stored.get(key, []), replayed, columns)
-        schema = pa.schema([field for field in self._source_schema() if field.name not in _DERIVED])
-        table = pa.Table.from_pylist(found, schema)
-        return self._source(table, table[_ACTION], {name: table[name] for name in _STORED})
-
-    def _key(self, row: Mapping[str, Any]) -> Key:
-        return tuple(row[name] for name in self.keys)
-
-    def _by_key(self, rows: pa.Table) -> dict[Key, list[dict[str, Any]]]:
-        order = [(name, "ascending") for name in (*self.keys, "_hs_sequence")]
-        return {key: list(group) for key, group in groupby(rows.take(pc.sort_indices(rows, order)).to_pylist(), self._key)}
-
-    def _replay_key(
-        self,
-        key: Key,
-        stored: list[Version],
-        changes: list[dict[str, Any]],
-        present: Callable[[bytes | None], frozenset[str]],
-        columns: list[str],
-    ) -> list[Version]:
-        reopened = reopen(stored, self._ends)
-        known = {event.sequence: event for event in stored_events(reopened)}
-        for change in changes:
-            sequence, partial = change["_hs_sequence"], change["_hs_partial"]
-            names = present(change["_hs_columns"]) if partial else columns
-            event = SequenceEvent(
-                sequence,
-                deletes=change["_hs_delete"],
-                upserts=not change["_hs_delete"],
-                values={name: change.get(name) for name in names},
-            )
-            if sequence in known:
-                known[sequence].add(event)
-            else:
-                known[sequence] = event
-        if key in self._log:
-            place_departures(known, dict(zip(self.keys, key, strict=True)), crossings(self._log, key), self._ends)
-        replayed = replay((known[sequence] for sequence in sorted(known)), columns, self.keys, soft=self._soft, ends=self._ends)
-        return close_again(replayed, self._ends)
-
-    def _plan(self, source: pa.Table, lowest: str) -> MergePlan:
+    def _plan(self, ranges: ValueRanges, lowest: str, *, removes: bool) -> MergePlan:
         quoted = [quote_name(name) for name in self.engine.columns]
         same = [f"t.{quote_name(name)} = s.{quote_name(name)}" for name in (*self.keys, "_hs_valid_from")]
         update = {
-            name: f"s.{name}" if name in _CLOSING else f"CASE WHEN s.{_ACTION} = {_CLOSE} THEN t.{name} ELSE s.{name} END"
+            name: f"s.{name}" if name in _CLOSING else f"CASE WHEN s.{ACTION} = {CLOSE} THEN t.{name} ELSE s.{name} END"
             for name in quoted
         }
-        removes = pc.any(pc.equal(source[_ACTION], _REMOVE)).as_py()
         return MergePlan(
-            predicate=" AND ".join([*same, self._where(source, lowest, "t.")]),
-            delete_when=f"s.{_ACTION} = {_REMOVE}" if removes else None,
-            update_when=f"s.{_ACTION} <> {_REMOVE}",
+            predicate=" AND ".join([*same, self._where(ranges, lowest, "t.")]),
+            delete_when=f"s.{ACTION} = {REMOVE}" if removes else None,
+            update_when=f"s.{ACTION} <> {REMOVE}",
             update=update,
-            insert_when=f"s.{_ACTION} = {_WRITE}",
+            insert_when=f"s.{ACTION} = {WRITE}",
             insert={name: f"s.{name}" for name in quoted},
         )
-
-
-def _array(column: Any) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _differences(stored: list[Version], replayed: list[Version], columns: list[str]) -> list[dict[str, Any]]:
-    """Return the merge's rows that turn one key's stored versions into the replayed ones."""
-    before = {version.valid_from: version for version in stored}
-    after = {version.valid_from: version for version in replayed}
-    rows = [_row(version, columns, _WRITE) for at, version in after.items() if not _is_same(before.get(at), version)]
-    return rows + [_row(version, columns, _REMOVE) for at, version in before.items() if at not in after]
-
-
-def _is_same(stored: Version | None, replayed: Version) -> bool:
-    """Return whether a version equals the stored one; a column added since then is null and has no version."""
-    if stored is None or replace(stored, versions=replayed.versions) != replayed:
-        return False
-    unknown = {name for name, at in stored.versions.items() if at == ABSENT_VERSION and replayed.values[name] is None}
-    return all(at == replayed.versions[name] for name, at in stored.versions.items() if name not in unknown)
-
-
-def _row(version: Version, columns: list[str], action: int) -> dict[str, Any]:
-    uniform = version_of(version.valid_from)
-    is_uniform = version.deleted or all(version.versions[name] == uniform for name in columns)
-    return {
-        **version.values,
-        "_hs_valid_from": version.valid_from,
-        "_hs_valid_to": version.valid_to,
-        "_hs_deleted": version.deleted,
-        "_hs_versions": None if is_uniform else "".join(version.versions[name] for name in columns),
-        _ACTION: action,
-    }

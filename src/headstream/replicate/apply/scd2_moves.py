@@ -22,7 +22,7 @@ from headstream.replicate.apply.scd2_replay import SequenceEvent
 from headstream.replicate.columns.changes import OLD_PREFIX
 from headstream.replicate.columns.row_merge import Key, KeyEvent
 
-__all__ = ["crossings", "keep_moves", "place_departures"]
+__all__ = ["crossed_keys", "crossings", "keep_moves", "place_departures"]
 
 
 def keep_moves(log: KeyLog, moves: pa.Table | None, keys: Sequence[str], types: Mapping[str, pa.DataType]) -> None:
@@ -51,6 +51,22 @@ def crossings(log: KeyLog, key: Key) -> list[list[KeyEvent]]:
     for event in sorted(log.events(places), key=lambda event: event.order):
         units.setdefault(event.unit, []).append(event)
     return [moves for moves in units.values() if _crosses(moves, key)]
+
+
+def crossed_keys(log: KeyLog) -> list[Key]:
+    """Return the keys for which crossings() finds a transaction."""
+    units: dict[str, list[KeyEvent]] = {}
+    for event in log.events(range(len(log))):
+        units.setdefault(event.unit, []).append(event)
+    found: dict[Key, None] = {}
+    for moves in units.values():
+        moves.sort(key=lambda event: event.order)
+        arrived: set[Key] = set()
+        for move in moves:
+            if move.before in arrived:
+                found[move.before] = None
+            arrived.add(move.key)
+    return list(found)
 
 
 def _crosses(moves: Iterable[KeyEvent], key: Key) -> bool:

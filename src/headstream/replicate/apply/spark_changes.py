@@ -3,7 +3,7 @@
     changes of a table -> split by key (fold.py) -> shuffled -> folded, stored -> driver: reports and deletions
                                                                                -> rows, as the source of Spark's MERGE
     where whole images are not enough:
-    changes of a table -> surveyed (join.py)                                      -> driver: ranges of keys, changes of key
+    changes of a table -> surveyed (keyed_task.py)                                     -> driver: ranges of keys, changes of key
     changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: the same, and what is left to it
 
 A lost part is computed again from the source: the offsets of a micro-batch are planned, so its messages are the same. Changes are
@@ -15,21 +15,34 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 
 from headstream.errors import StorageError
-from headstream.replicate.apply.fold import FoldReport, FoldTask, join_reports
-from headstream.replicate.apply.join import JoinTask, Survey, join_surveys
+from headstream.replicate.apply.change_rows import ChangeRows
+from headstream.replicate.apply.executor_rows import ROWS_AT_ONCE, FoldedChanges, JoinedChanges, types_sql
+from headstream.replicate.apply.fold import FoldReport, FoldTask
+from headstream.replicate.apply.keyed_task import KeyedTask, Survey, join_surveys
 from headstream.replicate.apply.plan import quote_name
 from headstream.replicate.apply.stored_batch import PLACE, StoredBatch, check_count
-from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows, read_ipc, write_ipc
+from headstream.replicate.apply.waiting_changes import LoadsFrom, OfTransactions, divide_stored_events, find_stored_changes
+from headstream.replicate.codec import Lineage
+from headstream.replicate.columns.raw import (
+    CHANGE_COORDINATES,
+    COORDINATE_COLUMNS,
+    join_coordinates,
+    leave_out,
+    match_rows,
+    read_ipc,
+    write_ipc,
+)
 from headstream.replicate.columns.traits import ChangeTraits, join_traits
+from headstream.replicate.decoding.transaction_events import SeenEvents
 
-__all__ = ["FoldedChanges", "JoinedChanges", "SparkChanges", "join_stored"]
+__all__ = ["SparkChanges", "join_stored"]
 
 _Batches: TypeAlias = Iterator[pa.RecordBatch]
 _Parts: TypeAlias = tuple[FoldReport, Mapping[str, pa.Table | None]]
@@ -39,8 +52,7 @@ _PIECE: Final = "bucket INT NOT NULL, place BIGINT NOT NULL, content BINARY NOT 
 _PART: Final = "part STRING NOT NULL, content BINARY NOT NULL"
 _STORED: Final = -1
 """The place of stored rows, in the order of the log before all changes."""
-_ROWS_AT_ONCE: Final = 20_000
-_Task = TypeVar("_Task", FoldTask, JoinTask)
+_Task = TypeVar("_Task", FoldTask, KeyedTask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +90,8 @@ class SparkChanges:
         return rows if self.batch.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.batch.left_out)
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Leave changes out of what is fetched or folded, of all schemas of the micro-batch."""
-        self.batch.left_out = coordinates.select(list(COORDINATE_COLUMNS)) if coordinates.num_rows else None
+        """Leave further changes out of what is fetched or merged, of all schemas of the micro-batch."""
+        self.batch.left_out = join_coordinates([self.batch.left_out, coordinates])
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
         """Return CHANGE_COORDINATES of the changes, or of those that are wanted."""
@@ -102,6 +114,52 @@ class SparkChanges:
         found = pa.concat_tables(self.batch.fetch(frame))
         return found if self.batch.left_out is None else leave_out(found, CHANGE_COORDINATES, self.batch.left_out)
 
+    def divide_events(self, lineages: Mapping[str, Lineage], others: pa.Table) -> SeenEvents:
+        """Return the transaction events of the changes and of other messages; see divide_stored_events()."""
+        return divide_stored_events(self.batch, self.schema_ids, self.num_rows, lineages, others)
+
+    def find(self, find: LoadsFrom | OfTransactions) -> dict[str, pa.Table]:
+        """Return the coordinates of some of the changes by schema id; see find_stored_changes()."""
+        return find_stored_changes(self.batch, self.schema_ids, find)
+
+    def offset_ends(self) -> tuple[int, int]:
+        """Return the lowest and the highest offset of the changes."""
+
+        def find(batches: _Batches) -> _Batches:
+            for batch in batches:
+                for content in batch.column(0):
+                    yield pa.RecordBatch.from_arrays(
+                        [read_ipc(content.as_buffer())["_hs_offset"].combine_chunks()], names=["offset"]
+                    )
+
+        offsets = self.batch.contents(self.schema_ids).select("content").mapInArrow(find, "offset BIGINT")
+        ends = offsets.agg(sf.min("offset"), sf.max("offset")).collect()[0]
+        return ends[0], ends[1]
+
+    def change_rows(self, task: ChangeRows, present: DataFrame | None = None) -> DataFrame:
+        """Return the rows of the changes for a change table.
+
+        Args:
+            task: Makes them.
+            present: CHANGE_COORDINATES of rows that the table has, without which the rows are wanted; None for all rows.
+        """
+        packed = pickle.dumps((task, self.batch.left_out))
+
+        def make(batches: _Batches) -> _Batches:
+            own, left_out = pickle.loads(packed)
+            for batch in batches:
+                for content in batch.column(0):
+                    changes = read_ipc(content.as_buffer())
+                    if left_out is not None:
+                        changes = leave_out(changes, CHANGE_COORDINATES, left_out)
+                    if changes.num_rows:
+                        yield from own.rows(changes).to_batches(ROWS_AT_ONCE)
+
+        made = self.batch.contents(self.schema_ids).select("content").mapInArrow(make, types_sql(task.columns))
+        if present is None:
+            return made
+        return made.join(self.batch.in_own_session(present), list(CHANGE_COORDINATES), "left_anti")
+
     def fold(self, task: FoldTask) -> FoldedChanges:
         """Fold the changes on the executors.
 
@@ -122,7 +180,7 @@ class SparkChanges:
         pieces = pieces.repartitionById(count, "bucket") if count > 1 else pieces.coalesce(1)
         return self._checked(FoldedChanges(_by_bucket(pieces, task, fold), task))
 
-    def survey(self, task: JoinTask) -> Survey:
+    def survey(self, task: KeyedTask) -> Survey:
         """Return what the driver must know of the changes before they are joined.
 
         Args:
@@ -131,7 +189,7 @@ class SparkChanges:
         packed = pickle.dumps(task)
 
         def survey(batches: _Batches) -> _Batches:
-            own: JoinTask = pickle.loads(packed)
+            own: KeyedTask = pickle.loads(packed)
             found = [own.survey(read_ipc(content.as_buffer())) for batch in batches for content in batch.column(0)]
             if found:
                 arrays = [pa.array(["survey"], pa.string()), pa.array([pickle.dumps(join_surveys(found))], pa.binary())]
@@ -141,12 +199,12 @@ class SparkChanges:
         found = contents.mapInArrow(survey, _PART).select("content").toArrow()["content"]
         return join_surveys(pickle.loads(content.as_buffer()) for content in found)
 
-    def join(self, task: JoinTask, stored: DataFrame) -> JoinedChanges:
+    def join(self, task: KeyedTask, stored: DataFrame) -> JoinedChanges:
         """Join the changes to the stored rows of their keys on the executors.
 
         Args:
             task: The join.
-            stored: The columns of JoinTask.stored_types, of the rows with keys in the range of the changes' keys.
+            stored: The columns of KeyedTask.stored_types, of the rows with keys in the range of the changes' keys.
 
         Raises:
             StorageError: the stored changes are not those that were decoded first.
@@ -155,24 +213,24 @@ class SparkChanges:
         packed = pickle.dumps(task)
 
         def list_keys(batches: _Batches) -> _Batches:
-            own: JoinTask = pickle.loads(packed)
+            own: KeyedTask = pickle.loads(packed)
             for batch in batches:
                 for content in batch.column(0):
                     keys = own.keys_of(read_ipc(content.as_buffer()))
                     yield from keys.group_by(own.keys).aggregate([]).combine_chunks().to_batches()
 
         def split_stored(batches: _Batches) -> _Batches:
-            own: JoinTask = pickle.loads(packed)
+            own: KeyedTask = pickle.loads(packed)
             for batch in batches:
                 for bucket, rows in own.split_stored(pa.Table.from_batches([batch]), count):
                     yield _piece(bucket, _STORED, rows)
 
         contents = self.batch.contents(self.schema_ids)
-        keys = contents.select("content").mapInArrow(list_keys, _types_sql(task.key_types))
+        keys = contents.select("content").mapInArrow(list_keys, types_sql(task.key_types))
         rows = self.batch.in_own_session(stored).join(keys, task.keys, "left_semi").select(*map(quote_name, task.stored_types))
         pieces = contents.mapInArrow(_splitting(task, count), _PIECE).union(rows.mapInArrow(split_stored, _PIECE))
 
-        def join(own: JoinTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
+        def join(own: KeyedTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
             if changes is None:
                 return FoldReport(), {}
             joined = own.join(changes, stored)
@@ -191,78 +249,6 @@ class SparkChanges:
         return found
 
 
-class _ExecutorRows(Generic[_Task]):
-    """Rows of a merge's source and what belongs to them, stored on the executors' disks until it is closed.
-
-    Args:
-        frame: The parts of all buckets.
-        task: How they were made.
-
-    Attributes:
-        report: What the driver learns of them.
-    """
-
-    def __init__(self, frame: DataFrame, task: _Task) -> None:
-        self._task: _Task = task
-        self._parts = frame.persist(StorageLevel.DISK_ONLY)
-        try:
-            reports = self._parts.where("part = 'report'").select("content").toArrow()["content"]
-            self.report: FoldReport = join_reports([pickle.loads(content.as_buffer()) for content in reports])
-        except BaseException:
-            self._parts.unpersist()
-            raise
-
-    @property
-    def task(self) -> _Task:
-        """How they were made."""
-        return self._task
-
-    def deletions(self) -> Iterator[pa.Table]:
-        """Yield the highest deletion of each key that has one, a part at a time: key columns, `_hs_sequence`."""
-        if self.report.has_deletions:
-            for row in self._parts.where("part = 'deletions'").select("content").toLocalIterator():
-                yield read_ipc(bytes(row.content))
-
-    def _frame(self) -> DataFrame:
-        def unpack(batches: _Batches) -> _Batches:
-            for batch in batches:
-                for content in batch.column(0):
-                    yield from read_ipc(content.as_buffer()).to_batches(_ROWS_AT_ONCE)
-
-        return self._parts.where("part = 'rows'").select("content").mapInArrow(unpack, _types_sql(self._task.row_types))
-
-    def close(self) -> None:
-        """Free the disks."""
-        self._parts.unpersist()
-
-
-class FoldedChanges(_ExecutorRows[FoldTask]):
-    """The fold of a table's changes."""
-
-    def rows(self) -> DataFrame:
-        """Return the rows of the merge's source."""
-        return self._frame()
-
-
-class JoinedChanges(_ExecutorRows[JoinTask]):
-    """The join of a table's changes to its rows."""
-
-    def left(self) -> pa.Table | None:
-        """Return the changes that are left to the driver, as FoldTask.names; None for none."""
-        contents = self._parts.where("part = 'left'").select("content").toArrow()["content"]
-        found = [read_ipc(content.as_buffer()) for content in contents]
-        return pa.concat_tables(found) if found else None
-
-    def rows(self, own: pa.Table | None) -> DataFrame:
-        """Return the rows of the merge's source.
-
-        Args:
-            own: Those that the driver has made, of the columns and types of JoinTask.row_types; None for none.
-        """
-        frame = self._frame()
-        return frame if own is None else frame.unionByName(frame.sparkSession.createDataFrame(own))
-
-
 _Result = TypeVar("_Result", FoldedChanges, JoinedChanges)
 
 
@@ -272,12 +258,12 @@ def join_stored(parts: Sequence[SparkChanges]) -> SparkChanges:
     return replace(parts[0], schema_ids=schema_ids, traits=join_traits([part.traits for part in parts]))
 
 
-def _splitting(task: FoldTask | JoinTask, count: int) -> Callable[[_Batches], _Batches]:
+def _splitting(task: FoldTask | KeyedTask, count: int) -> Callable[[_Batches], _Batches]:
     """Return what divides stored changes into buckets."""
     packed = pickle.dumps(task)
 
     def split(batches: _Batches) -> _Batches:
-        own: FoldTask | JoinTask = pickle.loads(packed)
+        own: FoldTask | KeyedTask = pickle.loads(packed)
         for batch in batches:
             places, contents = batch.columns
             for place, content in zip(places.to_pylist(), contents, strict=True):
@@ -322,8 +308,8 @@ def _encoded(report: FoldReport, tables: Mapping[str, pa.Table | None]) -> _Batc
     parts = [("report", pickle.dumps(report))]
     for name, table in tables.items():
         if table is not None and table.num_rows:
-            starts = range(0, table.num_rows, _ROWS_AT_ONCE)
-            parts += [(name, _write(table.slice(start, _ROWS_AT_ONCE))) for start in starts]
+            starts = range(0, table.num_rows, ROWS_AT_ONCE)
+            parts += [(name, _write(table.slice(start, ROWS_AT_ONCE))) for start in starts]
     for name, content in parts:
         arrays = [pa.array([name], pa.string()), pa.array([content], pa.binary())]
         yield pa.RecordBatch.from_arrays(arrays, names=["part", "content"])
@@ -332,10 +318,6 @@ def _encoded(report: FoldReport, tables: Mapping[str, pa.Table | None]) -> _Batc
 def _piece(bucket: int, place: int, rows: pa.Table) -> pa.RecordBatch:
     arrays = [pa.array([bucket], pa.int32()), pa.array([place], pa.int64()), _contents([rows])]
     return pa.RecordBatch.from_arrays(arrays, names=["bucket", "place", "content"])
-
-
-def _types_sql(types: Mapping[str, str]) -> str:
-    return ", ".join(f"{quote_name(name)} {kind}" for name, kind in types.items())
 
 
 def _contents(tables: list[pa.Table]) -> pa.Array:

@@ -127,6 +127,10 @@ class StoredBatch:
         wanted = self._rows.where("kind = 'changes'").where(sf.col("schema_id").isin(*schema_ids))
         return wanted.select(PLACE, "content")
 
+    def contents_by_schema(self, schema_ids: Sequence[str]) -> DataFrame:
+        """Return the encoded changes of some schemas: `schema_id`, `content`."""
+        return self._rows.where("kind = 'changes'").where(sf.col("schema_id").isin(*schema_ids)).select("schema_id", "content")
+
     def fetch(self, frame: DataFrame) -> list[pa.Table]:
         """Return the tables that rows of `_hs_place` and `content` encode, in their order."""
         found = self._collect(frame)

@@ -18,9 +18,11 @@ __all__ = [
     "COORDINATE_COLUMNS",
     "RAW_SCHEMA",
     "SOURCE_COLUMNS",
+    "TRANSACTION",
     "Coordinates",
     "change_coordinates",
     "coordinates_table",
+    "join_coordinates",
     "leave_out",
     "match_keys",
     "match_rows",
@@ -50,6 +52,9 @@ RAW_SCHEMA: Final = pa.schema(
 COORDINATE_COLUMNS: Final = ("topic", "partition", "offset")
 CHANGE_COORDINATES: Final = tuple(f"_hs_{name}" for name in COORDINATE_COLUMNS)
 """Their names in decoded changes."""
+
+TRANSACTION: Final = "transaction"
+"""The column that names the transaction of a message, beside its coordinates."""
 
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -116,6 +121,20 @@ def leave_out(rows: pa.Table, columns: Sequence[str], coordinates: pa.Table) -> 
     places = rows.select(list(columns)).rename_columns(list(COORDINATE_COLUMNS))
     found = match_rows(places, coordinates)[0]
     return rows.filter(pc.invert(pc.is_in(pa.array(np.arange(rows.num_rows)), value_set=found)))
+
+
+def join_coordinates(parts: Iterable[pa.Table | None]) -> pa.Table | None:
+    """Return the coordinates that some parts have, each once; None for none.
+
+    Args:
+        parts: COORDINATE_COLUMNS; None for none.
+    """
+    schema = coordinates_table(()).schema  # parts can differ in whether a column is nullable
+    found = [part.select(list(COORDINATE_COLUMNS)).cast(schema) for part in parts if part is not None and part.num_rows]
+    if len(found) < 2:
+        return found[0] if found else None
+    once: pa.Table = pa.concat_tables(found).group_by(list(COORDINATE_COLUMNS)).aggregate([])
+    return once
 
 
 def write_ipc(batch: pa.RecordBatch) -> bytes:

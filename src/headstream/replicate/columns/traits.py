@@ -21,7 +21,7 @@ from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.load_marks import steps_of
 from headstream.replicate.columns.raw import read_ipc, write_ipc
 
-__all__ = ["ChangeTraits", "StoredChanges", "join_traits", "traits_of"]
+__all__ = ["ChangeTraits", "StoredChanges", "join_traits", "loads_from", "traits_of"]
 
 _REFRESH: Final = OPERATIONS.index("REFRESH")
 _UPDATE: Final = OPERATIONS.index("UPDATE")
@@ -86,7 +86,7 @@ class StoredChanges(Protocol):
         """Return the changes."""
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Leave changes out of what the other methods return, of all schemas of the micro-batch.
+        """Leave further changes out of what the other methods return, of all schemas of the micro-batch.
 
         Args:
             coordinates: COORDINATE_COLUMNS of these changes, and of others.
@@ -98,6 +98,16 @@ class StoredChanges(Protocol):
         Args:
             wanted: COORDINATE_COLUMNS of the changes to look for; None for all.
         """
+
+
+def loads_from(changes: pa.Table, from_us: int) -> pa.ChunkedArray:
+    """Return which changes are REFRESH rows that were logged at a time or after it.
+
+    Args:
+        changes: Decoded changes.
+        from_us: The time, microseconds since 1970 UTC.
+    """
+    return pc.and_(_are_loads(changes), pc.greater_equal(pc.fill_null(changes["_hs_logged_us"], 0), from_us))
 
 
 def traits_of(changes: pa.Table) -> ChangeTraits:

@@ -5,6 +5,8 @@ Every message of a task counts, also those of unselected tables: events are numb
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,8 +15,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.replicate.codec import Lineage
+from headstream.replicate.columns.changes import OPERATIONS
+from headstream.replicate.columns.raw import CHANGE_COORDINATES, TRANSACTION
 
-__all__ = ["EVENTS_SCHEMA", "Ranges", "add_numbers", "first_gap", "is_whole", "transaction_events"]
+__all__ = [
+    "EVENTS_SCHEMA",
+    "Ranges",
+    "SeenEvents",
+    "add_numbers",
+    "change_events",
+    "changes_of",
+    "divide_events",
+    "first_gap",
+    "is_whole",
+    "join_seen",
+    "transaction_events",
+]
+
+_REFRESH: Final = pa.scalar(OPERATIONS.index("REFRESH"), pa.int8())
 
 EVENTS_SCHEMA: Final = pa.schema(
     [
@@ -26,6 +44,21 @@ EVENTS_SCHEMA: Final = pa.schema(
 
 Ranges = list[list[int]]
 """Numbers as first and last of each run, rising."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenEvents:
+    """The events of some messages, divided by transaction.
+
+    Args:
+        whole: Transactions of several events of which all are among them.
+        rest: The events of transactions of which some are not, EVENTS_SCHEMA.
+        unnumbered: Number of changes without their position in a transaction.
+    """
+
+    whole: pa.Array
+    rest: pa.Table
+    unnumbered: int = 0
 
 
 def transaction_events(lineage: Lineage, transactions: pa.Array, numbers: pa.Array, last_events: pa.Array) -> pa.RecordBatch:
@@ -43,6 +76,62 @@ def transaction_events(lineage: Lineage, transactions: pa.Array, numbers: pa.Arr
     nothing = pa.scalar(None, pa.string())
     arrays = [pc.if_else(is_numbered, keys, nothing), numbers, last_events.cast(pa.bool_())]
     return pa.RecordBatch.from_arrays(arrays, schema=EVENTS_SCHEMA)
+
+
+def change_events(changes: pa.Table, lineage: Lineage) -> tuple[pa.RecordBatch, int]:
+    """Return the transaction events of decoded changes, a row each, and how many changes lack their position in a transaction.
+
+    Args:
+        changes: Decoded changes; rows of full loads have no position.
+        lineage: Their task.
+    """
+    events = transaction_events(
+        lineage, *(changes[name].combine_chunks() for name in ("_hs_transaction", "_hs_event", "_hs_last_event"))
+    )
+    is_change = pc.not_equal(changes["_hs_operation"], _REFRESH)
+    return events, pc.sum(pc.and_(is_change, pc.is_null(events.column("key")))).as_py() or 0
+
+
+def changes_of(changes: pa.Table, lineage: Lineage, keys: pa.Array) -> pa.Table:
+    """Return CHANGE_COORDINATES and TRANSACTION of the decoded changes of some transactions.
+
+    Args:
+        changes: Decoded changes.
+        lineage: Their task.
+        keys: The transactions.
+    """
+    own = change_events(changes, lineage)[0].column("key")
+    wanted = pc.is_in(own, value_set=keys)
+    return changes.select(list(CHANGE_COORDINATES)).append_column(TRANSACTION, own).filter(wanted)
+
+
+def divide_events(seen: pa.Table) -> SeenEvents:
+    """Divide events by whether their transaction is complete: all of it must be among them.
+
+    Args:
+        seen: All seen events of their transactions, EVENTS_SCHEMA; a row without one has a number of changes without position.
+    """
+    unnumbered = pc.sum(seen["event"].filter(pc.is_null(seen["key"]))).as_py() or 0
+    seen = seen.filter(seen["key"].is_valid())
+    ends = pc.if_else(pc.fill_null(seen["last"], False), seen["event"], None)
+    found = (
+        seen.append_column("end", ends).group_by("key").aggregate([("event", "count_distinct"), ("event", "max"), ("end", "max")])
+    )
+    whole = pc.and_(pc.equal(found["event_count_distinct"], found["end_max"]), pc.equal(found["event_max"], found["end_max"]))
+    whole = pc.fill_null(whole, False)
+    several = found["key"].filter(pc.and_(whole, pc.greater(found["end_max"], 1)))  # a single event is complete each time
+    in_part = found["key"].filter(pc.invert(whole))
+    return SeenEvents(
+        several.combine_chunks(), seen.filter(pc.is_in(seen["key"], value_set=in_part.combine_chunks())), unnumbered
+    )
+
+
+def join_seen(parts: Iterable[SeenEvents]) -> SeenEvents:
+    """Return the events of all transactions of which some parts have given ones; a transaction is in one part."""
+    found = list(parts)
+    whole = pa.chunked_array([part.whole for part in found], pa.string()).combine_chunks()
+    rest = pa.concat_tables([EVENTS_SCHEMA.empty_table(), *(part.rest for part in found)])
+    return SeenEvents(whole, rest, sum(part.unnumbered for part in found))
 
 
 def add_numbers(ranges: Ranges, numbers: npt.NDArray[np.int64]) -> Ranges:

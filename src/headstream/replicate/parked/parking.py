@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.replicate.columns.raw import COORDINATE_COLUMNS, RAW_SCHEMA, match_rows
+from headstream.replicate.columns.raw import COORDINATE_COLUMNS, RAW_SCHEMA, TRANSACTION, match_rows
 from headstream.replicate.parked.ledger import Ledger, Parcel, Record, Table, no_record
 from headstream.replicate.parked.once_topic import OnceTopic
 from headstream.replicate.parked.own_log import OwnLog
 from headstream.replicate.parked.requests import SetAsideRanges
 
-__all__ = ["DEAD_LETTER_TOPIC", "PARKED_TOPIC", "TRANSACTION", "Held", "ParkingLot", "Release"]
+__all__ = ["DEAD_LETTER_TOPIC", "PARKED_TOPIC", "Held", "ParkingLot", "Release"]
 
 PARKED_TOPIC: Final = "replicate/parked"
 DEAD_LETTER_TOPIC: Final = "replicate/dead-letter"
@@ -29,8 +29,6 @@ MAX_RELEASE: Final = 200_000
 """Most messages of one release: it is decoded and merged as one, in memory."""
 _MAX_PARCELS: Final = 64
 """Most parcels per dead-lettering: reasons that contain a byte or a value must not create one parcel per message."""
-TRANSACTION: Final = "transaction"
-"""An additional column to RAW_SCHEMA: the transaction that each message waits for."""
 _SEVERAL: Final = "several reasons"
 _NO_MESSAGES: Final = RAW_SCHEMA.empty_table()
 _COORDINATES: Final = pa.schema([RAW_SCHEMA.field(name) for name in COORDINATE_COLUMNS])

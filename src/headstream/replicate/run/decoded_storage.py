@@ -3,16 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from headstream.replicate.apply.spark_changes import SparkChanges
+from headstream.replicate.apply.spark_changes import SparkChanges, join_stored
 from headstream.replicate.apply.stored_batch import Collect, StoredBatch
 from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decode import Decoded
 
-__all__ = ["store_decoded"]
+__all__ = ["leave_out_stored", "on_executors", "store_decoded"]
+
+_MOST_SENT: Final = 500_000
+"""Coordinates of messages set aside that are sent to where changes are stored."""
+
+
+def on_executors(decoded: Decoded) -> SparkChanges | None:
+    """Return all changes of a unit that stay on the executors; None if there are none.
+
+    Stored changes that the driver merges in any case, since they are few, are fetched first.
+
+    Args:
+        decoded: The unit.
+    """
+    decoded.fetch(
+        [schema_id for schema_id, found in decoded.stored.items() if not isinstance(found, SparkChanges) or found.is_at_hand]
+    )
+    stored = [found for found in decoded.stored.values() if isinstance(found, SparkChanges)]
+    return join_stored(stored) if stored else None
+
+
+def leave_out_stored(decoded: Decoded, coordinates: pa.Table) -> None:
+    """Leave changes out of those that stay where they were decoded; with very many, all of them are fetched.
+
+    Args:
+        decoded: A unit.
+        coordinates: COORDINATE_COLUMNS of these changes, and of others.
+    """
+    if coordinates.num_rows > _MOST_SENT:
+        decoded.fetch(list(decoded.stored))
+    for stored in decoded.stored.values():
+        stored.leave_out(coordinates)
 
 
 def store_decoded(

@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.replicate.columns.changes import OPERATIONS
-from headstream.replicate.columns.raw import change_coordinates
+from headstream.replicate.apply.waiting_changes import LoadsFrom
+from headstream.replicate.columns.raw import COORDINATE_COLUMNS, change_coordinates
+from headstream.replicate.columns.traits import loads_from
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.parked.parking import Held
+from headstream.replicate.run.decoded_storage import leave_out_stored, on_executors
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.tables import TargetTables
 
@@ -33,7 +35,6 @@ _READ: Final = "read_until"
 _PLACED: Final = "placed"
 _NOTHING_US: Final = 1
 """The value before anything is read; rows of sources without log times have log time 0."""
-_REFRESH: Final = pa.scalar(OPERATIONS.index("REFRESH"), pa.int8())
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +138,13 @@ class LoadWaits:
         until = self._tables.learn(decoded.changes, schemas, state.until_us, decoded.stored)
         for table, until_us in self._placed(unit, version).items():  # rerun after an interruption: its tables have the others
             until[table] = min(until_us, until.get(table, until_us))
-        decoded.fetch(
-            [
-                schema_id
-                for schema_id, stored in decoded.stored.items()
-                if schemas[schema_id].table in until and (stored.traits.last_load_us or -1) >= until[schemas[schema_id].table]
-            ]
-        )
-        held: list[tuple[str, pa.Table]] = []
+        limits = {name: until[schemas[name].table] for name in decoded.stored if schemas[name].table in until}
+        held = self._find_stored(decoded, limits)
         for schema_id, batches in decoded.changes.items():
             table = schemas[schema_id].table
             if table in until:
                 changes = pa.Table.from_batches(batches)
-                waits = pc.and_(
-                    pc.equal(changes["_hs_operation"], _REFRESH),
-                    pc.greater_equal(pc.fill_null(changes["_hs_logged_us"], 0), until[table]),
-                )
+                waits = loads_from(changes, until[table])
                 if pc.any(waits).as_py():
                     held.append((schema_id, changes.filter(waits)))
                     decoded.changes[schema_id] = changes.filter(pc.invert(waits)).to_batches()
@@ -162,6 +154,24 @@ class LoadWaits:
         self._advance(state.read_us)
         reason = state.describe()
         return [Held(schemas[name].table, reason, change_coordinates(rows, name), "load") for name, rows in held]
+
+    @staticmethod
+    def _find_stored(decoded: Decoded, until: Mapping[str, int]) -> list[tuple[str, pa.Table]]:
+        """Return the coordinates of stored rows that cannot be placed yet, by schema id, and leave them out.
+
+        Args:
+            decoded: The changes.
+            until: Schema id -> the log time from which on its rows cannot be placed.
+        """
+        from_us = {name: us for name, us in until.items() if (decoded.stored[name].traits.last_load_us or -1) >= us}
+        stored = on_executors(decoded) if from_us else None
+        from_us = {name: us for name, us in from_us.items() if name in decoded.stored}
+        if stored is None or not from_us:
+            return []
+        found = replace(stored, schema_ids=tuple(from_us)).find(LoadsFrom(from_us))
+        for rows in found.values():
+            leave_out_stored(decoded, rows.rename_columns(list(COORDINATE_COLUMNS)))
+        return list(found.items())
 
     def _placed(self, unit: str, version: int) -> dict[Table, int]:
         """Return the recorded limits until which rows of a unit are applied, by table."""

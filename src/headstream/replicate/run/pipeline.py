@@ -115,9 +115,7 @@ class ReplicatePipeline:
         self._planned: int | None = None
         engines = Engines(spark)
         engines.check(config.table_places, config.rules.engines)
-        # Whether a transaction is complete depends on all of its changes, of all tables.
-        is_stored = not config.atomic and engines.uses_spark(config.rules.engines)
-        self._store_session = open_store_session(spark) if is_stored else None
+        self._store_session = open_store_session(spark) if engines.uses_spark(config.rules.engines) else None
         self._catalog = CatalogTables(spark, config, self._zone)
         self._labels = JobLabels(spark)
         self._metrics = _open_metrics(config)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +18,7 @@ from headstream.replicate.parked.bounds import DeadRate, WaitingBounds
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held, ParkingLot
 from headstream.replicate.run.between_batches import BetweenBatches
+from headstream.replicate.run.decoded_storage import leave_out_stored
 from headstream.replicate.run.transactions import Standing
 from headstream.replicate.run.unit_merge import Parts, UnitMerge, choose_messages, find_rejected
 from headstream.replicate.tables.tables import Applied
@@ -26,8 +26,6 @@ from headstream.replicate.tables.tables import Applied
 __all__ = ["Processor"]
 
 _Find = Callable[[pa.Table], pa.Table]
-_MOST_SENT: Final = 500_000
-"""Coordinates of messages set aside that are sent to where changes are stored."""
 
 
 class Processor:
@@ -141,10 +139,7 @@ def _remove(decoded: Decoded, coordinates: pa.Table) -> None:
     for name in ("waiting", "dead"):
         batches = [leave_out(pa.Table.from_batches([b]), COORDINATE_COLUMNS, coordinates) for b in getattr(decoded, name)]
         setattr(decoded, name, [batch for table in batches for batch in table.to_batches()])
-    if coordinates.num_rows > _MOST_SENT:
-        decoded.fetch(list(decoded.stored))
-    for stored in decoded.stored.values():
-        stored.leave_out(coordinates)
+    leave_out_stored(decoded, coordinates)
     for schema_id, batches in decoded.changes.items():
         kept = leave_out(pa.Table.from_batches(batches), CHANGE_COORDINATES, coordinates)
         decoded.changes[schema_id] = kept.to_batches()

@@ -22,19 +22,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.errors import ReplicateError
-from headstream.replicate.columns.changes import OPERATIONS
-from headstream.replicate.columns.raw import change_coordinates
+from headstream.replicate.apply.waiting_changes import OfTransactions
+from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, TRANSACTION, change_coordinates
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.decoding.transaction_events import (
     EVENTS_SCHEMA,
     Ranges,
+    SeenEvents,
     add_numbers,
+    change_events,
+    changes_of,
+    divide_events,
     first_gap,
     is_whole,
-    transaction_events,
 )
 from headstream.replicate.parked.ledger import WAITS, Ledger
-from headstream.replicate.parked.parking import TRANSACTION, Held
+from headstream.replicate.parked.parking import Held
+from headstream.replicate.run.decoded_storage import leave_out_stored, on_executors
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.settings.config import ReplicateConfig
 
@@ -46,7 +50,6 @@ KEPT_EMPTY: Final = 100_000
 """Open transactions that are stored without waiting changes: so far they concern other tables only."""
 _AT_ONCE: Final = 500
 _ALARM_EVERY_US: Final = 60_000_000
-_REFRESH: Final = pa.scalar(OPERATIONS.index("REFRESH"), pa.int8())
 _HAS_PARCELS: Final = f"EXISTS (SELECT 1 FROM parcels WHERE transaction_key = key AND {WAITS})"
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 
@@ -137,22 +140,30 @@ class Transactions:
         """
         if not self._config.atomic:
             return Standing()
+        stored = on_executors(decoded)
         changes = {schema_id: pa.Table.from_batches(batches) for schema_id, batches in decoded.changes.items()}
-        events_by_schema = {schema_id: _events_of(table, schemas[schema_id]) for schema_id, table in changes.items()}
-        unnumbered = sum(_count_unnumbered(table, events_by_schema[schema_id]) for schema_id, table in changes.items())
-        seen = pa.Table.from_batches([*decoded.events, *events_by_schema.values()], EVENTS_SCHEMA)
-        standing = self._sort(seen.filter(seen["key"].is_valid()), now_us)
-        waiting = pa.array(sorted(standing.waiting), pa.string())
+        lineages = {schema_id: schemas[schema_id].metadata.lineage for schema_id in (*changes, *decoded.stored)}
+        found = {schema_id: change_events(table, lineages[schema_id]) for schema_id, table in changes.items()}
+        unnumbered = sum(count for _, count in found.values())
+        events = pa.Table.from_batches([*decoded.events, *(batch for batch, _ in found.values())], EVENTS_SCHEMA)
+        events = events.filter(events["key"].is_valid())
+        seen = divide_events(events) if stored is None else stored.divide_events(lineages, events)
+        standing = self._sort(seen, now_us)
         held: dict[tuple[str, str], list[pa.Table]] = {}
-        for schema_id, table in changes.items():
-            keys = events_by_schema[schema_id].column("key")
-            waits = pc.is_in(keys, value_set=waiting)
-            if len(waiting) and pc.any(waits).as_py():
-                coordinates = change_coordinates(table.filter(waits), schema_id)
-                coordinates = coordinates.append_column(TRANSACTION, keys.filter(waits))
-                held.setdefault(schemas[schema_id].table, []).append(coordinates)
-                decoded.changes[schema_id] = table.filter(pc.invert(waits)).to_batches()
+        if standing.waiting:
+            waiting = pa.array(sorted(standing.waiting), pa.string())
+            for schema_id, table in changes.items():
+                coordinates = changes_of(table, lineages[schema_id], waiting)
+                if coordinates.num_rows:
+                    held.setdefault(schemas[schema_id].table, []).append(_held(coordinates, schema_id))
+                    waits = pc.is_in(found[schema_id][0].column("key"), value_set=waiting)
+                    decoded.changes[schema_id] = table.filter(pc.invert(waits)).to_batches()
+            on_disk = {} if stored is None else stored.find(OfTransactions(lineages, waiting))
+            for schema_id, coordinates in on_disk.items():
+                held.setdefault(schemas[schema_id].table, []).append(_held(coordinates, schema_id))
+                leave_out_stored(decoded, coordinates.select(list(CHANGE_COORDINATES)).rename_columns(list(COORDINATE_COLUMNS)))
         decoded.changes = {schema_id: batches for schema_id, batches in decoded.changes.items() if batches}
+        unnumbered += seen.unnumbered
         self._tell_of_untold(unnumbered)
         parts = [
             Held(table, "its transaction is incomplete", pa.concat_tables(found), "transaction") for table, found in held.items()
@@ -196,21 +207,15 @@ class Transactions:
             _LOGGER.warning("%s; their changes wait", what)
         return 0
 
-    def _sort(self, seen: pa.Table, now_us: int) -> _Sorted:
+    def _sort(self, seen: SeenEvents, now_us: int) -> _Sorted:
         """Determine the transactions that a unit completes, and the state of the others after it."""
-        ends = pc.if_else(pc.fill_null(seen["last"], False), seen["event"], None)
-        groups = seen.append_column("end", ends).group_by("key")
-        found = groups.aggregate([("event", "count_distinct"), ("event", "max"), ("end", "max")])
-        whole = pc.and_(pc.equal(found["event_count_distinct"], found["end_max"]), pc.equal(found["event_max"], found["end_max"]))
-        whole = pc.fill_null(whole, False)
-        # A transaction with a single event is complete each time.
-        several = pc.and_(whole, pc.greater(found["end_max"], 1))
-        result = _Sorted(closed=found["key"].filter(several).to_pylist())
-        in_part = found["key"].filter(pc.invert(whole)).to_pylist()
+        result = _Sorted(closed=seen.whole.to_pylist())
+        in_part = pc.unique(seen.rest["key"]).to_pylist()
         known = {one.key: one for one in self._find_open(in_part)}
         closed = self._find_closed(key for key in in_part if key not in known)
         rest = pa.array([key for key in in_part if key not in closed], pa.string())
-        parts = seen.append_column("end", ends).filter(pc.is_in(seen["key"], value_set=rest))
+        ends = pc.if_else(pc.fill_null(seen.rest["last"], False), seen.rest["event"], None)
+        parts = seen.rest.append_column("end", ends).filter(pc.is_in(seen.rest["key"], value_set=rest))
         columns = parts.group_by("key").aggregate([("event", "list"), ("end", "max")])
         for key, numbers, end in zip(columns["key"], columns["event_list"], columns["end_max"], strict=True):
             before = known.get(key.as_py()) or OpenTransaction(key.as_py(), None, [], now_us, False)
@@ -284,12 +289,5 @@ def _portions(keys: list[str]) -> Iterator[tuple[list[str], str]]:
         yield some, ", ".join("?" * len(some))
 
 
-def _events_of(changes: pa.Table, schema: TableSchema) -> pa.RecordBatch:
-    columns = [changes[name].combine_chunks() for name in ("_hs_transaction", "_hs_event", "_hs_last_event")]
-    return transaction_events(schema.metadata.lineage, *columns)
-
-
-def _count_unnumbered(changes: pa.Table, events: pa.RecordBatch) -> int:
-    is_change = pc.not_equal(changes["_hs_operation"], _REFRESH)
-    unnumbered: int = pc.sum(pc.and_(is_change, pc.is_null(events.column("key")))).as_py() or 0
-    return unnumbered
+def _held(coordinates: pa.Table, schema_id: str) -> pa.Table:
+    return change_coordinates(coordinates, schema_id).append_column(TRANSACTION, coordinates[TRANSACTION])

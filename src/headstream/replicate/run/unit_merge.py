@@ -21,6 +21,7 @@ from headstream.replicate.codec import decode_envelope, decode_metadata
 from headstream.replicate.columns.raw import (
     COORDINATE_COLUMNS,
     RAW_SCHEMA,
+    TRANSACTION,
     change_coordinates,
     coordinates_table,
     leave_out,
@@ -28,7 +29,7 @@ from headstream.replicate.columns.raw import (
 )
 from headstream.replicate.decoding.decode import Decoded, Decoder
 from headstream.replicate.parked.ledger import Ledger, Table
-from headstream.replicate.parked.parking import TRANSACTION, Held
+from headstream.replicate.parked.parking import Held
 from headstream.replicate.parked.table_health import TableHealth
 from headstream.replicate.run.load_waits import LoadWaits, ReadState
 from headstream.replicate.run.summary import Summary

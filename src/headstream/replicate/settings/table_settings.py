@@ -38,6 +38,7 @@ class TableSettings:
         deletes: `apply` deletes rows, `soft` marks them, `skip` leaves them unchanged.
         partition_by: Columns of the target that its files are partitioned by, when it is created.
         cluster_by: Columns of the target that maintenance sorts its files by.
+        column_names: `mapped`: the table is created with Delta's column mapping; `plain`: only if the name of a column needs it.
         mask_order: Byte order of Avro column masks: `little` (byte 0 holds the first eight columns), `big`, or `auto`: the
             order proved by the task's own messages, `little` until then.
         decimal_overflow: What a NUMERIC of more than 38 digits becomes: a STRING, or an error.
@@ -66,6 +67,7 @@ class TableSettings:
     deletes: Literal["apply", "soft", "skip"] = "apply"
     partition_by: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
+    column_names: Literal["plain", "mapped"] = "plain"
     mask_order: Literal["auto", "little", "big"] = "auto"
     decimal_overflow: Literal["string", "error"] = "string"
     datetimes: Literal["utc", "ntz"] = "utc"

@@ -11,48 +11,29 @@
 
 It is appended to after the merge, under the same unit and version, so changes that the merge rejected are not in it. It has
 each message once, even after crashes: the messages of a unit that can repeat (begun before a crash, released after a failure or
-from the dead letter) are compared with the coordinates in the table.
+from the dead letter) are compared with the coordinates in the table. Changes that executors have are written by them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 
 from headstream.errors import StorageError
+from headstream.replicate.apply.change_rows import CHANGE_BOOKKEEPING, ChangeRows
 from headstream.replicate.apply.engine import TableEngine
 from headstream.replicate.apply.scd1 import fit_columns
-from headstream.replicate.apply.scd2_rows import commit_times
-from headstream.replicate.codec import decode_mask
-from headstream.replicate.columns.changes import OPERATIONS, RESERVED_PREFIX
-from headstream.replicate.columns.conversion import arrow_type, in_table_types
+from headstream.replicate.apply.spark_changes import SparkChanges
+from headstream.replicate.columns.changes import RESERVED_PREFIX
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, Coordinates, coordinates_table, leave_out
 from headstream.replicate.schemas.schemas import BEFORE_PREFIX, TableSchema
 from headstream.replicate.schemas.spelling import in_table_spelling
 from headstream.replicate.storage.places import Place
 
 __all__ = ["ChangeTable"]
-
-_BOOKKEEPING: Final = {
-    "_hs_operation": "STRING",
-    "_hs_sequence": "STRING",
-    "_hs_commit_time": "TIMESTAMP",
-    "_hs_timestamp": "STRING",
-    "_hs_stream_position": "STRING",
-    "_hs_transaction": "STRING",
-    "_hs_event": "BIGINT",
-    "_hs_last_event": "BOOLEAN",
-    "_hs_present": "ARRAY<STRING>",
-    "_hs_changed": "ARRAY<STRING>",
-    "_hs_envelope_headers": "MAP<STRING,STRING>",
-    "_hs_topic": "STRING",
-    "_hs_partition": "INT",
-    "_hs_offset": "BIGINT",
-    "_hs_logged_time": "TIMESTAMP",
-}
 
 
 class ChangeTable:
@@ -82,7 +63,7 @@ class ChangeTable:
 
     def append(
         self,
-        changes: pa.Table,
+        changes: pa.Table | SparkChanges,
         schema: TableSchema,
         rejected: Iterable[Coordinates],
         app_id: str,
@@ -93,7 +74,7 @@ class ChangeTable:
         """Append changes in one commit that remembers (app_id, version); nothing if that commit exists.
 
         Args:
-            changes: Decoded changes, with their details.
+            changes: Decoded changes, with their details; executors write those that they have.
             schema: The schema they were decoded by.
             rejected: Coordinates of the changes that the merge rejected; they are left out.
             app_id: Name of the unit.
@@ -104,29 +85,52 @@ class ChangeTable:
             SchemaError: a column's types in table and schema cannot be reconciled.
             StorageError: the table cannot be written.
         """
-        changes, schema = in_table_spelling(changes, schema, self.engine.columns)
+        names, schema = in_table_spelling(schema.changes.empty_table(), schema, self.engine.columns)
         wanted = schema.types | {BEFORE_PREFIX + name: kind for name, kind in schema.types.items()}
         if not self.engine.columns:
-            self.engine.create({**schema.types, **_BOOKKEEPING, **wanted})
+            self.engine.create({**schema.types, **CHANGE_BOOKKEEPING, **wanted}, mapped=schema.settings.column_names == "mapped")
         if self._has(app_id, version):
             return
         fit_columns(self.engine, self._own_columns(), wanted)
-        rows = leave_out(changes, CHANGE_COORDINATES, coordinates_table(rejected))
-        if repeated and rows.num_rows:
-            rows = leave_out(rows, CHANGE_COORDINATES, self._present(rows))
-        if rows.num_rows:
-            try:
-                self.engine.append(self._to_rows(rows, schema), app_id, version)
-            except StorageError:
-                self._opened = None  # the commit may have succeeded, and the changes must not be repeated
-                if not self._has(app_id, version):
-                    raise
+        left_out = coordinates_table(rejected)
+        task = ChangeRows(
+            tuple(names.schema.names),
+            {column.ordinal: column.name for column in schema.metadata.columns},
+            {
+                name: CHANGE_BOOKKEEPING.get(name, kind) for name, kind in self.engine.columns.items()
+            },  # the engine's lack elements
+            self._own_columns(),
+            left_out if left_out.num_rows else None,
+        )
+        rows = (
+            self._local_rows(changes, task, repeated) if isinstance(changes, pa.Table) else self._frame(changes, task, repeated)
+        )
+        if rows is None:
+            return
+        try:
+            self.engine.append(rows, app_id, version)
+        except StorageError:
+            self._opened = None  # the commit may have succeeded, and the changes must not be repeated
+            if not self._has(app_id, version):
+                raise
 
-    def _present(self, changes: pa.Table) -> pa.Table:
-        """Return the coordinates already in the table, within the range of those of the changes."""
-        bounds = pc.min_max(changes["_hs_offset"]).as_py()
-        found = self.engine.read(CHANGE_COORDINATES, f"_hs_offset BETWEEN {bounds['min']} AND {bounds['max']}")
-        return found.rename_columns(list(COORDINATE_COLUMNS))
+    def _local_rows(self, changes: pa.Table, task: ChangeRows, repeated: bool) -> pa.Table | None:
+        """Return the rows of changes in the driver; None for none."""
+        if repeated and changes.num_rows:
+            ends = pc.min_max(changes["_hs_offset"]).as_py()
+            found = self.engine.read(CHANGE_COORDINATES, _between(ends["min"], ends["max"]))
+            changes = leave_out(changes, CHANGE_COORDINATES, found.rename_columns(list(COORDINATE_COLUMNS)))
+        rows = task.rows(changes)
+        return rows if rows.num_rows else None
+
+    def _frame(self, changes: SparkChanges, task: ChangeRows, repeated: bool) -> DataFrame | pa.Table | None:
+        """Return the rows of changes that executors have; in the driver if its engine takes no others."""
+        if changes.is_at_hand or not self.engine.takes_frames:
+            return self._local_rows(changes.fetch(), task, repeated)
+        if not repeated:
+            return changes.change_rows(task)
+        ends = changes.offset_ends()
+        return changes.change_rows(task, self.engine.frame(CHANGE_COORDINATES, _between(*ends)))
 
     def _has(self, app_id: str, version: int) -> bool:
         applied = self.engine.last_applied(app_id)
@@ -137,25 +141,6 @@ class ChangeTable:
         columns = self.engine.columns.items()
         return {name: kind for name, kind in columns if not name.startswith(RESERVED_PREFIX) or name.startswith(BEFORE_PREFIX)}
 
-    def _to_rows(self, changes: pa.Table, schema: TableSchema) -> pa.Table:
-        own = self._own_columns()
-        fitted = in_table_types(changes.select([name for name in changes.schema.names if name in own]), own)
-        names = {column.ordinal: column.name for column in schema.metadata.columns}
-        found = {name: fitted[name] for name in fitted.schema.names}
-        found |= {name: changes[name] for name in _BOOKKEEPING if name in changes.schema.names}
-        sequences = changes["_hs_sequence"].combine_chunks()
-        found["_hs_operation"] = pa.array(OPERATIONS).take(changes["_hs_operation"].combine_chunks())
-        found["_hs_commit_time"] = commit_times(sequences)
-        found["_hs_present"] = _columns_of(changes["_hs_columns"], names)
-        found["_hs_changed"] = _columns_of(changes["_hs_changed"], names)
-        found["_hs_logged_time"] = changes["_hs_logged_us"].cast(pa.timestamp("us", "UTC"))
-        types = {name: arrow_type(_BOOKKEEPING.get(name) or own[name]) for name in self.engine.columns}
-        arrays = [found[name] if name in found else pa.nulls(changes.num_rows, kind) for name, kind in types.items()]
-        return pa.table(arrays, schema=pa.schema([pa.field(name, kind) for name, kind in types.items()]))
 
-
-def _columns_of(masks: pa.ChunkedArray, names: dict[int, str]) -> pa.Array:
-    """Return the names of the columns that masks have; masks repeat, so each is read once."""
-    encoded = masks.combine_chunks().dictionary_encode()
-    names_of = [[names[o] for o in sorted(decode_mask(mask)) if o in names] for mask in encoded.dictionary.to_pylist()]
-    return pa.array(names_of, pa.list_(pa.string())).take(encoded.indices)
+def _between(first: int, last: int) -> str:
+    return f"_hs_offset BETWEEN {first} AND {last}"

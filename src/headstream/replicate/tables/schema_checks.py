@@ -50,14 +50,18 @@ def open_rows(
         if settings.scd_type == 2:
             what = "the table has current rows (SCD type 1), and type 2 is configured"
             raise stop_table(name, what, _RECREATE, stops=False)
-        return Scd1Table(engine, keys, tombstones, soft=soft, partition_by=settings.partition_by)
+        return Scd1Table(
+            engine, keys, tombstones, soft=soft, partition_by=settings.partition_by, mapped=settings.column_names == "mapped"
+        )
     if settings.scd_type == 1 and settings != TableSettings():
         what = "the table has all versions of its rows (SCD type 2), and type 1 is configured"
         raise stop_table(name, what, _RECREATE, stops=False)
     if keys == [CHANGE_KEY]:
         what = "the table has no key, so its rows have no history"
         raise stop_table(name, what, "Name its key columns in `keys`", stops=False)
-    return Scd2Table(engine, keys, settings.partition_by, soft=soft, memory=tombstones.path)
+    return Scd2Table(
+        engine, keys, settings.partition_by, soft=soft, mapped=settings.column_names == "mapped", memory=tombstones.path
+    )
 
 
 def check_schema(name: tuple[str, str], last: SeenSchema | None, seen: SeenSchema, settings: TableSettings) -> None:

@@ -1,41 +1,171 @@
-"""Which changes of a table executors can fold or join to stored rows, and the tasks for it; the driver merges the others.
+"""Merges changes that executors have: which of them they can fold or join to stored rows, and what the driver adds.
 
 the table's rows have one change each    fold: whole images alone
 otherwise, or where that is not enough   survey -> join; what changes of key connect is left to the driver
+a table of SCD type 2                    survey -> join to the stored versions; the same is left to the driver
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 
+from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.apply.evolution import SeenColumn, SeenSchema
-from headstream.replicate.apply.fold import FoldTask
-from headstream.replicate.apply.join import MAX_DRIVER_KEYS, JoinTask, Survey
+from headstream.replicate.apply.executor_rows import JoinedChanges
+from headstream.replicate.apply.fold import FoldReport, FoldTask
+from headstream.replicate.apply.join import JoinTask
+from headstream.replicate.apply.key_ranges import literal_ranges, ranges_sql
+from headstream.replicate.apply.keyed_task import MAX_DRIVER_KEYS, Survey
 from headstream.replicate.apply.scd1 import Scd1Table
-from headstream.replicate.apply.spark_changes import FoldedChanges, SparkChanges
+from headstream.replicate.apply.scd2 import Scd2Table
+from headstream.replicate.apply.scd2_events import read_events
+from headstream.replicate.apply.scd2_join import HistoryTask
+from headstream.replicate.apply.spark_changes import SparkChanges
 from headstream.replicate.columns.changes import keys_of
+from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.spelling import spell_names
-from headstream.replicate.tables.table_memory import TableState
+from headstream.replicate.tables.merge_state import Merged, MergeState, by_coordinates
 
-__all__ = ["fold", "plan_fold", "plan_join", "seen_schema"]
+__all__ = ["StoredMerge", "seen_schema"]
 
 _MOST_TOMBSTONES: Final = 500_000
 """Tombstones that are sent to the executors with a task; with more, the driver merges the changes."""
 
 
-def plan_fold(
+@dataclass(frozen=True, slots=True)
+class StoredMerge:
+    """One merge of changes that executors have; each method returns None if the driver must merge all of them.
+
+    Args:
+        merges: What is remembered of the table.
+        table: The table.
+        changes: The changes.
+        names: Their columns, as the table spells them.
+        schema: Their schema, likewise.
+        seen: The same in the form of the table's state.
+        app_id: Name of the unit.
+        version: Number of this application.
+    """
+
+    merges: MergeState
+    table: Scd1Table | Scd2Table
+    changes: SparkChanges
+    names: tuple[str, ...]
+    schema: TableSchema
+    seen: SeenSchema
+    app_id: str
+    version: int
+
+    def run(self) -> Merged | None:
+        """Merge the changes.
+
+        Raises:
+            StorageError: the table cannot be written, or the stored changes are not those that were decoded first.
+        """
+        if not self.table.engine.takes_frames:
+            return None
+        applied = self.table.engine.last_applied(self.app_id)
+        if applied is not None and applied >= self.version:
+            self.merges.follow(self.seen)
+            return Merged(RowCounts(), self.merges.given_up(self.app_id, self.version))
+        columns = self.merges.known_columns(self.schema.types, self.table)
+        if isinstance(self.table, Scd2Table):
+            return self._extend_histories(self.table, columns)
+        task = _plan_fold(self.changes, self.names, self.schema, self.table, self.merges, columns)
+        if task is None:
+            return None
+        merged = self._fold(self.table, task) if self.table.is_uniform else None
+        return merged or self._join(self.table, task)
+
+    def _fold(self, table: Scd1Table, task: FoldTask) -> Merged | None:
+        """Merge whole images, for which the table's rows are not needed."""
+        folded = self.changes.fold(task)
+        try:
+            if folded.report.needs_driver:
+                return None
+            self._note_places(folded.report)
+            rejected = self._decide(by_coordinates(folded.report.rejected))
+            return Merged(table.merge_folded(folded, self.app_id, self.version), rejected, folded.report.left_out)
+        finally:
+            folded.close()
+
+    def _join(self, table: Scd1Table, task: FoldTask) -> Merged | None:
+        """Merge changes that executors join to stored rows, except those of keys that changes of key connect."""
+        ended = [bound for bound, _ in self.merges.state.loads.ends]
+        is_soft = self.schema.settings.deletes == "soft"
+        planned = _plan_join(self.changes, task, table, ended, soft=is_soft)
+        if planned is None:
+            return None
+        join, survey = planned
+        where = " AND ".join(ranges_sql(literal_ranges(survey.ranges)))
+        joined = self.changes.join(join, table.engine.frame(list(join.stored_types), where or "TRUE"))
+        try:
+            if joined.report.needs_driver:
+                return None
+            self._note_places(joined.report)
+            left, own = self._left(joined, keeps_all=is_soft), None
+            if left is not None and left.num_rows:
+                own = table.collapse(left, self.schema.metadata, task.columns)
+            rejected = self._decide({})
+            counts = table.merge_joined(joined, own, self.app_id, self.version, ended)
+            return Merged(counts, rejected, joined.report.left_out)
+        finally:
+            joined.close()
+
+    def _extend_histories(self, table: Scd2Table, columns: list[str]) -> Merged | None:
+        """Merge changes that executors join to stored versions, except those of keys that changes of key connect."""
+        planned = _plan_history(self.changes, self.names, self.schema, table, self.merges, columns)
+        if planned is None:
+            return None
+        join, survey = planned
+        if survey.lowest is None:  # all of them are deletions, which the table ignores
+            return Merged(RowCounts(), self._decide({}))
+        where = table.stored_where(survey.ranges, survey.lowest, join.ended)
+        joined = self.changes.join(join, table.engine.frame(list(join.stored_types), where))
+        try:
+            if joined.report.needs_driver:
+                return None
+            self._note_places(joined.report)
+            left = self._left(joined, keeps_all=True)
+            own = None if left is None else read_events(left, self.schema.metadata, columns)
+            rejected = self._decide({} if own is None else by_coordinates(own.rejected))
+            counts = table.merge_joined(joined, own, survey.lowest, self.app_id, self.version, join.ended)
+            return Merged(counts, rejected, joined.report.left_out)
+        finally:
+            joined.close()
+
+    def _left(self, joined: JoinedChanges, *, keeps_all: bool) -> pa.Table | None:
+        """Return the changes that are left to the driver, placed; None for none."""
+        left = joined.left()
+        if left is None:
+            return None
+        self.changes.batch.note_fetched(left.num_rows)
+        return self.merges.placed(left, self.schema, keeps_all=keeps_all)
+
+    def _note_places(self, report: FoldReport) -> None:
+        """Note where executors have placed changes among the loads."""
+        self.merges.state.loads.has_below_first |= report.has_below_first
+        if report.is_unsettled:
+            self.merges.state.loads.settled = ""
+
+    def _decide(self, rejected: dict[Coordinates, str]) -> dict[Coordinates, str]:
+        found = self.merges.decide(rejected, self.table, self.app_id, self.version)
+        self.merges.follow(self.seen)
+        return found
+
+
+def _plan_fold(
     changes: SparkChanges,
     names: Sequence[str],
     schema: TableSchema,
     table: Scd1Table,
-    state: TableState,
+    merges: MergeState,
     columns: Sequence[str],
-    gap_us: int,
 ) -> FoldTask | None:
     """Return the task that folds changes of a table; None if the driver must fold them.
 
@@ -44,11 +174,10 @@ def plan_fold(
         names: Their columns, as the table spells them.
         schema: Their schema, likewise.
         table: The table, with rows of one change each.
-        state: Its state; its loads have learned the changes.
+        merges: What is remembered of it; its loads have learned the changes.
         columns: The columns that it has from its source.
-        gap_us: As config.LOAD_GAP_US.
     """
-    traits = changes.traits
+    traits, state = changes.traits, merges.state
     loads = state.loads.loads
     # Changes that were logged before a load began are placed below its floor, and its rows above it, see loads.py.
     is_placed = traits.has_loads or (bool(loads) and traits.first_logged_us < loads[-1].begun_us)
@@ -65,21 +194,21 @@ def plan_fold(
         table.columns,
         tuple(loads),
         state.loads.settled,
-        gap_us,
+        merges.gap_us,
         schema.settings.deletes == "skip",
         tombstones if tombstones.num_rows else None,
         changes.batch.left_out,
     )
 
 
-def plan_join(
+def _plan_join(
     changes: SparkChanges, task: FoldTask, table: Scd1Table, ended: Sequence[str], *, soft: bool
 ) -> tuple[JoinTask, Survey] | None:
     """Return the task that joins changes to the table's rows, and the survey of them; None if the driver must do it.
 
     Args:
         changes: The changes.
-        task: The result of plan_fold().
+        task: The result of _plan_fold().
         table: The table.
         ended: As Loads.ends, the texts below which loads have replaced rows.
         soft: Whether deleted rows are marked and stay.
@@ -96,17 +225,45 @@ def plan_join(
     return replace(join, tracks=table.tracks, driver_keys=pa.concat_tables([logged, survey.moved])), survey
 
 
-def fold(changes: SparkChanges, task: FoldTask) -> FoldedChanges | None:
-    """Return the fold of changes, to be closed; None if the driver must fold them.
+def _plan_history(
+    changes: SparkChanges,
+    names: Sequence[str],
+    schema: TableSchema,
+    table: Scd2Table,
+    merges: MergeState,
+    columns: Sequence[str],
+) -> tuple[HistoryTask, Survey] | None:
+    """Return the task that joins changes to the table's versions, and the survey of them; None if the driver must do it.
 
-    Raises:
-        StorageError: the stored changes are not those that were decoded first.
+    Args:
+        changes: The changes.
+        names: Their columns, as the table spells them.
+        schema: Their schema, likewise.
+        table: The table.
+        merges: As of _plan_fold().
+        columns: As of _plan_fold().
     """
-    folded = changes.fold(task)
-    if not folded.report.needs_driver:
-        return folded
-    folded.close()
-    return None
+    crossed = table.crossed_keys(MAX_DRIVER_KEYS)
+    if crossed is None:
+        return None
+    loads, settings = merges.state.loads, schema.settings
+    task = FoldTask(
+        tuple(names),
+        schema.metadata,
+        tuple(columns),
+        table.columns,
+        tuple(loads.loads),
+        loads.settled,
+        merges.gap_us,
+        settings.deletes == "skip",
+        left_out=changes.batch.left_out,
+    )
+    places = tuple(place for _, place in loads.ends)
+    join = HistoryTask(task, table.engine.columns, places, settings.deletes == "soft")
+    survey = changes.survey(join)
+    if survey.moved is None:
+        return None
+    return replace(join, driver_keys=pa.concat_tables([crossed, survey.moved])), survey
 
 
 def seen_schema(schema: TableSchema, keys: Sequence[str]) -> SeenSchema:

@@ -252,7 +252,7 @@ class TargetTables:
                     applied.failed[name] = error
                     applied.fatal = applied.fatal or (error if error.stops else None)
                     continue
-                applied.add(Applied({name: merged.counts}, group.num_rows, 1, merged.rejected))
+                applied.add(Applied({name: merged.counts}, group.num_rows - merged.left_out, 1, merged.rejected))
                 waiting -= set(ids)
             if not has_loads:
                 applied.add(Applied({name: table.settle()}))

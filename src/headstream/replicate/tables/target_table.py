@@ -5,8 +5,8 @@ changes -> placed among the loads -> schema evolved -> one change per key -> mer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -15,16 +15,11 @@ import pyarrow.compute as pc
 
 from headstream.errors import SchemaError
 from headstream.replicate.apply.engine import RowCounts, TableEngine
-from headstream.replicate.apply.evolution import SeenSchema
-from headstream.replicate.apply.fold import FoldTask
-from headstream.replicate.apply.key_ranges import literal_ranges, ranges_sql
 from headstream.replicate.apply.scd1 import Scd1Table
 from headstream.replicate.apply.scd2 import Scd2Table
 from headstream.replicate.apply.scd2_events import read_events
 from headstream.replicate.apply.spark_changes import SparkChanges
 from headstream.replicate.apply.tombstones import Tombstones
-from headstream.replicate.columns.changes import OPERATIONS
-from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.spelling import in_table_spelling
 from headstream.replicate.settings.table_settings import TableSettings
@@ -32,9 +27,10 @@ from headstream.replicate.storage.places import Place
 from headstream.replicate.tables.change_table import ChangeTable
 from headstream.replicate.tables.forgotten import without_forgotten
 from headstream.replicate.tables.maintenance import Schedule
+from headstream.replicate.tables.merge_state import Merged, MergeState, by_coordinates
 from headstream.replicate.tables.schema_checks import check_schema, open_rows, stop_table
-from headstream.replicate.tables.stored_merge import fold, plan_fold, plan_join, seen_schema
-from headstream.replicate.tables.table_memory import TableMemory
+from headstream.replicate.tables.stored_merge import StoredMerge, seen_schema
+from headstream.replicate.tables.table_memory import TableMemory, TableState
 from headstream.replicate.tables.target_owner import Owner
 
 __all__ = ["Merged", "OpenEngine", "TargetTable"]
@@ -44,15 +40,6 @@ OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"]],
 
 _BURIALS: Final = 8
 """Deletions are forgotten in steps of this fraction: they are remembered for at most an eighth longer than configured."""
-_DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
-
-
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """The result of a merge: row counts, and the rejected changes with their reasons."""
-
-    counts: RowCounts
-    rejected: dict[Coordinates, str]
 
 
 class TargetTable:
@@ -84,10 +71,8 @@ class TargetTable:
         self._owner = owner
         self._path = path
         self._tombstones_path = tombstones
-        self._memory = memory
         self._open_engine = open_engine
-        self._load_gap_us = load_gap_us
-        self._state = memory.find(name)
+        self._merges = MergeState(name, memory, load_gap_us, self._changes_engine)
         self._table: Scd1Table | Scd2Table | None = None
         self._settings: TableSettings | None = None
         self._tombstones: Tombstones | None = None
@@ -104,8 +89,8 @@ class TargetTable:
         sequences = pa.concat_tables([group.select(["_hs_operation", "_hs_sequence", "_hs_logged_us"]) for group in groups])
         if read_until_us is None:
             read_until_us = (pc.max(sequences["_hs_logged_us"]).as_py() or 0) + 1
-        has_loads = self._state.loads.learn(sequences, read_until_us, self._load_gap_us)
-        self._keep()
+        has_loads = self._state.loads.learn(sequences, read_until_us, self._merges.gap_us)
+        self._merges.keep()
         return has_loads
 
     @property
@@ -134,13 +119,15 @@ class TargetTable:
         """
         changes_of_it = self._changes if schema.settings.changes else None
         self._claim(self._path, changes_of_it)
-        if changes_of_it is not None and isinstance(changes, SparkChanges):
+        given = changes.num_rows
+        if isinstance(changes, SparkChanges) and changes.is_at_hand:
             changes = changes.fetch()
+        gone = given - changes.num_rows
         merged = self._merge(changes, schema, app_id, version)
-        if changes_of_it is not None and isinstance(changes, pa.Table):
+        if changes_of_it is not None:
             changes_of_it.append(changes, schema, merged.rejected, app_id, version, repeated=repeated)
             self._claim(self._path, changes_of_it)
-        return merged
+        return replace(merged, left_out=merged.left_out + gone)
 
     def _claim(self, path: Place, changes: ChangeTable | None) -> None:
         if self._owner is not None:
@@ -162,124 +149,41 @@ class TargetTable:
         self._claim(self._path, None)  # just created, it is this pipeline's, or that of a faster one
         self._state.soft = schema.settings.deletes == "soft"
         if stored is not None:
-            merged = self._merge_stored(stored, changes.schema.names, schema, seen, app_id, version)
+            names = tuple(changes.schema.names)
+            merged = StoredMerge(self._merges, table, stored, names, schema, seen, app_id, version).run()
             if merged is not None:
+                self._note_deletions()
                 return merged
             changes = stored.fetch().rename_columns(changes.schema.names)
+        gone = 0 if stored is None else stored.num_rows - changes.num_rows
         keeps_all = schema.settings.deletes == "soft" or isinstance(table, Scd2Table)  # vanished rows stay, marked
-        placed = self._placed(changes, schema, keeps_all=keeps_all)
+        placed = self._merges.placed(changes, schema, keeps_all=keeps_all)
         if isinstance(table, Scd2Table):
-            self._follow(seen)
-            events = read_events(placed, schema.metadata, self._known_columns(schema.types, table))
-            rejected = self._decide(_by_coordinates(events.rejected), table, app_id, version)
-            return Merged(table.merge(events, app_id, version, [end for _, end in self._state.loads.ends]), rejected)
+            self._merges.follow(seen)
+            events = read_events(placed, schema.metadata, self._merges.known_columns(schema.types, table))
+            rejected = self._merges.decide(by_coordinates(events.rejected), table, app_id, version)
+            return Merged(table.merge(events, app_id, version, [end for _, end in self._state.loads.ends]), rejected, gone)
         placed, rejected = without_forgotten(placed, table, self._state.forgotten)
-        collapsed = table.collapse(placed, schema.metadata, self._known_columns(schema.types, table))
-        rejected = self._decide(rejected | _by_coordinates(collapsed.rejected), table, app_id, version)
-        self._follow(seen)
+        collapsed = table.collapse(placed, schema.metadata, self._merges.known_columns(schema.types, table))
+        rejected = self._merges.decide(rejected | by_coordinates(collapsed.rejected), table, app_id, version)
+        self._merges.follow(seen)
         counts = table.merge(collapsed, app_id, version, [bound for bound, _ in self._state.loads.ends])
         self._note_deletions()
-        return Merged(counts, rejected)
-
-    def _merge_stored(
-        self, changes: SparkChanges, names: list[str], schema: TableSchema, seen: SeenSchema, app_id: str, version: int
-    ) -> Merged | None:
-        """Merge changes that executors fold; None if the driver must fold them."""
-        table = self._table
-        if changes.is_at_hand or not isinstance(table, Scd1Table) or not table.engine.takes_frames:
-            return None
-        applied = table.engine.last_applied(app_id)
-        if applied is not None and applied >= version:
-            self._follow(seen)
-            return Merged(RowCounts(), self._memory.given_up(self._name, app_id, version))
-        columns = self._known_columns(schema.types, table)
-        task = plan_fold(changes, names, schema, table, self._state, columns, self._load_gap_us)
-        folded = fold(changes, task) if task is not None and table.is_uniform else None
-        if task is None or folded is None:
-            return None if task is None else self._merge_joined(changes, task, schema, seen, app_id, version)
-        try:
-            self._state.loads.has_below_first |= folded.report.has_below_first
-            rejected = self._decide(_by_coordinates(folded.report.rejected), table, app_id, version)
-            self._follow(seen)
-            counts = table.merge_folded(folded, app_id, version)
-        finally:
-            folded.close()
-        self._note_deletions()
-        return Merged(counts, rejected)
-
-    def _merge_joined(
-        self, changes: SparkChanges, task: FoldTask, schema: TableSchema, seen: SeenSchema, app_id: str, version: int
-    ) -> Merged | None:
-        """Merge changes that executors join to stored rows, except those of keys that changes of key connect."""
-        table, loads = self._table, self._state.loads
-        assert isinstance(table, Scd1Table)
-        ended = [bound for bound, _ in loads.ends]
-        is_soft = schema.settings.deletes == "soft"
-        planned = plan_join(changes, task, table, ended, soft=is_soft)
-        if planned is None:
-            return None
-        join, survey = planned
-        where = " AND ".join(ranges_sql(literal_ranges(survey.ranges)))
-        joined = changes.join(join, table.engine.frame(list(join.stored_types), where or "TRUE"))
-        try:
-            if joined.report.needs_driver:
-                return None
-            loads.has_below_first |= joined.report.has_below_first
-            if joined.report.is_unsettled:
-                loads.settled = ""
-            left, own = joined.left(), None
-            if left is not None:
-                changes.batch.note_fetched(left.num_rows)
-                placed = self._placed(left, schema, keeps_all=is_soft)
-                own = table.collapse(placed, schema.metadata, task.columns) if placed.num_rows else None
-            rejected = self._decide({}, table, app_id, version)
-            self._follow(seen)
-            counts = table.merge_joined(joined, own, app_id, version, ended)
-        finally:
-            joined.close()
-        self._note_deletions()
-        return Merged(counts, rejected)
-
-    def _placed(self, changes: pa.Table, schema: TableSchema, *, keeps_all: bool) -> pa.Table:
-        """Return changes with their places among the loads, without deletions that are ignored."""
-        placed = self._state.loads.place(changes, self._load_gap_us, keeps_all=keeps_all)
-        if schema.settings.deletes == "skip":
-            placed = placed.filter(pc.not_equal(placed["_hs_operation"], _DELETE))
-        return placed
+        return Merged(counts, rejected, gone)
 
     def _note_deletions(self) -> None:
         assert self._tombstones is not None
         if self._tombstones.highest > self._state.newest_deletion:
             # After the tombstones: a recorded deletion without its tombstone counts as lost.
             self._state.newest_deletion = self._tombstones.highest
-            self._keep()
+            self._merges.keep()
 
-    def _decide(
-        self, rejected: dict[Coordinates, str], table: Scd1Table | Scd2Table, app_id: str, version: int
-    ) -> dict[Coordinates, str]:
-        """Return the rejected changes: those recorded if the unit was applied before, since rows and deletions have changed."""
-        changes_of_it = () if self._changes is None or not self._changes.engine.columns else (self._changes.engine,)
-        for engine in (table.engine, *changes_of_it):
-            applied = engine.last_applied(app_id)
-            if applied is not None and applied >= version:
-                return self._memory.given_up(self._name, app_id, version)
-        self._memory.give_up(self._name, app_id, version, rejected)
-        return rejected
+    @property
+    def _state(self) -> TableState:
+        return self._merges.state
 
-    def _known_columns(self, columns: Iterable[str], table: Scd1Table | Scd2Table) -> list[str]:
-        """Return the table's columns that its source has, or has had; the pipeline does not write the others."""
-        known = {*self._state.columns, *columns}
-        if self._state.schema is not None:
-            known |= self._state.schema.columns.keys()
-        if len(known) > len(self._state.columns):
-            self._state.columns = sorted(known)
-            self._keep()
-        return [name for name in table.columns if name in known]
-
-    def _follow(self, seen: SeenSchema) -> None:
-        if self._state.schema is None or seen.version >= self._state.schema.version:
-            self._state.schema = seen
-        self._keep()
+    def _changes_engine(self) -> TableEngine | None:
+        return None if self._changes is None or not self._changes.engine.columns else self._changes.engine
 
     @property
     def has_ended_load(self) -> bool:
@@ -299,24 +203,24 @@ class TargetTable:
         if isinstance(table, Scd2Table):
             counts = table.end_loads(ended, [at for _, at in ends], *commit)
         else:
-            columns = self._known_columns(self._state.schema.columns, table)
+            columns = self._merges.known_columns(self._state.schema.columns, table)
             # One by one where rows stay: what a row was at the end of the first does not reach across the next.
             bounds = [bound for bound, _ in ended] if self._state.soft else [bound]
             counts = sum((table.end_load(bound, columns, *commit) for bound in bounds), RowCounts())
         self._state.loads.settle()
-        self._keep()
+        self._merges.keep()
         return counts
 
     def begin_load(self, at_us: int) -> bool:
         """Begin a full load at a time, microseconds since 1970 UTC; return whether that was possible."""
         begins = self._state.loads.begin(at_us)
-        self._keep()
+        self._merges.keep()
         return begins
 
     def end_load(self) -> None:
         """End the newest load: settle() removes the rows that it did not contain."""
         self._state.loads.end()
-        self._keep()
+        self._merges.keep()
 
     def maintain(self, schedule: Schedule, now_us: int, *, may_forget: bool) -> bool:
         """Run the maintenance steps that are due; return whether there were any.
@@ -341,13 +245,13 @@ class TargetTable:
         # Its clustering is known after the first changes; before them there is nothing to compact.
         if self._settings is not None and schedule.is_due(schedule.compact_every_us, self._state.compacted_us, now_us):
             self._state.compacted_us, worked = now_us, True
-            self._keep()
+            self._merges.keep()
             self._opened(keys).engine.compact(self._settings.cluster_by)
             if self._changes is not None and self._settings.changes:
                 self._changes.engine.compact()
         if schedule.is_due(schedule.vacuum_every_us, self._state.vacuumed_us, now_us):
             self._state.vacuumed_us, worked = now_us, True
-            self._keep()
+            self._merges.keep()
             self._opened(keys).engine.vacuum(schedule.vacuum_kept_us)
             if self._changes is not None and self._changes.engine.columns:
                 self._changes.engine.vacuum(schedule.vacuum_kept_us)
@@ -362,18 +266,15 @@ class TargetTable:
             not state.deletion_times or now_us - state.deletion_times[-1][0] >= kept_us // _BURIALS
         ):
             state.deletion_times.append((now_us, state.newest_deletion))
-            self._keep()
+            self._merges.keep()
         over = [sequence for us, sequence in state.deletion_times if us <= now_us - kept_us]
         if not over:
             return False
         state.deletion_times = state.deletion_times[len(over) :]
         state.forgotten = max(state.forgotten, over[-1])
-        self._keep()  # first: a forgotten deletion must not look like one that never happened
+        self._merges.keep()  # first: a forgotten deletion must not look like one that never happened
         self._opened(keys).forget(over[-1])
         return True
-
-    def _keep(self) -> None:
-        self._memory.keep(self._name, self._state)
 
     def _opened(self, keys: list[str], settings: TableSettings | None = None) -> Scd1Table | Scd2Table:
         """Open the table by its settings; without settings as before, or by its stored rows."""
@@ -383,7 +284,7 @@ class TargetTable:
             self._tombstones = Tombstones(self._tombstones_path, keys)
             if self._tombstones.highest < self._state.newest_deletion:  # deleted manually, or lost
                 self._state.forgotten = max(self._state.forgotten, self._state.newest_deletion)
-                self._keep()
+                self._merges.keep()
         engine = self._open_engine(self._path, (settings or TableSettings()).engine)
         self._table = open_rows(self._name, engine, keys, settings, self._tombstones, was_soft=self._state.soft)
         self._settings = settings
@@ -391,7 +292,3 @@ class TargetTable:
 
     def _open_changes(self, path: Place) -> TableEngine:
         return self._open_engine(path, "auto" if self._settings is None else self._settings.engine)
-
-
-def _by_coordinates(rejected: Iterable[tuple[str, int, int, str]]) -> dict[Coordinates, str]:
-    return {(topic, partition, offset): reason for topic, partition, offset, reason in rejected}
