@@ -42,8 +42,13 @@ $(VENV)/.packages: $(VENV)/.tools
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r $(VENV)/others.lock
 	@touch $@
 
-$(VENV)/.compiled: $(VENV)/.tools $(KERNELS)
-	@echo "compiling the kernels (once a change; without a C compiler they run interpreted)"
+# This compiles all kernels; the step after it compiles those that have changed since.
+$(VENV)/.installed: $(VENV)/.tools
+	@echo "compiling the kernels (without a C compiler they run interpreted)"
+	@$(PIP_INSTALL) --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.compiled: $(VENV)/.installed $(KERNELS)
 	@$(BIN)/python setup.py -q build_ext --inplace >$(VENV)/build.log 2>&1 || { tail -20 $(VENV)/build.log; exit 1; }
 	@touch $@
 
@@ -52,7 +57,6 @@ $(VENV)/.jars: $(VENV)/.demo-packages
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.compiled $(VENV)/.demo-packages
-	@$(PIP_INSTALL) --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q src # a process starts in three quarters of the time, also where Python may not write these itself
 	@$(BIN)/headstream --version
 	@touch $@

@@ -13,7 +13,8 @@ from typing import Any, Final
 if __package__ is None:
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tools.draw_pictures import PLACE, Picture, write_pictures
+from tools.draw_pictures import PLACE, write_pictures
+from tools.svg_picture import Picture
 
 __all__ = ["draw"]
 
