@@ -35,13 +35,13 @@ class MovingSource:
         self.last: dict[int, dict[str, Any]] = {}
         self.changes: list[dict[str, Any]] = []
 
-    def live(self, transactions: int) -> None:
-        """Go through some transactions of a few statements each."""
+    def live(self, transactions: int, most: int = 3) -> None:
+        """Go through some transactions of a few statements each, at most a number."""
         statements = [self._insert, self._update, self._update, self._delete, self._move, self._shift, self._swap, self._replace]
         for _ in range(transactions):
             self._transaction += 1
             self._events = 0
-            for _ in range(self._random.randint(1, 3)):
+            for _ in range(self._random.randint(1, most)):
                 self._random.choice(statements)()
 
     def _add(self, operation: str, key: int, row: dict[str, Any], present: set[str] | None, old: int | None) -> None:

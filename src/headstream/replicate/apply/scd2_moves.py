@@ -3,7 +3,7 @@
 `UPDATE t SET id = id + 1` is a change of key for each row, in any order. At key 2 the row from key 1 can arrive before the
 older row departs; the departure takes the older one, and the arrival stays. In a history the departure then counts at the
 arrival's sequence: at one sequence a deletion comes first. If no row had the key before the transaction, the departure takes
-the row that arrived.
+the row that arrived; a deletion between them takes all rows of the key, so the departure takes the next row after it.
 
 Changes of key are logged without values (key_log.py), which are in the history; the result depends on which changes were
 applied, not on their order.
@@ -21,6 +21,7 @@ from headstream.replicate.apply.logged_rows import LOGGED
 from headstream.replicate.apply.scd2_replay import SequenceEvent
 from headstream.replicate.columns.changes import OLD_PREFIX
 from headstream.replicate.columns.row_merge import Key, KeyEvent
+from headstream.replicate.columns.versions import load_floor
 
 __all__ = ["crossed_keys", "crossings", "keep_moves", "place_departures"]
 
@@ -91,18 +92,24 @@ def place_departures(
     """
     key = tuple(values.values())
     for moves in sorted(units, key=lambda moves: moves[0].sequence):
-        for move in moves:
-            if move.before == key and move.sequence in known:
-                known[move.sequence].deletes = False
-        first = moves[0].sequence
-        waiting = [""] if _is_there(known, first, ends) else []
-        for move in moves:
-            if move.before == key:
-                del waiting[:1]
-                at = waiting[0] if waiting else move.sequence
-                known.setdefault(at, SequenceEvent(at, values=dict(values))).deletes = True
-            if move.key == key:
-                waiting.append(move.sequence)
+        departures = {move.sequence for move in moves if move.before == key}
+        arrivals = {move.sequence for move in moves if move.key == key}
+        for at in departures & known.keys():
+            known[at].deletes = False
+        first, last = moves[0].sequence, moves[-1].sequence
+        rows = [""] if _is_there(known, first, ends) else []  # at the key, oldest first, by where each arrived
+        between = {at for at in (*known, *ends) if first < at < last}
+        for at in sorted(departures | arrivals | between):
+            if at in departures:
+                del rows[:1]
+                place = rows[0] if rows else at
+                known.setdefault(place, SequenceEvent(place, values=dict(values))).deletes = True
+            if at in arrivals:
+                rows.append(at)
+            elif at in ends:
+                rows.clear()
+            elif at in known:
+                _follow(rows, known[at])
     for at in [at for at, event in known.items() if not event.deletes and not event.upserts]:
         del known[at]
 
@@ -112,3 +119,13 @@ def _is_there(known: Mapping[str, SequenceEvent], before: str, ends: Iterable[st
     # A departure that counts elsewhere leaves an event without effect.
     last = max((at for at, event in known.items() if at < before and (event.deletes or event.upserts)), default=None)
     return last is not None and known[last].upserts and not any(last < end < before for end in ends)
+
+
+def _follow(rows: list[str], event: SequenceEvent) -> None:
+    """Apply an event that is no change of key to the rows that are at the key."""
+    if load_floor(event.sequence) is not None:  # no part of the transaction: only the newest row can have gone on
+        del rows[:-1]
+    if event.upserts:  # a deletion of the same sequence is not known of stored versions, so it must not count here
+        rows[:] = rows or [event.sequence]
+    elif event.deletes:
+        rows.clear()

@@ -90,6 +90,17 @@ def test_open_versions_equal_the_source_when_rows_swap_and_shift_their_keys(tmp_
     assert values(rows_of(tmp_path)) == source.expected()
 
 
+@pytest.mark.parametrize("history", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_equal_the_source_when_keys_are_taken_and_given_up_again_and_again_in_a_transaction(
+    tmp_path: Path, seed: int, history: bool
+) -> None:
+    source = MovingSource(seed, whole_moves=True)
+    source.live(3, most=25)
+    deliver(tmp_path, source.changes, random.Random(seed), soft=False, history=history)
+    assert values(rows_of(tmp_path)) == source.expected()
+
+
 @pytest.mark.parametrize("mode", ["type 1", "soft", "type 2"])
 @pytest.mark.parametrize("seed", range(4))
 def test_kept_changes_are_put_together_without_a_trace_in_the_rows_when_they_are_too_many(
