@@ -94,6 +94,9 @@ class AvroPayloads:
         raise DecodeError("neither a schema registry's framing nor Avro's single-object encoding", 0)
 
     def _fetch(self, number: int) -> str | None:
+        known = self._client.known(number)
+        if known is not None:
+            return known
         with self._lock:  # one request at a time: a registry that does not answer holds one thread
             if self._fault is not None and time.monotonic() < self._asked_s + _ASK_AGAIN_S:
                 raise self._fault

@@ -96,6 +96,16 @@ def test_a_registry_that_does_not_answer_is_asked_once_in_a_while(server: Server
     assert payloads.explain(framed(3))["value"] == TOLD
 
 
+def test_schemas_that_were_fetched_are_known_while_the_registry_does_not_answer(server: Server) -> None:
+    server.schemas[3] = json.dumps(SCHEMA)
+    payloads = AvroPayloads(RegistrySettings(url=server.url, retries=0))
+    assert payloads.explain(framed(3))["value"] == TOLD
+    server.answers = [503]
+    with pytest.raises(StorageError, match="503"):
+        payloads.explain(framed(4))
+    assert payloads.explain(framed(3))["value"] == TOLD
+
+
 def test_a_directory_has_schemas_by_number_and_by_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(avro_payloads, "_ASK_AGAIN_S", 0.0)
     payloads = AvroPayloads(RegistrySettings(directory=tmp_path))
