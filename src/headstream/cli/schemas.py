@@ -14,7 +14,7 @@ from headstream.errors import InvalidInputError, InvalidOptionError
 __all__ = ["open_schemas", "schemas_option"]
 
 _TIMEOUT_MS: Final = 3000
-"""Somebody waits for the answer before a page."""
+"""A page of the console waits for the answer."""
 
 schemas_option = click.option(
     "--schemas",

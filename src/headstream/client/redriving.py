@@ -31,7 +31,7 @@ from headstream.model.constructors import int32
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.headers import Headers
 from headstream.model.identifiers import TopicName
-from headstream.model.message import MessageState, ReceivedMessage
+from headstream.model.message import MessageState, ReceivedMessage, StateChange
 from headstream.model.reserved import (
     ATTEMPTS_HEADER,
     FIRST_ERROR_HEADER,
@@ -193,9 +193,11 @@ class Redrive:
     def _resume(self, partition: int) -> None:
         """Finish what an interrupted redrive has begun; what cannot be sent any more becomes a letter again."""
         for change in self._log.states(self._topic, partition):
-            if change.state != MessageState.UNAVAILABLE.value or not change.reason.startswith(_INTENT):
+            if not _is_begun(change):
                 continue
-            (letter,) = self._log.poll(self._topic, partition, start=change.offset, count=1, states=None)
+            letter = next(iter(self._log.poll(self._topic, partition, start=change.offset, count=1, states=None)), None)
+            if letter is None or letter.offset != change.offset:  # erased since
+                continue
             target, number, end = change.reason.removeprefix(_INTENT).rsplit(" ", 2)
             if self._is_sent(letter, target, int(number), int(end)):
                 self._settle(letter, "redriven")
@@ -237,7 +239,10 @@ class Redrive:
         self._settle(letter, "redriven")
 
     def _restore(self, letter: ReceivedMessage) -> None:
-        self._log.set_state(self._topic, letter.partition, letter.offset, "available")
+        """Make a letter available again, unless its state was changed meanwhile: an erasure can have marked it."""
+        for change in self._log.states(self._topic, letter.partition):
+            if change.offset == letter.offset and _is_begun(change):
+                self._log.set_state(self._topic, letter.partition, letter.offset, "available")
 
     def _producer_of(self, topic: str) -> tuple[ForwardingProducer, Topic] | None:
         if topic not in self._producers:
@@ -284,3 +289,8 @@ class Redrive:
 
     def _settle(self, letter: ReceivedMessage, reason: str) -> None:
         self._log.set_state(self._topic, letter.partition, letter.offset, "marked_for_deletion", reason=reason)
+
+
+def _is_begun(change: StateChange) -> bool:
+    """Return whether a state is that of a letter between the steps 1 and 3."""
+    return change.state == MessageState.UNAVAILABLE.value and change.reason.startswith(_INTENT)

@@ -17,7 +17,6 @@ wait, set the clock, kill the process at any file operation. After a kill the in
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +31,7 @@ from headstream.model.pauses import PauseRule
 from headstream.model.topology import Fsync, Limits
 from headstream.testing.lease_model import GroupPauses, HeldJob, Job, WorkerGroup
 from headstream.testing.lease_process import SECOND, TOPIC, LeaseProcess
-from headstream.testing.seeds import naming_seed, seed_options
+from headstream.testing.seeds import naming_seed, run_seeds, seed_options
 
 __all__ = ["LeaseHistory", "main", "run_history"]
 
@@ -328,14 +327,7 @@ def run_history(seed: int) -> LeaseHistory:
 @seed_options
 def main(seeds: int, first: int) -> None:
     """Share partitions among workers that are killed; stops at the first seed that breaks a guarantee."""
-    totals: Counter[str] = Counter()
-    for seed in range(first, first + seeds):
-        try:
-            totals += run_history(seed).counts
-        except AssertionError as error:
-            raise click.ClickException(str(error)) from error
-    told = ", ".join(f"{count} {name}" for name, count in sorted(totals.items()))
-    click.echo(f"{seeds} histories, seeds {first} to {first + seeds - 1}: all passed. {told}")
+    run_seeds(lambda seed: run_history(seed).counts, seeds, first)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from headstream.testing.faulty_files import Killed
 from headstream.testing.lease_model import PageFiles
 from headstream.testing.log_histories import KillableLog
 from headstream.testing.retry_model import GroupMember, RetryGroup, Task
-from headstream.testing.seeds import naming_seed, seed_options
+from headstream.testing.seeds import naming_seed, run_seeds, seed_options
 
 __all__ = ["RetryHistory", "main", "run_history"]
 
@@ -280,7 +280,7 @@ class RetryHistory:
 
     def _close(self) -> None:
         group, member = self._any_member()
-        for message in member.in_hand:  # an attempt that nobody ended is a failure, unless it is released
+        for message in member.in_hand:  # an attempt without an end is a failure, unless it is released
             self._task(group, message).most += 1
         member.consumer.close(commit=self._random.random() < 0.5)
         group.members.remove(member)
@@ -362,14 +362,7 @@ def run_history(seed: int) -> RetryHistory:
 @seed_options
 def main(seeds: int, first: int) -> None:
     """Let consumers that are killed try messages again; stops at the first seed that breaks a guarantee."""
-    totals: Counter[str] = Counter()
-    for seed in range(first, first + seeds):
-        try:
-            totals += run_history(seed).counts
-        except AssertionError as error:
-            raise click.ClickException(str(error)) from error
-    told = ", ".join(f"{count} {name}" for name, count in sorted(totals.items()))
-    click.echo(f"{seeds} histories, seeds {first} to {first + seeds - 1}: all passed. {told}")
+    run_seeds(lambda seed: run_history(seed).counts, seeds, first)
 
 
 if __name__ == "__main__":

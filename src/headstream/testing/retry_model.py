@@ -49,7 +49,7 @@ class RetryGroup:
     tasks: dict[tuple[int, int], Task] = field(default_factory=dict)
 
     def check_order(self, partition: int, offset: int, in_hand: set[tuple[int, int]]) -> None:
-        """Check that a message overtakes no message that has certainly failed, and that nobody has in hand."""
+        """Check that a message overtakes no message that has certainly failed, and that no consumer has in hand."""
         if self.order is RetryOrder.SKIP:
             return
         key = self.tasks[partition, offset].key

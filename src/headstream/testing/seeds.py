@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
-__all__ = ["naming_seed", "seed_options"]
+__all__ = ["naming_seed", "run_seeds", "seed_options"]
 
 
 def seed_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,3 +37,21 @@ def naming_seed(seed: int, module: str) -> Iterator[None]:
         yield
     except AssertionError as error:
         raise AssertionError(f"seed {seed}: {error}\nAgain: python -m {module} --seeds 1 --from {seed}") from error
+
+
+def run_seeds(run: Callable[[int], Counter[str]], seeds: int, first: int) -> None:
+    """Run a history for each seed, and print the sums of what they counted; the first that fails ends the command.
+
+    Args:
+        run: Runs the history of a seed, and returns its counts.
+        seeds: Number of seeds.
+        first: The first seed.
+    """
+    totals: Counter[str] = Counter()
+    for seed in range(first, first + seeds):
+        try:
+            totals += run(seed)
+        except AssertionError as error:
+            raise click.ClickException(str(error)) from error
+    told = ", ".join(f"{count} {name}" for name, count in sorted(totals.items()))
+    click.echo(f"{seeds} histories, seeds {first} to {first + seeds - 1}: all passed. {told}")

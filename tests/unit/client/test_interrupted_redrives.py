@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import headstream as hs
+from headstream.client.erasing import ERASURE_REASON
 from headstream.client.redriving import Redrive, RedriveCounts
 from headstream.errors import LimitError, StorageError
 
@@ -113,3 +114,34 @@ def test_an_erased_letter_is_not_waited_for(log: hs.Client, monkeypatch: pytest.
     log.set_state(DEAD, 1, 0, "marked_for_deletion", reason="erase 1")
     assert Redrive(log, DEAD).run() == RedriveCounts(matched=COUNT - 1, redriven=COUNT - 1)
     assert copies(log) == [b"1", b"2"]
+
+
+def test_a_letter_that_is_marked_while_its_topic_refuses_it_stays_marked(log: hs.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(redrive: Redrive, letter: hs.ReceivedMessage, *place: Any) -> None:
+        log.set_state(DEAD, letter.partition, letter.offset, "marked_for_deletion", reason=ERASURE_REASON)
+        raise LimitError("too large")
+
+    monkeypatch.setattr(Redrive, "_append", refuse)
+    with pytest.raises(LimitError):
+        Redrive(log, DEAD).run()
+    assert [(change.offset, change.reason) for change in log.states(DEAD)] == [(0, ERASURE_REASON)]
+    assert log.remove_marked(DEAD, 1, reason=ERASURE_REASON).removed_count == 1
+    assert [each.payload for each in log.poll(DEAD)] == [b"1", b"2"]
+
+
+def test_a_letter_that_is_erased_while_redrives_are_resumed_is_passed_over(
+    log: hs.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(log, monkeypatch, is_sent=False)
+    states = hs.Client.states
+
+    def erase_then(self: hs.Client, *arguments: Any) -> Any:
+        found = states(self, *arguments)
+        if found:
+            log.set_state(DEAD, 1, 0, "marked_for_deletion", reason=ERASURE_REASON)
+            log.remove_marked(DEAD, 1, reason=ERASURE_REASON)
+        return found
+
+    monkeypatch.setattr(hs.Client, "states", erase_then)
+    assert Redrive(log, DEAD, "hs.origin.offset = 2").run() == RedriveCounts(matched=1, redriven=1)
+    assert copies(log) == [b"2"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.replicate.apply.spark_changes import SparkChanges, join_stored
 from headstream.replicate.apply.stored_batch import Collect, StoredBatch
+from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, join_coordinates
 from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decode import Decoded
 
@@ -34,17 +35,21 @@ def on_executors(decoded: Decoded) -> SparkChanges | None:
     return join_stored(stored) if stored else None
 
 
-def leave_out_stored(decoded: Decoded, coordinates: pa.Table) -> None:
-    """Leave changes out of those that stay where they were decoded; with very many, all of them are fetched.
+def leave_out_stored(decoded: Decoded, parts: Iterable[pa.Table]) -> None:
+    """Leave changes out of those that stay where they were decoded; with very many, all that remain are fetched.
 
     Args:
         decoded: A unit.
-        coordinates: COORDINATE_COLUMNS of these changes, and of others.
+        parts: CHANGE_COORDINATES of these changes, and of others.
     """
-    if coordinates.num_rows > _MOST_SENT:
-        decoded.fetch(list(decoded.stored))
+    names = list(CHANGE_COORDINATES)
+    coordinates = join_coordinates(part.select(names).rename_columns(list(COORDINATE_COLUMNS)) for part in parts)
+    if coordinates is None:
+        return
     for stored in decoded.stored.values():
         stored.leave_out(coordinates)
+    if coordinates.num_rows > _MOST_SENT:
+        decoded.fetch(list(decoded.stored))
 
 
 def store_decoded(

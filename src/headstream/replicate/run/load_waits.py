@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.replicate.apply.waiting_changes import LoadsFrom
-from headstream.replicate.columns.raw import COORDINATE_COLUMNS, change_coordinates
+from headstream.replicate.columns.raw import change_coordinates
 from headstream.replicate.columns.traits import loads_from
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.parked.ledger import Ledger, Table
@@ -169,8 +169,7 @@ class LoadWaits:
         if stored is None or not from_us:
             return []
         found = replace(stored, schema_ids=tuple(from_us)).find(LoadsFrom(from_us))
-        for rows in found.values():
-            leave_out_stored(decoded, rows.rename_columns(list(COORDINATE_COLUMNS)))
+        leave_out_stored(decoded, found.values())
         return list(found.items())
 
     def _placed(self, unit: str, version: int) -> dict[Table, int]:

@@ -139,7 +139,8 @@ def _remove(decoded: Decoded, coordinates: pa.Table) -> None:
     for name in ("waiting", "dead"):
         batches = [leave_out(pa.Table.from_batches([b]), COORDINATE_COLUMNS, coordinates) for b in getattr(decoded, name)]
         setattr(decoded, name, [batch for table in batches for batch in table.to_batches()])
-    leave_out_stored(decoded, coordinates)
+    places = coordinates.select(list(COORDINATE_COLUMNS)).rename_columns(list(CHANGE_COORDINATES))
+    leave_out_stored(decoded, [places])
     for schema_id, batches in decoded.changes.items():
         kept = leave_out(pa.Table.from_batches(batches), CHANGE_COORDINATES, coordinates)
         decoded.changes[schema_id] = kept.to_batches()

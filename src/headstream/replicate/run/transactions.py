@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from headstream.errors import ReplicateError
 from headstream.replicate.apply.waiting_changes import OfTransactions
-from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, TRANSACTION, change_coordinates
+from headstream.replicate.columns.raw import TRANSACTION, change_coordinates
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.decoding.transaction_events import (
     EVENTS_SCHEMA,
@@ -161,7 +161,7 @@ class Transactions:
             on_disk = {} if stored is None else stored.find(OfTransactions(lineages, waiting))
             for schema_id, coordinates in on_disk.items():
                 held.setdefault(schemas[schema_id].table, []).append(_held(coordinates, schema_id))
-                leave_out_stored(decoded, coordinates.select(list(CHANGE_COORDINATES)).rename_columns(list(COORDINATE_COLUMNS)))
+            leave_out_stored(decoded, on_disk.values())
         decoded.changes = {schema_id: batches for schema_id, batches in decoded.changes.items() if batches}
         unnumbered += seen.unnumbered
         self._tell_of_untold(unnumbered)

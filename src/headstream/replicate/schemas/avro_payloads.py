@@ -8,16 +8,19 @@ A number is looked up in a registry or in a directory; a fingerprint (CRC-64-AVR
 
     size_bytes form schema type value note fault
 
-`note` says which input is missing, `fault` why the payload is invalid. Neither says where the schemas are: users read them.
+`note` says which input is missing, `fault` why the payload is invalid. Neither says where the schemas are: users read them. A
+registry that does not answer is a warning in the log, with its URL.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
+import logging
 import math
 import threading
 import time
+import urllib.parse
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +34,7 @@ from headstream.replicate.settings.registry_settings import RegistrySettings
 
 __all__ = ["AvroPayloads"]
 
+_LOGGER: Final = logging.getLogger("headstream.replicate")
 _FRAMING: Final = b"\0"
 _FRAMING_BYTES: Final = 5
 _SINGLE_OBJECT: Final = b"\xc3\x01"
@@ -51,6 +55,7 @@ class AvroPayloads:
     def __init__(self, settings: RegistrySettings) -> None:
         self._client = RegistryClient(settings)
         self._directory = settings.directory
+        self._host = urllib.parse.urlsplit(settings.url or "").hostname
         self._lock = threading.Lock()
         self._fault: StorageError | None = None
         self._asked_s = -math.inf
@@ -94,6 +99,9 @@ class AvroPayloads:
         raise DecodeError("neither a schema registry's framing nor Avro's single-object encoding", 0)
 
     def _fetch(self, number: int) -> str | None:
+        known = self._client.known(number)
+        if known is not None:
+            return known
         with self._lock:  # one request at a time: a registry that does not answer holds one thread
             if self._fault is not None and time.monotonic() < self._asked_s + _ASK_AGAIN_S:
                 raise self._fault
@@ -101,7 +109,9 @@ class AvroPayloads:
             try:
                 return self._client.fetch(number)
             except StorageError as error:
-                what = error.what if self._directory is None else "the schemas cannot be read"
+                _LOGGER.warning("Avro payloads are not decoded: %s", error)
+                shows_place = self._host is None or self._host in error.what.lower()  # as an invalid certificate's error does
+                what = "the schemas cannot be read" if shows_place else error.what
                 self._fault, self._asked_s = StorageError(what), time.monotonic()
                 raise self._fault from error
 

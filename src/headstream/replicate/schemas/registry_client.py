@@ -41,13 +41,17 @@ class RegistryClient:
         """The location of the schemas, for error messages."""
         return self._settings.url or str(self._settings.directory)
 
+    def known(self, number: int) -> str | None:
+        """Return the Avro schema of a number that was fetched before, or None."""
+        return self._schemas.get(number)
+
     def fetch(self, number: int) -> str | None:
         """Return the Avro schema of a number, or None if the registry does not have it.
 
         Raises:
             StorageError: the registry is unreachable, or its answer is invalid.
         """
-        known = self._schemas.get(number)
+        known = self.known(number)
         if known is None:
             known = self._read(number) if self._settings.directory is not None else self._ask(number)
             if known is not None:

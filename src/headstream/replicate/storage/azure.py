@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from headstream.errors import InvalidOptionError
 from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.replicate.storage.store_access import StoreAccess, StoreClient, complete, delta_retries, object_retries
 
@@ -20,6 +22,14 @@ _VARIABLES: Final = {
 }
 _CREDENTIALS: Final = ("account_key", "sas_token", "client_secret")
 _PRINCIPAL: Final = ("tenant_id", "client_id")
+_TOKEN: Final = ("AZURE_STORAGE_TOKEN",)
+_KEYS: Final = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY")
+_PREFERRED: Final = {
+    "account_key": _TOKEN,
+    "client_secret": (*_TOKEN, *_KEYS),
+    "sas_token": (*_TOKEN, *_KEYS, "AZURE_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET"),
+}
+"""Variables that the clients read themselves, and prefer to a credential of the section."""
 _DELTA_NAMES: Final = {
     "account_key": "azure_storage_account_key",
     "sas_token": "azure_storage_sas_token",
@@ -59,12 +69,23 @@ class AzureAccess(StoreAccess):
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:
         """Return the settings, completed from the environment; credentials of one kind, the section's first."""
+        self._check_credentials(os.environ if environment is None else environment)
         found = self.storage
         for name in _CREDENTIALS:
             if all(getattr(found, each) is None for each in _CREDENTIALS):
                 names = (*_PRINCIPAL, name) if name == "client_secret" else (name,)
                 found = complete(found, {each: _VARIABLES[each] for each in names}, environment)
         return complete(found, {each: _VARIABLES[each] for each in ("endpoint", *_PRINCIPAL)}, environment)
+
+    def _check_credentials(self, environment: Mapping[str, str]) -> None:
+        own = next((name for name in _CREDENTIALS if getattr(self.storage, name) is not None), None)
+        other = next((name for name in _PREFERRED.get(own or "", ()) if environment.get(name)), None)
+        if other is not None:
+            raise InvalidOptionError(
+                f"[storage] has {own}, and the environment has {other}, which the clients use instead",
+                where="storage",
+                advice=f"Unset {other}, or take the credentials from the environment",
+            )
 
     def delta_options(self) -> dict[str, str]:
         """Return deltalake's `storage_options`."""

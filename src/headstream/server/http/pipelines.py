@@ -1,6 +1,6 @@
 """Replicate pipelines over HTTP: their reports; and messages decoded by their schemas or by those of a registry.
 
-Checkpoints and registries are read by functions that whoever starts the server gives.
+Checkpoints and registries are read by functions that the command which starts the server gives.
 """
 
 from __future__ import annotations

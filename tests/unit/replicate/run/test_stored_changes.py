@@ -16,6 +16,7 @@ from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, coordinates_table, leave_out, match_rows
 from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decode import Decoded
+from headstream.replicate.run import decoded_storage
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from headstream.replicate.tables.target_table import TargetTable
 from headstream.testing import CaptureOptions, SourceDatabase, repeat, shuffle
@@ -156,6 +157,31 @@ def test_histories_are_joined_to_stored_versions_by_bucket_and_changes_written_w
         work.close()
 
 
+def test_parts_of_transactions_are_set_aside_also_when_too_many_wait_to_be_sent_to_executors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All stored changes come to the driver then, without those that wait."""
+    source = SourceDatabase(1, rows=30, transactions=120, key_changes=False)
+    messages = list(shuffle(plain(source), seed=1, window=40))
+
+    def run(kind: type[Work]) -> tuple[list[int], list[str]]:
+        work = kind(tmp_path / kind.__name__, atomic=True, change_tables=tmp_path / kind.__name__ / "changes")
+        waiting = []
+        for start in range(0, len(messages), 60):
+            work.send(*[message.value for message in messages[start : start + 60]])
+            work.now_us += 1_000_000
+            waiting.append(sum(work.count_waiting().values()))
+        work.processor.sweep(last=True)
+        rows = work.rows("SHOP", "order_lines", tmp_path / kind.__name__ / "changes")
+        work.close()
+        return waiting, sorted(repr(sorted(row.items())) for row in rows)
+
+    wanted = run(Work)
+    monkeypatch.setattr(decoded_storage, "_MOST_SENT", 0)
+    assert max(wanted[0]) > 0
+    assert run(Bucketed) == wanted
+
+
 def test_the_row_that_a_late_change_of_key_moves_is_kept_when_executors_merge_the_next_row_of_its_key(tmp_path: Path) -> None:
     """The table has had changes that omit columns, so the driver logs the changes of a key that an insert takes over."""
     kit = make_table()
@@ -218,3 +244,17 @@ def test_fetching_stored_changes_adds_nothing_when_all_of_them_are_left_out() ->
     decoded = Decoded(stored={"id": kept.open("id", ChangeTraits(1, None, "", 0, trace))})
     decoded.fetch(["id"])
     assert (decoded.changes, decoded.stored) == ({}, {})
+
+
+def test_changes_that_are_left_out_are_not_fetched_when_all_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [
+        pa.record_batch({"_hs_topic": ["t"] * 2, "_hs_partition": pa.array([1, 1], pa.int32()), "_hs_offset": offsets})
+        for offsets in ([1, 2], [3, 4])
+    ]
+    trace = pa.table({"_hs_operation": pa.array([3], pa.int8()), "_hs_sequence": [""], "_hs_logged_us": [0]})
+    kept = Kept({"a": [places[0]], "b": [places[1]]})
+    decoded = Decoded(stored={name: kept.open(name, ChangeTraits(2, None, "", 0, trace)) for name in ("a", "b")})
+    monkeypatch.setattr(decoded_storage, "_MOST_SENT", 1)
+    decoded_storage.leave_out_stored(decoded, [pa.Table.from_batches([batch.slice(1)]) for batch in places])
+    found = {name: pa.Table.from_batches(batches)["_hs_offset"].to_pylist() for name, batches in decoded.changes.items()}
+    assert (found, decoded.stored) == ({"a": [1], "b": [3]}, {})

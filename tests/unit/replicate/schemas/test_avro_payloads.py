@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import ssl
+import threading
 import time
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,10 @@ import pytest
 from headstream.errors import StorageError
 from headstream.replicate.schemas import avro_payloads
 from headstream.replicate.schemas.avro_payloads import AvroPayloads
+from headstream.replicate.schemas.registry_client import RegistryClient
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.serializers import avro
+from tests.support.server.certificates import write_certificate
 from tests.unit.replicate.schemas.test_registry import Server, server
 
 __all__ = ["server"]  # a fixture
@@ -96,6 +101,16 @@ def test_a_registry_that_does_not_answer_is_asked_once_in_a_while(server: Server
     assert payloads.explain(framed(3))["value"] == TOLD
 
 
+def test_schemas_that_were_fetched_are_known_while_the_registry_does_not_answer(server: Server) -> None:
+    server.schemas[3] = json.dumps(SCHEMA)
+    payloads = AvroPayloads(RegistrySettings(url=server.url, retries=0))
+    assert payloads.explain(framed(3))["value"] == TOLD
+    server.answers = [503]
+    with pytest.raises(StorageError, match="503"):
+        payloads.explain(framed(4))
+    assert payloads.explain(framed(3))["value"] == TOLD
+
+
 def test_a_directory_has_schemas_by_number_and_by_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(avro_payloads, "_ASK_AGAIN_S", 0.0)
     payloads = AvroPayloads(RegistrySettings(directory=tmp_path))
@@ -112,6 +127,26 @@ def test_fingerprints_are_not_looked_up_in_a_registry(server: Server) -> None:
     found = AvroPayloads(RegistrySettings(url=server.url)).explain(avro(SCHEMA).encode(VALUE))
     assert found["note"].endswith("is not known here")
     assert server.asked == []
+
+
+def test_an_invalid_certificate_tells_the_registrys_name_to_the_log_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = write_certificate(tmp_path, "other.example")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.certificate, files.key)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as http:
+        http.socket = context.wrap_socket(http.socket, server_side=True)
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        settings = RegistrySettings(url=f"https://LOCALHOST:{http.server_port}", ca_file=files.certificate, retries=0)
+        with pytest.raises(StorageError, match="'localhost'"):
+            RegistryClient(settings).fetch(3)
+        with pytest.raises(StorageError) as refused:
+            AvroPayloads(settings).explain(framed(3))
+        http.shutdown()
+    assert str(refused.value) == "the schemas cannot be read"
+    assert "Avro payloads are not decoded: the schema registry did not return schema 3" in caplog.text
+    assert str(settings.url) in caplog.text
 
 
 def test_schemas_that_cannot_be_read_do_not_tell_their_place(tmp_path: Path) -> None:

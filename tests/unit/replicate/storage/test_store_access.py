@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 HOST = "acme1.dfs.core.windows.net"
 VARIABLES = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY", "AZURE_TENANT_ID",
              "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET",
+             "AZURE_STORAGE_TOKEN", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY", "AZURE_STORAGE_CLIENT_SECRET",
              "STORAGE_EMULATOR_HOST", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_APPLICATION_CREDENTIALS", "HADOOP_USER_NAME")  # fmt: skip
 
 
@@ -54,7 +58,8 @@ def test_azures_emulator_is_the_same_endpoint_for_each_client() -> None:
     ("settings", "environment", "found"),
     [
         ({}, {"AZURE_STORAGE_KEY": "k", "AZURE_STORAGE_SAS_TOKEN": "s"}, {"account_key": "k"}),
-        ({"sas_token": "own"}, {"AZURE_STORAGE_ACCOUNT_KEY": "k"}, {"sas_token": "own"}),
+        ({"account_key": "own"}, {"AZURE_STORAGE_ACCOUNT_KEY": "k", "AZURE_CLIENT_SECRET": "x"}, {"account_key": "own"}),
+        ({"sas_token": "own"}, {"AZURE_STORAGE_SAS_TOKEN": "s"}, {"sas_token": "own"}),
         ({}, {"AZURE_STORAGE_SAS_KEY": "s", "AZURE_CLIENT_ID": "c"}, {"sas_token": "s", "client_id": "c"}),
         (
             {},
@@ -68,6 +73,68 @@ def test_azures_credentials_are_of_one_kind_the_sections_first(
     settings: dict[str, str], environment: dict[str, str], found: dict[str, str]
 ) -> None:
     assert azure(**settings).access.resolved(environment) == StorageSettings(**found)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def authorizations() -> Iterator[tuple[str, list[str]]]:
+    """The URL of a server that has nothing, and how its requests log in."""
+    found: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found.append(self.headers.get("Authorization") or ("sas" if "sig=" in self.path else "none"))
+            self.send_error(404)
+
+        def log_message(self, *arguments: object) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", found
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("settings", "variable"),
+    [
+        ({"sas_token": "sv=1&sig=a"}, "AZURE_STORAGE_ACCOUNT_KEY"),
+        ({"sas_token": "sv=1&sig=a"}, "AZURE_STORAGE_TOKEN"),
+        ({"sas_token": "sv=1&sig=a"}, "AZURE_CLIENT_SECRET"),
+        ({"tenant_id": "t", "client_id": "c", "client_secret": "x"}, "AZURE_STORAGE_ACCESS_KEY"),
+        ({"account_key": "b3du"}, "AZURE_STORAGE_TOKEN"),
+    ],
+)
+def test_azures_variables_that_the_clients_prefer_to_the_section_are_rejected(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], variable: str
+) -> None:
+    monkeypatch.setenv(variable, "b3RoZXI=")
+    place = azure(**settings)
+    for use in (lambda: place.delta_options, StoreFiles(place).read):
+        with pytest.raises(InvalidOptionError, match=f"the environment has {variable}, which the clients use instead"):
+            use()
+
+
+@pytest.mark.parametrize(
+    ("settings", "variable", "found"),
+    [
+        ({"sas_token": "sv=1&sig=a"}, "AZURE_STORAGE_SAS_TOKEN", "sas"),
+        ({"account_key": "b3du"}, "AZURE_STORAGE_SAS_TOKEN", "SharedKey"),
+        ({"account_key": "b3du"}, "AZURE_CLIENT_SECRET", "SharedKey"),
+        ({}, "AZURE_STORAGE_KEY", "SharedKey"),
+        ({}, "AZURE_STORAGE_SAS_KEY", "sas"),
+    ],
+)
+def test_azures_client_logs_in_by_the_credentials_that_are_described(
+    monkeypatch: pytest.MonkeyPatch,
+    authorizations: tuple[str, list[str]],
+    settings: dict[str, str],
+    variable: str,
+    found: str,
+) -> None:
+    monkeypatch.setenv(variable, "sv=2&sig=b" if "SAS" in variable else "b3RoZXI=")
+    url, requests = authorizations
+    assert StoreFiles(azure(endpoint=url, **settings), 0).read() is None
+    assert requests[-1].startswith(found)
 
 
 def test_azure_takes_tokens_and_service_principals() -> None:
