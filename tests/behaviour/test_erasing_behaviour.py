@@ -15,6 +15,7 @@ from headstream.client.erasing import ERASURE_REASON, ErasedPartition, Erasure, 
 from headstream.errors import HeaderError, LegalHoldError, OffsetOutOfRangeError
 from tests.behaviour.conftest import Place
 from tests.support.cli_inputs import run
+from tests.support.log.erased_logs import find_bytes
 
 TOPIC = "shop/orders"
 DEAD = "shop/orders.dead"
@@ -163,10 +164,6 @@ def test_copies_in_a_dead_letter_topic_are_found_and_erased_when_it_is_named(log
     assert [message.payload for message in log.poll(DEAD, start="first", **ALL)] == [b"order of user <2>", b"order of user <1>"]
 
 
-def grep(root: Path, text: bytes) -> list[Path]:
-    return [path for path in root.rglob("*") if path.is_file() and text in path.read_bytes()]
-
-
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     with hs.connect(f"file://{tmp_path / 'log'}", segment_bytes=4096) as log:
@@ -182,15 +179,15 @@ def test_the_command_reports_asks_and_leaves_no_byte(directory: Path) -> None:
     dry = json.loads(run(*arguments, "--dry-run", url=url).stdout)
     assert (dry["found"], dry["removed"], dry["dry_run"]) == (2, 0, True)
     assert dry["found_bytes"] == sum(each["found_bytes"] for each in dry["partitions"]) > 100
-    assert grep(directory, b"<199>")
+    assert find_bytes(directory, "<199>")
     refused = run(*arguments, url=url, code=2)
     assert b"Erase 2 messages" in refused.stderr
-    assert grep(directory, b"<7>")
+    assert find_bytes(directory, "<7>")
     done = json.loads(run(*arguments, "--yes", url=url).stdout)
     assert (done["found"], done["removed"], done["rewritten_segments"] > 0) == (2, 2, True)
     assert any("backups" in line for line in done["remains"])
-    assert grep(directory, b"<7>") == grep(directory, b"<199>") == []
-    assert grep(directory, b"<8>")
+    assert find_bytes(directory, "<7>") == find_bytes(directory, "<199>") == []
+    assert find_bytes(directory, "<8>")
     again = json.loads(run(*arguments, "--yes", url=url).stdout)
     assert (again["found"], again["removed"]) == (0, 0)
 

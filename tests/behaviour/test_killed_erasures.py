@@ -67,7 +67,7 @@ def report_of(output: str) -> dict[str, Any] | None:
 
 def check_end(directory: Path, topic: str, content: Content) -> None:
     """Check a log whose process has ended, after an erasure: what was to go is gone, all else is there, and it is sound."""
-    assert find_bytes(directory, topic) == []
+    assert find_bytes(directory, PERSON[topic]) == []
     going = has_to_go(content, topic)
     assert read_directory(directory) == {place: each for place, each in content.items() if place not in going}
     assert [finding for finding in Verification(str(directory), OsFiles()).run() if finding.is_damage] == []
@@ -82,7 +82,7 @@ def check_between(directory: Path, topic: str, content: Content, report: dict[st
     }
     if report is not None:
         assert report["found"] == len(going)
-        assert find_bytes(directory, topic) == []
+        assert find_bytes(directory, PERSON[topic]) == []
 
 
 # -- in a directory -------------------------------------------------------------------------------------------------
@@ -190,10 +190,10 @@ def erase_through_killed_server(template: Path, place: Path, topic: str, content
             assert (code == 0) == (report is not None), first.errors
             if report is not None:
                 assert report["found"] == len(going)
-                assert find_bytes(place / "log", topic) == []
+                assert find_bytes(place / "log", PERSON[topic]) == []
             second = KilledCommand(*command(url, topic), output=place / "second")
             assert second.finish() == 0, second.errors
-            assert find_bytes(place / "log", topic) == []
+            assert find_bytes(place / "log", PERSON[topic]) == []
     check_end(place / "log", topic, content)
     shutil.rmtree(place)
     return was_killed
