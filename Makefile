@@ -18,7 +18,7 @@ TOOLS := setuptools|wheel|packaging|Cython
 # headstream[spark] with what it depends on: the demo waits for these alone.
 DEMO := arro3-core|click|deltalake|Deprecated|markdown-it-py|mdurl|numpy|pandas|prometheus_client|py4j|pyarrow|Pygments|pyspark|python-dateutil|pytz|rich|six|typing_extensions|tzdata|wrapt|xxhash
 # The steps below run side by side; each one that ended is not repeated by the next `make`, also after a Ctrl-C.
-STEPS := @$(MAKE) --no-print-directory --jobs=4
+STEPS := @$(MAKE) --silent --no-print-directory --jobs=4
 
 setup: ## set up the environment in .venv
 	$(STEPS) $(VENV)/.checked
