@@ -149,7 +149,7 @@ def test_executors_fold_what_a_source_sends_and_the_driver_gets_only_what_needs_
         log.assert_equal()
 
 
-@pytest.mark.parametrize("how", [[], ["soft"], ["lose-executor"]])
+@pytest.mark.parametrize("how", [[], pytest.param(["soft"], marks=pytest.mark.soak), ["lose-executor"]])
 def test_executors_join_partial_images_to_stored_rows(tmp_path: Path, how: list[str]) -> None:
     log = Log(tmp_path, transactions=150)
     half = len(log.changes) // 2
