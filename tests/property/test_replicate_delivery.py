@@ -6,6 +6,7 @@ what can never be a change must be in the dead letter, each message once. All bu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
@@ -131,8 +132,10 @@ def deliver(
     failures: float = 0.0,
     place: Place | None = None,
     checkpoint: Place | None = None,
+    repair: Callable[[], None] = lambda: None,
 ) -> None:
-    """Let one seed's messages go through, and compare; tables and checkpoint are in the directory or at other places."""
+    """Let one seed's messages go through, repair a store that fails, and compare; tables and checkpoint are in the directory or
+    at other places."""
     place = directory if place is None else place
     random = Random(seed)
     source = SourceDatabase(seed, tables=PLAIN_TABLES, rows=random.randrange(12), transactions=random.randrange(5, 40))
@@ -166,6 +169,7 @@ def deliver(
     work.now_us += 3600 * 1_000_000
     while work.processor.sweep(last=True):
         pass
+    repair()
     assert work.ledger.waiting().count == 0, f"seed {seed}"
     assert work.dead_count() == sum(value.startswith(b"junk") for value in arrived), f"seed {seed}"
     for metadata in source.tables():

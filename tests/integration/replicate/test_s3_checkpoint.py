@@ -90,7 +90,7 @@ def test_tables_equal_the_source_when_disks_are_lost_and_the_store_fails_now_and
 ) -> None:
     server.break_down(lost=0.03, refused=0.03, seed=seed)
     place = server.place(tmp_path.name, retry_us=300_000)
-    deliver(tmp_path, seed, crashes=3, failures=0.05, place=place, checkpoint=place / "checkpoint")
+    deliver(tmp_path, seed, crashes=3, failures=0.05, place=place, checkpoint=place / "checkpoint", repair=server.break_down)
 
 
 @pytest.mark.soak

@@ -140,7 +140,7 @@ def test_tables_in_a_store_equal_the_source_under_hostile_delivery_crashes_and_a
 ) -> None:
     server.break_down(lost=0.03, refused=0.03, seed=seed)
     place = server.place(tmp_path.name, retry_us=300_000)
-    deliver(tmp_path, seed, crashes=3, scd_type=scd_type, failures=0.05, place=place)
+    deliver(tmp_path, seed, crashes=3, scd_type=scd_type, failures=0.05, place=place, repair=server.break_down)
 
 
 @pytest.mark.soak
@@ -148,7 +148,7 @@ def test_tables_in_a_store_equal_the_source_under_hostile_delivery_crashes_and_a
 def test_tables_in_a_store_equal_the_source_for_long(server: S3Server, tmp_path: Path, seed: int) -> None:
     server.break_down(lost=0.05, refused=0.05, seed=seed)
     place = server.place(tmp_path.name, retry_us=300_000)
-    deliver(tmp_path, seed, crashes=6, scd_type=2 if seed % 2 else 1, failures=0.1, place=place)
+    deliver(tmp_path, seed, crashes=6, scd_type=2 if seed % 2 else 1, failures=0.1, place=place, repair=server.break_down)
 
 
 def test_a_merge_is_done_when_only_the_answer_to_its_commit_was_lost(server: S3Server, tmp_path: Path) -> None:

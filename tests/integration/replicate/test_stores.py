@@ -278,7 +278,7 @@ def test_nothing_that_a_pipeline_writes_has_the_credentials(place: StorePlace, s
 
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("engine", ["deltalake", "spark"])
+@pytest.mark.parametrize("engine", ["deltalake", pytest.param("spark", marks=pytest.mark.soak)])
 def test_runs_of_the_command_continue_on_machines_with_empty_disks(
     server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
