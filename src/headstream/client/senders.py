@@ -45,20 +45,16 @@ class Senders:
         while True:
             producer, made_s = self._find(topic)
             try:
-                receipt = send(producer)
-            except ClosedError:  # closed by another thread, after an error or by eviction
-                self._drop(topic, producer)
-                continue
-            except HeadstreamError as error:
-                self._drop(topic, producer)
-                if not _is_outdated(error, made_s, began_s):
-                    raise
-                continue
-            try:
+                try:
+                    receipt = send(producer)
+                except ClosedError:  # closed by another thread, after an error or by eviction
+                    self._drop(topic, producer)
+                    continue
                 return receipt.result()
             except HeadstreamError as error:
                 self._drop(topic, producer)
-                if not _is_outdated(error, made_s, began_s):
+                # Such a message is not stored; the partitions can have changed since the producer was made.
+                if not isinstance(error, PartitionNotFoundError) or made_s >= began_s:
                     raise
 
     def _find(self, topic: TopicName) -> tuple[Producer, float]:
@@ -88,8 +84,3 @@ class Senders:
             if self._known.get(topic, (None, 0.0))[0] is producer:
                 del self._known[topic]
         producer.close_soon()
-
-
-def _is_outdated(error: HeadstreamError, made_s: float, began_s: float) -> bool:
-    """Return whether a message was not sent because its producer is older than the topic's partitions."""
-    return isinstance(error, PartitionNotFoundError) and made_s < began_s

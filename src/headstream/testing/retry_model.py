@@ -1,4 +1,4 @@
-"""The model of a history of retries: each message of a group, what is known of it, and who has it in hand."""
+"""The model of a history of retries: each message of a group, its state, and the member that holds it."""
 
 from __future__ import annotations
 
