@@ -42,13 +42,12 @@ $(VENV)/.packages: $(VENV)/.tools
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r $(VENV)/others.lock
 	@touch $@
 
-# This compiles all kernels; the step after it compiles those that have changed since.
 $(VENV)/.installed: $(VENV)/.tools
-	@echo "compiling the kernels (without a C compiler they run interpreted)"
-	@$(PIP_INSTALL) --no-build-isolation -e .
+	@HEADSTREAM_INTERPRETED=1 $(PIP_INSTALL) --no-build-isolation -e . # compiles nothing: pip would do so in a directory that it deletes
 	@touch $@
 
-$(VENV)/.compiled: $(VENV)/.installed $(KERNELS)
+$(VENV)/.compiled: $(VENV)/.tools $(KERNELS)
+	@echo "compiling the kernels (without a C compiler they run interpreted)"
 	@$(BIN)/python setup.py -q build_ext --inplace >$(VENV)/build.log 2>&1 || { tail -20 $(VENV)/build.log; exit 1; }
 	@touch $@
 
@@ -56,7 +55,7 @@ $(VENV)/.jars: $(VENV)/.demo-packages
 	@HEADSTREAM_INTERPRETED=1 PYTHONPATH=src $(BIN)/python -c 'from headstream.cli.main import main; main()' jars >/dev/null
 	@touch $@
 
-$(VENV)/.ready: $(VENV)/.compiled $(VENV)/.demo-packages
+$(VENV)/.ready: $(VENV)/.compiled $(VENV)/.installed $(VENV)/.demo-packages
 	@$(BIN)/python -m compileall -q src # a process starts in three quarters of the time, also where Python may not write these itself
 	@$(BIN)/headstream --version
 	@touch $@

@@ -1,7 +1,7 @@
 """The compiled modules; everything else about the package is in pyproject.toml.
 
 Every one of them is ordinary Python that also runs interpreted, so a machine without a C compiler (or
-without Cython) installs Headstream all the same: the extensions are optional.
+without Cython) installs Headstream all the same: the extensions are optional. HEADSTREAM_INTERPRETED=1 leaves them out.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ MODULES = (
 
 
 def extensions() -> list[Extension]:
-    """Return one extension a compiled module; none where Cython is missing."""
+    """Return one extension a compiled module; none where Cython is missing, or with HEADSTREAM_INTERPRETED=1."""
+    if os.environ.get("HEADSTREAM_INTERPRETED", "") not in ("", "0"):
+        return []
     try:
         from Cython.Build import cythonize
     except ImportError:
