@@ -19,8 +19,12 @@ from deltalake import DeltaTable
 
 from headstream.connect import connect
 from headstream.replicate.codec import data_message, metadata_message
+from headstream.replicate.storage.delta_places import open_table
+from headstream.replicate.storage.places import parse_place
+from headstream.spark.sessions.jars import fetch
 from tests.integration.replicate import foreign_sessions
 from tests.support.replicate.replicate_messages import make_change, make_table
+from tests.support.replicate.yarn_cluster import yarn_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -60,38 +64,61 @@ def standalone_cluster(directory: Path, environment: dict[str, str]) -> Iterator
         yield found[1]
 
 
-def test_a_pipeline_runs_through_spark_submit_on_a_standalone_cluster_with_the_settings_given_there(tmp_path: Path) -> None:
+def make_environment() -> dict[str, str]:
     home = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_SCALA_VERSION": "2.13", "PYSPARK_PYTHON": sys.executable}
-    environment = {**os.environ, **home, "SPARK_LOCAL_IP": "127.0.0.1"}
-    with standalone_cluster(tmp_path, environment) as master:
-        submit(tmp_path, master, environment)
+    return {**os.environ, **home, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
-def submit(tmp_path: Path, master: str, environment: dict[str, str]) -> None:
-    url = (tmp_path / "log").as_uri()
-    fill(url)
-    told = ["--master", master, "--executor-memory", "1g", "--name", "nightly", "--conf", "spark.sql.shuffle.partitions=3"]
-    given = [
-        "--source",
-        url,
-        "--topics",
-        "cdc/data",
-        "--tables",
-        str(tmp_path / "tables"),
-        "--checkpoint",
-        str(tmp_path / "state"),
-    ]
+def submit(directory: Path, environment: dict[str, str], place: str, *told: str) -> subprocess.CompletedProcess[str]:
+    url = (directory / "log").as_uri()
+    given = ["--source", url, "--topics", "cdc/data", "--tables", f"{place}/tables", "--checkpoint", f"{place}/state"]
+    told = ("--executor-memory", "1g", "--name", "nightly", "--conf", "spark.sql.shuffle.partitions=3", *told)
     job = ROOT / "examples/deploy/replicate_job.py"
     command = [str(Path(sys.executable).with_name("spark-submit")), *told, str(job), *given, "--once", "--output", "json"]
-    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=800)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    log, summary_text = ran.stdout.rsplit("\n{\n", 1)  # spark-submit puts the standard error of a program into its output
+    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=800)
+
+
+def read_output(output: str, errors: str, master: str) -> None:
+    log, summary_text = output.rsplit("\n{\n", 1)  # spark-submit puts the standard error of a program into its output
     summary = json.loads("{" + summary_text)
     assert (summary["changes"], summary["parked"], summary["failing"]) == (2, 0, {})
     assert f"merged by spark: Spark's executors are processes of their own (master {master})" in log
-    assert "Submitted application: nightly" in ran.stderr
+    assert "Submitted application: nightly" in errors
+
+
+def test_a_pipeline_runs_through_spark_submit_on_a_standalone_cluster_with_the_settings_given_there(tmp_path: Path) -> None:
+    fill((tmp_path / "log").as_uri())
+    environment = make_environment()
+    with standalone_cluster(tmp_path, environment) as master:
+        ran = submit(tmp_path, environment, str(tmp_path), "--master", master)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    read_output(ran.stdout, ran.stderr, master)
     rows = DeltaTable(str(tmp_path / "tables" / "shop" / "kit")).to_pyarrow_table().to_pylist()
     assert sorted(row["id"] for row in rows) == [1, 2]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_a_pipeline_runs_through_spark_submit_on_yarn_and_its_hdfs(tmp_path: Path, mode: str) -> None:
+    """With the driver here, and in a container without this user's folder of jars: they come with the job."""
+    fill((tmp_path / "log").as_uri())
+    jars = [f"local:{Path(pyspark.__file__).parent}/jars/*", ",".join(map(str, fetch()))]
+    told = ["--master", "yarn", "--deploy-mode", mode, "--num-executors", "2", "--conf", f"spark.yarn.jars={jars[0]}"]
+    told += ["--conf", "spark.yarn.maxAppAttempts=1"]
+    with yarn_cluster(tmp_path) as (conf, uri):
+        environment = {**make_environment(), "HADOOP_CONF_DIR": str(conf)}
+        ran = submit(tmp_path, environment, f"{uri}/lake", *told, *(["--jars", jars[1]] if mode == "cluster" else []))
+        outputs = sorted(tmp_path.glob("logs/*/*_000001/stdout"))
+        assert ran.returncode == 0, "\n".join([ran.stderr[-3000:], *(path.read_text()[-2000:] for path in outputs)])
+        if mode == "client":
+            read_output(ran.stdout, ran.stderr, "yarn")
+        else:
+            (output,) = outputs
+            read_output(output.read_text(), output.with_name("stderr").read_text(), "yarn")
+        table = open_table(parse_place(f"{uri}/lake/tables/shop/kit"))
+        assert table is not None
+        rows = table.to_pyarrow_table().to_pylist()
+        assert sorted(row["id"] for row in rows) == [1, 2]
 
 
 def test_a_session_that_lacks_something_is_refused_by_name_before_the_run(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.spark.sessions.jars import NAMENODE, find
 from headstream.spark.sessions.java import find_java
 
-__all__ = ["SERVERS", "AzureServer", "GoogleServer", "HdfsServer", "StoreServer"]
+__all__ = ["SERVERS", "AzureServer", "GoogleServer", "HdfsServer", "StoreServer", "free_port"]
 
 _START_S = 60
 _AZURE_KEY = base64.b64encode(b"a key of Azurite that no text may contain: 64 bytes, as Azure's ").decode()
@@ -93,7 +93,7 @@ class AzureServer(StoreServer):
 
     def __init__(self, directory: Path) -> None:
         program = _find_program("azurite-blob", "npm install --global azurite")
-        inner, port = _free_port(), _free_port()
+        inner, port = free_port(), free_port()
         options = ["--blobPort", str(inner), "--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
         super().__init__(
             [sys.executable, "-m", "tests.support.replicate.azure_api", str(port), str(inner), program, *options],
@@ -162,7 +162,7 @@ class GoogleServer(StoreServer):
 
     def __init__(self, directory: Path) -> None:
         program = _find_program("fake-gcs-server", "go install github.com/fsouza/fake-gcs-server@latest")
-        inner, port = _free_port(), _free_port()
+        inner, port = free_port(), free_port()
         options = f"-backend memory -scheme http -host 127.0.0.1 -port {inner} -public-host 127.0.0.1:{inner} -log-level error"
         super().__init__(
             [sys.executable, "-m", "tests.support.replicate.google_api", str(port), str(inner), program, *options.split()],
@@ -198,7 +198,7 @@ def _find_program(name: str, install: str) -> str:
     return found
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])

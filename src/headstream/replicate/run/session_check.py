@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Collection
 from typing import Any, Final
@@ -20,6 +21,8 @@ __all__ = ["check_classic", "check_delta", "check_workers"]
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG: Final = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+_PRINTED: Final = re.compile(r"Error from python worker:\n(.*?)\nPYTHONPATH was:", re.DOTALL)
+_RAISED: Final = re.compile(r"(Caused by: )?[\w.$]*(Error|Exception)\b")
 _PACKAGES: Final = ("headstream.replicate.decoding.decode", "pyarrow")
 
 
@@ -113,9 +116,8 @@ def check_workers(spark: SparkSession) -> None:
     try:
         lacking, version = spark.sparkContext.parallelize([0], 1).map(probe).collect()[0]
     except (PySparkException, Py4JError) as error:
-        lines = [line for line in str(error).splitlines() if "Error" in line or "Exception" in line]
         raise EnvironmentSetupError(
-            f"Spark's Python workers do not start: {(lines or ['unknown'])[-1].strip()}", where=python, advice=advice
+            f"Spark's Python workers do not start: {_reason(str(error))}", where=python, advice=advice
         ) from error
     if lacking:
         raise EnvironmentSetupError(f"Spark's Python workers cannot run a pipeline: {lacking}", where=python, advice=advice)
@@ -123,3 +125,10 @@ def check_workers(spark: SparkSession) -> None:
         raise EnvironmentSetupError(
             f"Spark's Python workers have Headstream {version}, and this process has {__version__}", where=python, advice=advice
         )
+
+
+def _reason(error: str) -> str:
+    """Return the line of a failed job's error that says why: the last one that its Python printed, else that of an exception."""
+    printed = [line for line in _PRINTED.findall(error)[-1:] for line in line.splitlines() if line.strip()]
+    raised = [line for line in error.splitlines() if _RAISED.match(line.strip())]
+    return (printed or raised or ["unknown"])[-1].strip()

@@ -32,7 +32,7 @@ from headstream.errors import JarsError, MissingExtraError
 from headstream.spark.sessions.jar_digests import JAR_DIGESTS
 from headstream.spark.sessions.java import find_java
 
-__all__ = ["BROKER", "NAMENODE", "S3", "SETS", "SPARK", "Jar", "JarSet", "cache_folder", "fetch", "find"]
+__all__ = ["BROKER", "NAMENODE", "S3", "SETS", "SPARK", "YARN", "Jar", "JarSet", "cache_folder", "fetch", "find"]
 
 _FETCH_SECONDS: Final = 900
 """Fifty jars take half a minute; a fetch that takes longer than this has failed."""
@@ -142,7 +142,11 @@ NAMENODE: Final = JarSet(
     ),
 )
 """An HDFS of one process, for tests: its own test classes need these libraries. Spark has its client."""
-SETS: Final = {jar_set.name: jar_set for jar_set in (SPARK, BROKER, S3, NAMENODE)}
+YARN: Final = JarSet(
+    "yarn", tuple(Jar("org.bouncycastle", name, "1.82") for name in ("bcpkix-jdk18on", "bcprov-jdk18on", "bcutil-jdk18on"))
+)
+"""What YARN's servers need beside NAMENODE, which contains them, for tests."""
+SETS: Final = {jar_set.name: jar_set for jar_set in (SPARK, BROKER, S3, NAMENODE, YARN)}
 """Every set by its name."""
 
 

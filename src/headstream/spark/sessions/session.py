@@ -11,14 +11,14 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headstream.errors import EnvironmentSetupError
 from headstream.spark.kafka.urls import install
 from headstream.spark.sessions.given_settings import conf_directory, find_given, note_launched
-from headstream.spark.sessions.jars import SETS, fetch
+from headstream.spark.sessions.jars import SETS, SPARK, JarSet, fetch
 from headstream.spark.sessions.java import find_java
 from headstream.spark.sessions.spark_home import LOG_SETTINGS_NAME, archive_path, find_pyspark, link_home
 
@@ -90,8 +90,7 @@ def session(
     master = master or known.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
     app_name = app_name or known.get("spark.app.name") or "headstream"
     java = find_java()
-    paths = fetch() if jars else []
-    paths += [path for name in with_jars for path in fetch(jar_set=SETS[name])]
+    paths = _missing_jars([*([SPARK] if jars else []), *(SETS[name] for name in with_jars)])
     is_local = _count_cores(master) > 0
     conf = conf_directory(os.environ, pyspark)
     home = link_home(pyspark) if is_local and "SPARK_HOME" not in os.environ else None
@@ -102,6 +101,7 @@ def session(
         paths,
         None if has_log_settings else home,
         archive if archive.is_file() else None,
+        delta=jars,
         quick_start=quick_start,
     )
     chosen = _merge_settings(ours, given, settings) | {"spark.app.name": app_name, "spark.master": master}
@@ -216,13 +216,30 @@ def _start(settings: Mapping[str, str], environment: Mapping[str, str], jars: li
             ) from error
 
 
+def _missing_jars(sets: Sequence[JarSet]) -> list[Path]:
+    """Return the jars of those sets that the JVM of spark-submit, if there is one, does not have (`--jars`)."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    there: set[str] = set()
+    if SparkContext._jvm is not None:
+        with suppress(Py4JError):  # a class loader that cannot be changed either: _add_to_class_path says so
+            there = _loaded_jars(SparkContext._jvm.Thread.currentThread().getContextClassLoader())
+    lacking = [each for each in sets if not {jar.file_name for jar in each.jars} <= there]
+    return [path for jar_set in lacking for path in fetch(jar_set=jar_set)]
+
+
+def _loaded_jars(loader: Any) -> set[str]:
+    return {url.getFile().rpartition("/")[2] for url in loader.getURLs()}
+
+
 def _add_to_class_path(jvm: Any, jars: list[Path]) -> None:
     """Add jars to the class path of a JVM started elsewhere, such as by spark-submit."""
     from py4j.protocol import Py4JError
 
     loader = jvm.Thread.currentThread().getContextClassLoader()
     try:
-        there = {url.getFile().rpartition("/")[2] for url in loader.getURLs()}
+        there = _loaded_jars(loader)
         for jar in jars:
             if jar.name not in there:
                 loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
@@ -259,11 +276,13 @@ def _count_cores(master: str) -> int:
     return (os.cpu_count() or 1) if threads == "*" else int(threads or 1)
 
 
-def _settings(master: str, jars: list[Path], home: Path | None, archive: Path | None, *, quick_start: bool) -> dict[str, str]:
+def _settings(
+    master: str, jars: list[Path], home: Path | None, archive: Path | None, *, delta: bool, quick_start: bool
+) -> dict[str, str]:
     settings = _common_settings()
     if quick_start:
         settings["spark.ui.enabled"] = "false"  # saves a second
-    if jars:
+    if delta:
         settings |= _DELTA
     cores = _count_cores(master)
     if cores:
@@ -283,8 +302,6 @@ def _common_settings() -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
-        # Between the JVM and its Python workers: half the time of a small batch over TCP.
-        "spark.python.unix.domain.socket.enabled": "true",
         # toPandas and createDataFrame by columns, not by rows.
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Spark's default INT96 lets other readers of a table misread years before 1677 or after 2262.
@@ -297,6 +314,9 @@ def _local_settings(cores: int, jars: list[Path]) -> dict[str, str]:
         # Local only: no other machine connects, and resolving this machine's name can take seconds.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # Between the JVM and its Python workers: half the time of a small batch over TCP. Not on a cluster: YARN's directories
+        # for temporary files are longer than the name of such a socket can be.
+        "spark.python.unix.domain.socket.enabled": "true",
         # Workers that exit silently when their task has enough rows.
         "spark.python.daemon.module": "headstream.spark.workers.daemon",
         # Each session takes a port for its web page, from 4040 on; Spark fails after 16 used ones.
