@@ -20,6 +20,7 @@ from headstream.replicate.apply.fold import FoldReport, FoldTask
 from headstream.replicate.apply.join import JoinTask
 from headstream.replicate.apply.key_ranges import literal_ranges, ranges_sql
 from headstream.replicate.apply.keyed_task import MAX_DRIVER_KEYS, Survey
+from headstream.replicate.apply.mapped import translated
 from headstream.replicate.apply.scd1 import Scd1Table
 from headstream.replicate.apply.scd2 import Scd2Table
 from headstream.replicate.apply.scd2_events import read_events
@@ -74,13 +75,14 @@ class StoredMerge:
             self.merges.follow(self.seen)
             return Merged(RowCounts(), self.merges.given_up(self.app_id, self.version))
         columns = self.merges.known_columns(self.schema.types, self.table)
-        if isinstance(self.table, Scd2Table):
-            return self._extend_histories(self.table, columns)
-        task = _plan_fold(self.changes, self.names, self.schema, self.table, self.merges, columns)
-        if task is None:
-            return None
-        merged = self._fold(self.table, task) if self.table.is_uniform else None
-        return merged or self._join(self.table, task)
+        with translated(self.table.path, "executors cannot merge the changes"):
+            if isinstance(self.table, Scd2Table):
+                return self._extend_histories(self.table, columns)
+            task = _plan_fold(self.changes, self.names, self.schema, self.table, self.merges, columns)
+            if task is None:
+                return None
+            merged = self._fold(self.table, task) if self.table.is_uniform else None
+            return merged or self._join(self.table, task)
 
     def _fold(self, table: Scd1Table, task: FoldTask) -> Merged | None:
         """Merge whole images, for which the table's rows are not needed."""
@@ -124,7 +126,7 @@ class StoredMerge:
             return None
         join, survey = planned
         if survey.lowest is None:  # all of them are deletions, which the table ignores
-            return Merged(RowCounts(), self._decide({}))
+            return Merged(RowCounts(), self._decide({}), survey.left_out)
         where = table.stored_where(survey.ranges, survey.lowest, join.ended)
         joined = self.changes.join(join, table.engine.frame(list(join.stored_types), where))
         try:
