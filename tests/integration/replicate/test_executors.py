@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -147,6 +148,23 @@ def test_executors_fold_what_a_source_sends_and_the_driver_gets_only_what_needs_
         assert summary["changes"] == count
         assert 0 < summary["rows_in_driver"] <= count
         log.assert_equal()
+
+        count = log.send(shuffle(log.changes, seed=4))
+        summary = pipeline.run("fail")
+        assert (summary["failing"].keys(), summary["parked"]) == (set(executor_pipeline.TABLES), count)
+        for table, reason in summary["failing"].items():
+            assert "executors cannot merge the changes" in reason
+            for text in (reason, executor_errors(summary["application"])):
+                assert re.search(
+                    rf"while joining changes of {table}, bucket \d+: cdc/data partition [1-3], offsets \d+ to \d+", text
+                )
+        assert pipeline.run()["parked"] == 0
+        log.assert_equal()
+
+
+def executor_errors(application: str) -> str:
+    """Return what the executors of a standalone cluster have logged."""
+    return "".join(path.read_text() for path in (Path(pyspark.__file__).parent / "work" / application).glob("*/stderr"))
 
 
 @pytest.mark.parametrize("how", [[], pytest.param(["soft"], marks=pytest.mark.soak), ["lose-executor"]])
