@@ -82,6 +82,15 @@ class TableLog:
         """The size of the table's files."""
         return 0 if self._table is None else int(pc.sum(pa.table(self._table.get_add_actions())["size_bytes"]).as_py() or 0)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table has no files, so no rows."""
+        return self._table is None or not self._table.get_add_actions().num_rows
+
+    def count_rows(self) -> int:
+        """Return the number of rows by the statistics of files, those that have them."""
+        return int(pc.sum(pa.table(self.table.get_add_actions())["num_records"]).as_py() or 0)
+
     def count_values(self, column: str) -> int | None:
         """Return how many rows have a value in a column; None where a file's statistics do not say."""
         field = next(field for field in self.table.schema().fields if field.name == column)
@@ -124,6 +133,11 @@ class DeltaLakeEngine:
     def columns(self) -> dict[str, str]:
         """All columns and their Spark types, in the table's order; empty before it is made."""
         return self._log.columns
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table has no files, so no rows."""
+        return self._log.is_empty
 
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         """Make the empty table."""

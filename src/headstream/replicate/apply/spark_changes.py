@@ -206,17 +206,34 @@ class SparkChanges:
         found = contents.mapInArrow(survey, _PART).select("content").toArrow()["content"]
         return join_surveys(pickle.loads(content.as_buffer()) for content in found)
 
-    def join(self, task: KeyedTask, stored: DataFrame) -> JoinedChanges:
+    def join(self, task: KeyedTask, stored: DataFrame | None) -> JoinedChanges:
         """Join the changes to the stored rows of their keys on the executors.
 
         Args:
             task: The join.
-            stored: The columns of KeyedTask.stored_types, of the rows with keys in the range of the changes' keys.
+            stored: The columns of KeyedTask.stored_types, of the rows with keys in the range of the changes' keys; None for a
+                table without rows.
 
         Raises:
             StorageError: the stored changes are not those that were decoded first.
         """
         count = self.batch.count_buckets(self.num_rows)
+        pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
+
+        def join(own: KeyedTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
+            if changes is None:
+                return FoldReport(), {}
+            joined = own.join(changes, stored)
+            return joined.report, {"rows": joined.rows, "deletions": joined.deletions, "left": joined.left}
+
+        if stored is not None:
+            pieces = pieces.union(self._stored_pieces(task, stored, count))
+        # Also for one bucket: without a shuffle the task of that bucket would read the table.
+        pieces = pieces.repartitionById(count, "bucket") if count > 1 or stored is not None else pieces.coalesce(1)
+        return self._checked(JoinedChanges(_by_bucket(pieces, task, "joining", join), task))
+
+    def _stored_pieces(self, task: KeyedTask, stored: DataFrame, count: int) -> DataFrame:
+        """Return the stored rows that have a key of the changes, as pieces of buckets."""
         packed = pickle.dumps(task)
 
         def list_keys(batches: _Batches) -> _Batches:
@@ -232,25 +249,13 @@ class SparkChanges:
             own: KeyedTask = pickle.loads(packed)
             for batch in batches:
                 with naming_messages(f"reading stored rows of {own.table}"):
-                    pieces = [
-                        _piece(bucket, _STORED, rows) for bucket, rows in own.split_stored(pa.Table.from_batches([batch]), count)
-                    ]
+                    divided = own.split_stored(pa.Table.from_batches([batch]), count)
+                    pieces = [_piece(bucket, _STORED, rows) for bucket, rows in divided]
                 yield from pieces
 
-        contents = self.batch.contents(self.schema_ids)
-        keys = contents.select("content").mapInArrow(list_keys, types_sql(task.key_types))
+        keys = self.batch.contents(self.schema_ids).select("content").mapInArrow(list_keys, types_sql(task.key_types))
         rows = self.batch.in_own_session(stored).join(keys, task.keys, "left_semi").select(*map(quote_name, task.stored_types))
-        pieces = contents.mapInArrow(_splitting(task, count), _PIECE).union(rows.mapInArrow(split_stored, _PIECE))
-
-        def join(own: KeyedTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
-            if changes is None:
-                return FoldReport(), {}
-            joined = own.join(changes, stored)
-            return joined.report, {"rows": joined.rows, "deletions": joined.deletions, "left": joined.left}
-
-        # Also for one bucket: without a shuffle the task of that bucket would read the table.
-        pieces = pieces.repartitionById(count, "bucket")
-        return self._checked(JoinedChanges(_by_bucket(pieces, task, "joining", join), task))
+        return rows.mapInArrow(split_stored, _PIECE)
 
     def _checked(self, found: _Result) -> _Result:
         try:
