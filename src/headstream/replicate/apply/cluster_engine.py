@@ -54,7 +54,7 @@ class ClusterEngine:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the table has no files, so no rows."""
+        """Whether the table has no rows: it has had no files."""
         return self._log.is_empty
 
     @property

@@ -43,6 +43,7 @@ class TableLog:
 
     def __init__(self, path: Place) -> None:
         self.path = path
+        self._has_files = False
         with Translated(path, "the table cannot be opened"):
             self._table = open_table(path)
 
@@ -84,8 +85,9 @@ class TableLog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the table has no files, so no rows."""
-        return self._table is None or not self._table.get_add_actions().num_rows
+        """Whether the table has no files, so no rows, and had none when this was asked before: it is asked before each merge."""
+        self._has_files = self._has_files or (self._table is not None and self._table.get_add_actions().num_rows > 0)
+        return not self._has_files
 
     def count_rows(self) -> int:
         """Return the number of rows by the statistics of files, those that have them."""
@@ -136,7 +138,7 @@ class DeltaLakeEngine:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the table has no files, so no rows."""
+        """Whether the table has no rows: it has had no files."""
         return self._log.is_empty
 
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:

@@ -46,7 +46,7 @@ class TableEngine(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the table has no files, so no rows."""
+        """Whether the table has no rows: it has had no files."""
 
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         """Create the empty table.

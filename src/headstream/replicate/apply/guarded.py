@@ -38,7 +38,7 @@ class GuardedEngine:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the table has no files, so no rows."""
+        """Whether the table has no rows: it has had no files."""
         return self._engine.is_empty
 
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
