@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from headstream.replicate.apply import stored_batch
 from headstream.replicate.apply.delta_spark import DeltaSparkEngine
+from headstream.replicate.apply.scd1 import Scd1Table
+from headstream.replicate.apply.spark_changes import SparkChanges
+from headstream.replicate.apply.stored_batch import StoredBatch
+from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.parked.parking import ParkingLot
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.settings.config import ReplicateConfig
@@ -97,8 +106,54 @@ def kill_an_executor_in_a_merge(killed: list[int]) -> None:
     DeltaSparkEngine.merge = merge_and_lose  # type: ignore[assignment, method-assign]
 
 
+def die_at(step: int) -> None:
+    """Let all processes be killed at the beginning or the end of a step, by its number among those of the run."""
+    steps = itertools.count(1)
+
+    def note() -> None:
+        if next(steps) == step:
+            os.killpg(os.getpgid(0), signal.SIGKILL)
+
+    def noted(function: Any) -> Any:
+        def run(*arguments: Any, **options: Any) -> Any:
+            note()
+            result = function(*arguments, **options)
+            note()
+            return result
+
+        return run
+
+    for owner, name in (
+        (StoredBatch, "fetch_others"),
+        (ParkingLot, "begin_batch"),
+        (ParkingLot, "hold"),
+        (SparkChanges, "fold"),
+        (SparkChanges, "join"),
+        (Tombstones, "record"),
+        (DeltaSparkEngine, "merge"),
+        (DeltaSparkEngine, "append"),
+        (ParkingLot, "end_batch"),
+        (ParkingLot, "finish_release"),
+    ):
+        setattr(owner, name, noted(getattr(owner, name)))
+
+
+@contextmanager
+def failing_executors() -> Iterator[None]:
+    """Give the functions of executors tombstones without sequences: one of them fails."""
+    found = Scd1Table.tombstones_above
+    Scd1Table.tombstones_above = lambda self, lowest, most: pa.table({self.keys[0]: [1]})  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Scd1Table.tombstones_above = found  # type: ignore[method-assign]
+
+
 def main(directory: Path, *how: str) -> None:
-    """Run once for each line of the input, and write the summary; with the line `driver` the driver merges tables of its own."""
+    """Run once for each line of the input, and write the summary.
+
+    With the line `driver` the driver merges tables of its own; with `fail` executors cannot merge.
+    """
     in_store = "s3" in how
     spark = session(master="local-cluster[2,1,1024]", quick_start=True, with_jars=["s3"] if in_store else [])
     store = StorePlace("lake", directory.name, StorageSettings(endpoint=os.environ["AWS_ENDPOINT_URL"])) if in_store else None
@@ -108,12 +163,17 @@ def main(directory: Path, *how: str) -> None:
         kill_an_executor_in_a_merge(killed)
     if "die-after-merges" in how:
         ParkingLot.end_batch = lambda self: os.killpg(os.getpgid(0), signal.SIGKILL)  # type: ignore[method-assign]
+    for option in how:
+        if option.startswith("die-at-"):
+            die_at(int(option.removeprefix("die-at-")))
     for line in sys.stdin:
         in_driver = line.strip() == "driver"
         # So few changes would be merged in the driver.
         stored_batch.MAX_SMALL_ROWS = few if in_driver or "few" in how else 0  # type: ignore[misc]
         place = directory / "driver" if in_driver else store or directory
-        found = run_once(spark, directory, place, soft="soft" in how, history="history" in how)
+        with failing_executors() if line.strip() == "fail" else nullcontext():
+            found = run_once(spark, directory, place, soft="soft" in how, history="history" in how)
+        found["application"] = spark.sparkContext.applicationId
         found["killed"] = [number for number in killed if number]
         sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()

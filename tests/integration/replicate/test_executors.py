@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -54,6 +55,11 @@ class Cluster:
         assert line, self._errors.read_text(errors="replace")[-4000:]
         found: dict[str, Any] = json.loads(line)
         return found
+
+    def run_or_fail(self) -> dict[str, Any] | None:
+        """The same; return None if the run has ended with an error."""
+        line = self._ask()
+        return json.loads(line) if line else None
 
     def run_and_die(self) -> None:
         """The same in a process that kills itself before the end."""
@@ -115,17 +121,18 @@ class Log:
         with connect((self.directory / "checkpoint" / "log").as_uri()) as log:
             return [message.payload for message in log.poll(DEAD_LETTER_TOPIC, 1, start="first", count=1000)]
 
-    def assert_equal(self, directory: Path | None = None) -> None:
+    def assert_equal(self, place: Place | None = None) -> None:
         for metadata in self.source.tables():
             schema, table = metadata.lineage.schema, metadata.lineage.table
-            rows = DeltaTable(str((directory or self.directory) / "tables" / schema / table)).to_pyarrow_table().to_pylist()
+            rows = read_table((self.directory if place is None else place) / "tables" / schema / table, "*")
             rows = [row for row in rows if row.get("_hs_current", True) and not row.get("_hs_deleted")]
             assert digest_rows(rows, metadata.key_columns) == self.source.digest(schema, table), f"{schema}.{table}"
 
 
 def test_executors_fold_what_a_source_sends_and_the_driver_gets_only_what_needs_it(tmp_path: Path) -> None:
     """A full load; then changes out of order, repeated, of two structures, with rows of the load that are late and bad messages;
-    then changes of which some leave columns out, sent again: the driver gets keys of changes older than their rows'."""
+    then changes of which some leave columns out, sent again: the driver gets keys of changes older than their rows'; then a
+    function of the executors fails: their log names the messages."""
     log = Log(tmp_path, transactions=150)
     bad = (b"no envelope", log.changes[0].value[:-7])
     with cluster(tmp_path) as pipeline:
@@ -147,6 +154,19 @@ def test_executors_fold_what_a_source_sends_and_the_driver_gets_only_what_needs_
         assert summary["changes"] == count
         assert 0 < summary["rows_in_driver"] <= count
         log.assert_equal()
+
+        count = log.send(shuffle(log.changes, seed=4))
+        summary = pipeline.run("fail")  # the tables wait, and are merged in the driver before the run ends
+        assert (summary["failing"], summary["parked"], summary["rows_in_driver"]) == ({}, 0, count)
+        log.assert_equal()
+        errors = executor_errors(summary["application"])
+    for table in executor_pipeline.TABLES:
+        assert re.search(rf"while joining changes of {table}, bucket 0: cdc/data partition 1, offsets \d+ to \d+\n", errors)
+
+
+def executor_errors(application: str) -> str:
+    """Return what the executors of a standalone cluster have logged."""
+    return "".join(path.read_text() for path in (Path(pyspark.__file__).parent / "work" / application).glob("*/stderr"))
 
 
 @pytest.mark.parametrize("how", [[], pytest.param(["soft"], marks=pytest.mark.soak), ["lose-executor"]])
@@ -190,6 +210,10 @@ def test_executors_extend_histories_append_changes_and_find_whole_transactions(
         summary = pipeline.run()
         assert (summary["changes"] + summary["parked"], summary["rows_in_driver"], summary["failing"]) == (count, 0, {})
         assert 0 < summary["parked"] < 40
+        for table in ("customers", "order_lines") if "s3" not in how else ():
+            commits = DeltaTable(str(tmp_path / "tables" / "SHOP" / table)).history()
+            operations = [commit["operation"] for commit in reversed(commits)]
+            assert operations[:2] == ["CREATE TABLE", "WRITE"], "the first changes are appended"
         more = log.send(mixed[half:])
         again = pipeline.run()
         assert (summary["changes"] + again["changes"], again["parked"], again["failing"]) == (count + more, 0, {})
@@ -226,7 +250,7 @@ def test_few_changes_of_small_tables_are_merged_in_the_driver_and_many_by_spark(
     log.assert_equal()
     for table in ("customers", "order_lines"):
         commits = DeltaTable(str(tmp_path / "tables" / "SHOP" / table)).history()
-        writers = ["delta-rs" in str(commit.get("clientVersion", "")) for commit in commits if commit["operation"] == "MERGE"]
+        writers = ["delta-rs" in str(c.get("clientVersion", "")) for c in commits if c["operation"] in ("MERGE", "WRITE")]
         assert [is_small for is_small, _ in itertools.groupby(writers)] == [False, True, False], table
 
 
@@ -258,3 +282,53 @@ def test_tables_equal_the_source_when_the_driver_is_killed_between_the_merges_an
     log.assert_equal()
     for table in versions if how else ():
         _count(tmp_path / "changes" / "SHOP" / table)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("begins_with", ["/part-", "_delta_log/00000000000000000001.json"])
+@pytest.mark.parametrize("how", [[], ["history"]])
+def test_tables_equal_the_source_when_the_store_refuses_all_requests_for_a_minute(
+    tmp_path: Path, server: S3Server, how: list[str], begins_with: str
+) -> None:
+    """Longer than `retry` is by default, from the first file that a task writes, or from the first commit of a merge."""
+    log = Log(tmp_path, transactions=100)
+    count = log.send([*log.metadata, *log.loads, *log.changes]) - len(log.metadata)
+    server.plan_outage(60, begins_with)
+    for _ in range(5):
+        with cluster(tmp_path, "s3", *how) as pipeline:
+            summary = pipeline.run_or_fail()
+        if summary is not None and not summary["failing"] and not summary["parked"]:
+            break
+    assert server.refused_count() > 1
+    place = server.place(tmp_path.name)
+    log.assert_equal(place)
+    if how:
+        assert sum(_count(place / "changes" / "SHOP" / table) for table in ("customers", "order_lines")) == count
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("how", [[], ["history"], ["soft"], ["history", "s3"]])
+def test_tables_equal_the_source_when_the_driver_is_killed_at_each_step(tmp_path: Path, server: S3Server, how: list[str]) -> None:
+    log = Log(tmp_path, transactions=100)
+    place: Place = server.place(tmp_path.name) if "s3" in how else tmp_path
+    mixed = repeat(shuffle(log.changes, seed=5, window=30), seed=5, fraction=0.1)
+    count = -len(log.metadata)
+    for part in ([*log.metadata, *log.loads, *mixed[:300]], mixed[300:]):
+        count += log.send(part)
+        summary, steps = run_killed_at_each_step(tmp_path, *how)
+        assert steps > 10
+        assert summary["failing"] == {}
+    assert summary["parked"] == 0
+    log.assert_equal(place)
+    if "history" in how:
+        assert sum(_count(place / "changes" / "SHOP" / table) for table in ("customers", "order_lines")) == count
+
+
+def run_killed_at_each_step(directory: Path, *how: str) -> tuple[dict[str, Any], int]:
+    """Kill each run one step later than the one before, until one has fewer steps; return its summary and that number."""
+    for step in itertools.count(1):
+        with cluster(directory, f"die-at-{step}", *how) as pipeline:
+            summary = pipeline.run_or_fail()
+        if summary is not None:
+            return summary, step
+    raise AssertionError("unreachable")

@@ -149,7 +149,7 @@ class BucketedChanges(SparkChanges):
             return joined.report, {"rows": joined.rows, "deletions": joined.deletions, "left": joined.left}
 
         self.blobs.merged.append("join")
-        kept = {bucket: [rows] for bucket, rows in task.split_stored(stored, _BUCKETS)}
+        kept = {} if stored is None else {bucket: [rows] for bucket, rows in task.split_stored(stored, _BUCKETS)}
         return Merged(task, *_by_bucket(_split(task, self.blobs.read(self.schema_ids)), kept, join))
 
 

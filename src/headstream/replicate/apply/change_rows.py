@@ -47,6 +47,7 @@ class ChangeRows:
         columns: All columns of the change table and their Spark types, in its order.
         own: Those of them that follow the schema.
         left_out: COORDINATE_COLUMNS of changes that do not count; None for none.
+        table: The source's schema and name of the table, for errors.
     """
 
     names: tuple[str, ...]
@@ -54,6 +55,7 @@ class ChangeRows:
     columns: dict[str, str]
     own: dict[str, str]
     left_out: pa.Table | None = None
+    table: str = ""
 
     def rows(self, changes: pa.Table) -> pa.Table:
         """Return the rows of decoded changes, with their details.

@@ -53,6 +53,11 @@ class ClusterEngine:
         return self._log.columns
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the table has no rows: it has had no files."""
+        return self._log.is_empty
+
+    @property
     def _large(self) -> DeltaSparkEngine:
         """The engine of Spark: a session of its own, so it is opened when it is needed."""
         if self._opened is None:

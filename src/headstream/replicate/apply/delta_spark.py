@@ -52,6 +52,11 @@ class DeltaSparkEngine:
         """All columns and their Spark types, in the table's order; empty before it is made."""
         return self._log.columns
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table has no rows: it has had no files."""
+        return self._log.is_empty
+
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         """Make the empty table."""
         self._tables.create(self.path, columns, partition_by, mapped=mapped or needs_column_mapping(columns))
@@ -81,6 +86,8 @@ class DeltaSparkEngine:
 
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Run a merge in one commit that remembers (app_id, version)."""
+        if self.is_empty:
+            return self._insert(plan, changes, app_id, version)
         updates = ", ".join(f"t.{name} = {value}" for name, value in plan.update.items())
         clauses = [
             f"MERGE INTO {self._name} AS t USING {_SOURCE} AS s ON {plan.predicate}",
@@ -100,11 +107,25 @@ class DeltaSparkEngine:
             else RowCounts()
         )
 
+    def _insert(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
+        """Run a merge into a table without rows: nothing is matched, and an append need not compute its source twice."""
+        self._refresh()
+        if not self.is_empty:
+            return self.merge(plan, changes, app_id, version)
+        partitions = ", ".join(map(quote_name, self._log.table.metadata().partition_columns))
+        columns = ", ".join(f"{value} AS {name}" for name, value in plan.insert.items())
+        hint = f"/*+ REBALANCE({partitions}) */ " if partitions else ""  # else a file for each task and partition
+        with translated(self.path, "the merge failed"), self._own(changes) as frame:
+            frame.createOrReplaceTempView(_SOURCE)
+            rows = self._spark.sql(f"SELECT {hint}{columns} FROM {_SOURCE} AS s WHERE {plan.insert_when}")
+            self._write(rows, app_id, version)
+        self._refresh()
+        return RowCounts(inserted=self._log.count_rows())
+
     def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Add rows in one commit that remembers (app_id, version)."""
-        options = {"txnAppId": app_id, "txnVersion": str(version)}
         with translated(self.path, "the rows cannot be appended"), self._own(rows) as frame:
-            frame.write.format("delta").mode("append").options(**options).save(spark_path(self.path))
+            self._write(frame, app_id, version)
         self._refresh()
         return RowCounts(inserted=rows.num_rows if isinstance(rows, pa.Table) else 0)
 
@@ -159,6 +180,10 @@ class DeltaSparkEngine:
             return known
         with translated(self.path, "the table cannot be read"):  # Spark's statistics are those of 32 columns
             return int(self._spark.sql(f"SELECT count({quote_name(column)}) AS count FROM {self._name}").collect()[0]["count"])
+
+    def _write(self, rows: DataFrame, app_id: str, version: int) -> None:
+        options = {"txnAppId": app_id, "txnVersion": str(version)}
+        rows.write.format("delta").mode("append").options(**options).save(spark_path(self.path))
 
     def _change(self, statement: str, what: str) -> int:
         with translated(self.path, what):

@@ -43,6 +43,7 @@ class TableLog:
 
     def __init__(self, path: Place) -> None:
         self.path = path
+        self._has_files = False
         with Translated(path, "the table cannot be opened"):
             self._table = open_table(path)
 
@@ -81,6 +82,16 @@ class TableLog:
     def size_bytes(self) -> int:
         """The size of the table's files."""
         return 0 if self._table is None else int(pc.sum(pa.table(self._table.get_add_actions())["size_bytes"]).as_py() or 0)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table has no files, so no rows, and had none when this was asked before: it is asked before each merge."""
+        self._has_files = self._has_files or (self._table is not None and self._table.get_add_actions().num_rows > 0)
+        return not self._has_files
+
+    def count_rows(self) -> int:
+        """Return the number of rows by the statistics of files, those that have them."""
+        return int(pc.sum(pa.table(self.table.get_add_actions())["num_records"]).as_py() or 0)
 
     def count_values(self, column: str) -> int | None:
         """Return how many rows have a value in a column; None where a file's statistics do not say."""
@@ -124,6 +135,11 @@ class DeltaLakeEngine:
     def columns(self) -> dict[str, str]:
         """All columns and their Spark types, in the table's order; empty before it is made."""
         return self._log.columns
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table has no rows: it has had no files."""
+        return self._log.is_empty
 
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         """Make the empty table."""

@@ -44,6 +44,10 @@ class TableEngine(Protocol):
     def columns(self) -> dict[str, str]:
         """All columns and their Spark types, in the table's order; empty before it is created."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table has no rows: it has had no files."""
+
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         """Create the empty table.
 

@@ -14,6 +14,7 @@ from headstream.replicate.apply.fold import FoldReport, FoldTask, join_reports
 from headstream.replicate.apply.keyed_task import KeyedTask
 from headstream.replicate.apply.plan import quote_name
 from headstream.replicate.columns.raw import read_ipc
+from headstream.replicate.columns.task_errors import naming_messages
 
 __all__ = ["ROWS_AT_ONCE", "FoldedChanges", "JoinedChanges", "types_sql"]
 
@@ -56,10 +57,14 @@ class _ExecutorRows(Generic[_Task]):
                 yield read_ipc(bytes(row.content))
 
     def _frame(self) -> DataFrame:
+        table = self._task.table
+
         def unpack(batches: _Batches) -> _Batches:
             for batch in batches:
                 for content in batch.column(0):
-                    yield from read_ipc(content.as_buffer()).to_batches(ROWS_AT_ONCE)
+                    with naming_messages(f"reading merged changes of {table}"):
+                        rows = read_ipc(content.as_buffer()).to_batches(ROWS_AT_ONCE)
+                    yield from rows
 
         return self._parts.where("part = 'rows'").select("content").mapInArrow(unpack, types_sql(self._task.row_types))
 

@@ -108,6 +108,11 @@ class FoldTask:
     left_out: pa.Table | None = None
 
     @property
+    def table(self) -> str:
+        """The source's schema and name of the table, for errors."""
+        return self.metadata.lineage.qualified_name
+
+    @property
     def row_types(self) -> dict[str, str]:
         """The columns of folded rows and their Spark types."""
         names = [column.name for column in self.metadata.columns]

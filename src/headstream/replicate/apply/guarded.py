@@ -36,6 +36,11 @@ class GuardedEngine:
         """All columns and their Spark types, in the table's order; empty before it is created."""
         return self._engine.columns
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table has no rows: it has had no files."""
+        return self._engine.is_empty
+
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         """Create the empty table."""
         self._before_commit()

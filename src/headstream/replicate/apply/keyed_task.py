@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from headstream.replicate.columns.changes import OPERATIONS, has_partial_images,
 from headstream.replicate.columns.conversion import in_table_types
 from headstream.replicate.columns.key_buckets import divide
 from headstream.replicate.columns.loads import Loads
-from headstream.replicate.columns.raw import match_keys
+from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out, match_keys
 
 __all__ = ["MAX_DRIVER_KEYS", "Joined", "KeyedTask", "Survey", "join_surveys"]
 
@@ -40,12 +40,14 @@ class Survey:
         moved: The keys before and after changes of key; None if there are too many.
         has_partial: Whether some are updates that omit columns.
         lowest: The lowest place of the changes among the loads, for tables of type 2; None without changes.
+        left_out: How many of the changes do not count.
     """
 
     ranges: ValueRanges
     moved: pa.Table | None
     has_partial: bool = False
     lowest: str | None = None
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,11 @@ class KeyedTask(ABC):
     ended: tuple[str, ...] = ()
     soft: bool = False
     driver_keys: pa.Table | None = None
+
+    @property
+    def table(self) -> str:
+        """The source's schema and name of the table, for errors."""
+        return self.fold.table
 
     @property
     def keys(self) -> list[str]:
@@ -126,7 +133,10 @@ class KeyedTask(ABC):
         Args:
             changes: Decoded changes.
         """
-        return self._survey(changes.rename_columns(list(self.fold.names)))
+        named = changes.rename_columns(list(self.fold.names))
+        if self.fold.left_out is not None:
+            named = leave_out(named, CHANGE_COORDINATES, self.fold.left_out)
+        return replace(self._survey(named), left_out=changes.num_rows - named.num_rows)
 
     def _survey(self, named: pa.Table) -> Survey:
         moved = in_table_types(moved_keys(named, self.keys), self.fold.types)
@@ -184,4 +194,5 @@ def join_surveys(parts: Iterable[Survey]) -> Survey:
         pa.concat_tables(moved) if is_few else None,
         any(part.has_partial for part in found),
         min((part.lowest for part in found if part.lowest is not None), default=None),
+        sum(part.left_out for part in found),
     )

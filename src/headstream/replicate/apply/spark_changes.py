@@ -39,6 +39,7 @@ from headstream.replicate.columns.raw import (
     read_ipc,
     write_ipc,
 )
+from headstream.replicate.columns.task_errors import naming_messages
 from headstream.replicate.columns.traits import ChangeTraits, join_traits
 from headstream.replicate.decoding.transaction_events import SeenEvents
 
@@ -150,10 +151,11 @@ class SparkChanges:
             for batch in batches:
                 for content in batch.column(0):
                     changes = read_ipc(content.as_buffer())
-                    if left_out is not None:
-                        changes = leave_out(changes, CHANGE_COORDINATES, left_out)
-                    if changes.num_rows:
-                        yield from own.rows(changes).to_batches(ROWS_AT_ONCE)
+                    with naming_messages(f"making rows of the change table of {own.table}", changes):
+                        if left_out is not None:
+                            changes = leave_out(changes, CHANGE_COORDINATES, left_out)
+                        rows = own.rows(changes).to_batches(ROWS_AT_ONCE) if changes.num_rows else []
+                    yield from rows
 
         made = self.batch.contents(self.schema_ids).select("content").mapInArrow(make, types_sql(task.columns))
         if present is None:
@@ -178,7 +180,7 @@ class SparkChanges:
             return folded.report, {"rows": folded.rows, "deletions": folded.deletions}
 
         pieces = pieces.repartitionById(count, "bucket") if count > 1 else pieces.coalesce(1)
-        return self._checked(FoldedChanges(_by_bucket(pieces, task, fold), task))
+        return self._checked(FoldedChanges(_by_bucket(pieces, task, "folding", fold), task))
 
     def survey(self, task: KeyedTask) -> Survey:
         """Return what the driver must know of the changes before they are joined.
@@ -190,7 +192,12 @@ class SparkChanges:
 
         def survey(batches: _Batches) -> _Batches:
             own: KeyedTask = pickle.loads(packed)
-            found = [own.survey(read_ipc(content.as_buffer())) for batch in batches for content in batch.column(0)]
+            found: list[Survey] = []
+            for batch in batches:
+                for content in batch.column(0):
+                    changes = read_ipc(content.as_buffer())
+                    with naming_messages(f"surveying {own.table}", changes):
+                        found.append(own.survey(changes))
             if found:
                 arrays = [pa.array(["survey"], pa.string()), pa.array([pickle.dumps(join_surveys(found))], pa.binary())]
                 yield pa.RecordBatch.from_arrays(arrays, names=["part", "content"])
@@ -199,36 +206,19 @@ class SparkChanges:
         found = contents.mapInArrow(survey, _PART).select("content").toArrow()["content"]
         return join_surveys(pickle.loads(content.as_buffer()) for content in found)
 
-    def join(self, task: KeyedTask, stored: DataFrame) -> JoinedChanges:
+    def join(self, task: KeyedTask, stored: DataFrame | None) -> JoinedChanges:
         """Join the changes to the stored rows of their keys on the executors.
 
         Args:
             task: The join.
-            stored: The columns of KeyedTask.stored_types, of the rows with keys in the range of the changes' keys.
+            stored: The columns of KeyedTask.stored_types, of the rows with keys in the range of the changes' keys; None for a
+                table without rows.
 
         Raises:
             StorageError: the stored changes are not those that were decoded first.
         """
         count = self.batch.count_buckets(self.num_rows)
-        packed = pickle.dumps(task)
-
-        def list_keys(batches: _Batches) -> _Batches:
-            own: KeyedTask = pickle.loads(packed)
-            for batch in batches:
-                for content in batch.column(0):
-                    keys = own.keys_of(read_ipc(content.as_buffer()))
-                    yield from keys.group_by(own.keys).aggregate([]).combine_chunks().to_batches()
-
-        def split_stored(batches: _Batches) -> _Batches:
-            own: KeyedTask = pickle.loads(packed)
-            for batch in batches:
-                for bucket, rows in own.split_stored(pa.Table.from_batches([batch]), count):
-                    yield _piece(bucket, _STORED, rows)
-
-        contents = self.batch.contents(self.schema_ids)
-        keys = contents.select("content").mapInArrow(list_keys, types_sql(task.key_types))
-        rows = self.batch.in_own_session(stored).join(keys, task.keys, "left_semi").select(*map(quote_name, task.stored_types))
-        pieces = contents.mapInArrow(_splitting(task, count), _PIECE).union(rows.mapInArrow(split_stored, _PIECE))
+        pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 
         def join(own: KeyedTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
             if changes is None:
@@ -236,9 +226,36 @@ class SparkChanges:
             joined = own.join(changes, stored)
             return joined.report, {"rows": joined.rows, "deletions": joined.deletions, "left": joined.left}
 
+        if stored is not None:
+            pieces = pieces.union(self._stored_pieces(task, stored, count))
         # Also for one bucket: without a shuffle the task of that bucket would read the table.
-        pieces = pieces.repartitionById(count, "bucket")
-        return self._checked(JoinedChanges(_by_bucket(pieces, task, join), task))
+        pieces = pieces.repartitionById(count, "bucket") if count > 1 or stored is not None else pieces.coalesce(1)
+        return self._checked(JoinedChanges(_by_bucket(pieces, task, "joining", join), task))
+
+    def _stored_pieces(self, task: KeyedTask, stored: DataFrame, count: int) -> DataFrame:
+        """Return the stored rows that have a key of the changes, as pieces of buckets."""
+        packed = pickle.dumps(task)
+
+        def list_keys(batches: _Batches) -> _Batches:
+            own: KeyedTask = pickle.loads(packed)
+            for batch in batches:
+                for content in batch.column(0):
+                    changes = read_ipc(content.as_buffer())
+                    with naming_messages(f"reading keys of {own.table}", changes):
+                        keys = own.keys_of(changes).group_by(own.keys).aggregate([]).combine_chunks().to_batches()
+                    yield from keys
+
+        def split_stored(batches: _Batches) -> _Batches:
+            own: KeyedTask = pickle.loads(packed)
+            for batch in batches:
+                with naming_messages(f"reading stored rows of {own.table}"):
+                    divided = own.split_stored(pa.Table.from_batches([batch]), count)
+                    pieces = [_piece(bucket, _STORED, rows) for bucket, rows in divided]
+                yield from pieces
+
+        keys = self.batch.contents(self.schema_ids).select("content").mapInArrow(list_keys, types_sql(task.key_types))
+        rows = self.batch.in_own_session(stored).join(keys, task.keys, "left_semi").select(*map(quote_name, task.stored_types))
+        return rows.mapInArrow(split_stored, _PIECE)
 
     def _checked(self, found: _Result) -> _Result:
         try:
@@ -267,37 +284,42 @@ def _splitting(task: FoldTask | KeyedTask, count: int) -> Callable[[_Batches], _
         for batch in batches:
             places, contents = batch.columns
             for place, content in zip(places.to_pylist(), contents, strict=True):
-                for bucket, rows in own.split(read_ipc(content.as_buffer()), count):
-                    yield _piece(bucket, place, rows)
+                changes = read_ipc(content.as_buffer())
+                with naming_messages(f"splitting changes of {own.table}", changes):
+                    pieces = [_piece(bucket, place, rows) for bucket, rows in own.split(changes, count)]
+                yield from pieces
 
     return split
 
 
-def _by_bucket(pieces: DataFrame, task: _Task, make: Callable[[_Task, pa.Table | None, pa.Table | None], _Parts]) -> DataFrame:
+def _by_bucket(
+    pieces: DataFrame, task: _Task, step: str, make: Callable[[_Task, pa.Table | None, pa.Table | None], _Parts]
+) -> DataFrame:
     """Return the parts that a function makes of each bucket: of its changes, in the order of the log, and its stored rows.
 
     Args:
         pieces: Columns of _PIECE; the pieces of a bucket are in one partition, which has no others.
         task: The first argument of the function.
+        step: What the function does, for errors.
         make: The function.
     """
     packed = pickle.dumps(task)
 
     def run(batches: _Batches) -> _Batches:
-        found: list[tuple[int, pa.Table]] = []
+        found: list[tuple[int, int, pa.Table]] = []
         for batch in batches:
-            _, places, contents = batch.columns
+            buckets, places, contents = batch.columns
             tables = (read_ipc(content.as_buffer()) for content in contents)
-            found += zip(places.to_pylist(), tables, strict=True)
+            found += zip(buckets.to_pylist(), places.to_pylist(), tables, strict=True)
         if found:
-            found.sort(key=lambda piece: piece[0])
-            changes = [piece for place, piece in found if place != _STORED]
-            stored = [piece for place, piece in found if place == _STORED]
-            report, made = make(
-                pickle.loads(packed),
-                pa.concat_tables(changes) if changes else None,
-                pa.concat_tables(stored) if stored else None,
-            )
+            found.sort(key=lambda piece: piece[1])
+            changes = [piece for _, place, piece in found if place != _STORED]
+            stored = [piece for _, place, piece in found if place == _STORED]
+            own = pickle.loads(packed)
+            with naming_messages(f"{step} changes of {own.table}, bucket {found[0][0]}", *changes):
+                report, made = make(
+                    own, pa.concat_tables(changes) if changes else None, pa.concat_tables(stored) if stored else None
+                )
             yield from _encoded(report, made)
 
     return pieces.mapInArrow(run, _PART)

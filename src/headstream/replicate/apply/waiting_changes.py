@@ -18,6 +18,7 @@ from pyspark.sql import functions as sf
 from headstream.replicate.apply.stored_batch import StoredBatch
 from headstream.replicate.codec import Lineage
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out, read_ipc, write_ipc
+from headstream.replicate.columns.task_errors import naming_messages
 from headstream.replicate.columns.traits import loads_from
 from headstream.replicate.decoding.transaction_events import (
     EVENTS_SCHEMA,
@@ -55,7 +56,8 @@ def divide_stored_events(
         for pieces in batches:
             for schema_id, content in zip(*pieces.columns, strict=True):
                 changes = _without(read_ipc(content.as_buffer()), left_out)
-                events, unnumbered = change_events(changes, own[schema_id.as_py()])
+                with naming_messages(f"finding transactions of changes of schema id {schema_id}", changes):
+                    events, unnumbered = change_events(changes, own[schema_id.as_py()])
                 yield events.filter(events.column("key").is_valid())
                 if unnumbered:  # a row without a transaction counts them
                     values = zip((None, unnumbered, None), EVENTS_SCHEMA.types, strict=True)
@@ -64,7 +66,8 @@ def divide_stored_events(
     def divide(batches: _Batches) -> _Batches:
         found = list(batches)
         if found:
-            seen = divide_events(pa.Table.from_batches(found).cast(EVENTS_SCHEMA))
+            with naming_messages("dividing the events of transactions"):
+                seen = divide_events(pa.Table.from_batches(found).cast(EVENTS_SCHEMA))
             yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(seen)], pa.binary())], names=["content"])
 
     events = batch.contents_by_schema(schema_ids).mapInArrow(read, _EVENT)
@@ -92,7 +95,8 @@ def find_stored_changes(
         for pieces in batches:
             for schema_id, content in zip(*pieces.columns, strict=True):
                 changes = _without(read_ipc(content.as_buffer()), left_out)
-                found = own(schema_id.as_py(), changes).combine_chunks().to_batches()
+                with naming_messages(f"finding changes of schema id {schema_id} that wait", changes):
+                    found = own(schema_id.as_py(), changes).combine_chunks().to_batches()
                 if found:
                     arrays = [pa.array([schema_id.as_py()], pa.string()), pa.array([write_ipc(found[0])], pa.binary())]
                     yield pa.RecordBatch.from_arrays(arrays, names=["schema_id", "content"])

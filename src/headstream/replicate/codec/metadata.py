@@ -39,6 +39,11 @@ class Lineage:
     table_version: int = 0
     timestamp: str = ""
 
+    @property
+    def qualified_name(self) -> str:
+        """The schema, if any, and the table."""
+        return ".".join(filter(None, (self.schema, self.table)))
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnMetadata:

@@ -29,7 +29,8 @@ import pyarrow as pa
 from headstream.errors import SchemaError
 from headstream.replicate.codec import envelopes as forms
 from headstream.replicate.codec.envelopes import Envelopes, group_by_schema, split_envelopes, ungrouped_rows
-from headstream.replicate.columns.raw import offsets_and_data, raw_rows, read_ipc, write_ipc
+from headstream.replicate.columns.raw import COORDINATE_COLUMNS, offsets_and_data, raw_rows, read_ipc, write_ipc
+from headstream.replicate.columns.task_errors import naming_messages
 from headstream.replicate.columns.traits import ChangeTraits, StoredChanges, join_traits, traits_of
 from headstream.replicate.decoding.frame_times import PartitionTimes, times_of
 from headstream.replicate.decoding.json_rows import decode_json_rows
@@ -367,14 +368,8 @@ def decode_partitions(
 
 def _decode(decoder: Decoder, batch: pa.RecordBatch, *, with_traits: bool) -> pa.RecordBatch:
     """Decode a batch; an error of it names the messages, for the executor's log."""
-    try:
+    with naming_messages("decoding", batch, columns=COORDINATE_COLUMNS):
         return decoder.decode(batch).to_batch(with_traits=with_traits)
-    except Exception as error:
-        ends = pa.Table.from_batches([batch]).group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
-        for row in ends.to_pylist():
-            place = f"{row['topic']} partition {row['partition']}, offsets {row['offset_min']} to {row['offset_max']}"
-            error.add_note(f"while decoding {place}")
-        raise
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -101,6 +101,7 @@ class ChangeTable:
             },  # the engine's lack elements
             self._own_columns(),
             left_out if left_out.num_rows else None,
+            schema.metadata.lineage.qualified_name,
         )
         rows = (
             self._local_rows(changes, task, repeated) if isinstance(changes, pa.Table) else self._frame(changes, task, repeated)

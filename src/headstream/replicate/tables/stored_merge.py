@@ -2,7 +2,8 @@
 
 the table's rows have one change each    fold: whole images alone
 otherwise, or where that is not enough   survey -> join; what changes of key connect is left to the driver
-a table of SCD type 2                    survey -> join to the stored versions; the same is left to the driver
+a table of SCD type 2 without rows       join to nothing, unless changes of key are among them
+another table of SCD type 2              survey -> join to the stored versions; the same is left to the driver
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from headstream.replicate.apply.fold import FoldReport, FoldTask
 from headstream.replicate.apply.join import JoinTask
 from headstream.replicate.apply.key_ranges import literal_ranges, ranges_sql
 from headstream.replicate.apply.keyed_task import MAX_DRIVER_KEYS, Survey
+from headstream.replicate.apply.mapped import translated
 from headstream.replicate.apply.scd1 import Scd1Table
 from headstream.replicate.apply.scd2 import Scd2Table
 from headstream.replicate.apply.scd2_events import read_events
@@ -74,13 +76,14 @@ class StoredMerge:
             self.merges.follow(self.seen)
             return Merged(RowCounts(), self.merges.given_up(self.app_id, self.version))
         columns = self.merges.known_columns(self.schema.types, self.table)
-        if isinstance(self.table, Scd2Table):
-            return self._extend_histories(self.table, columns)
-        task = _plan_fold(self.changes, self.names, self.schema, self.table, self.merges, columns)
-        if task is None:
-            return None
-        merged = self._fold(self.table, task) if self.table.is_uniform else None
-        return merged or self._join(self.table, task)
+        with translated(self.table.path, "executors cannot merge the changes"):
+            if isinstance(self.table, Scd2Table):
+                return self._extend_histories(self.table, columns)
+            task = _plan_fold(self.changes, self.names, self.schema, self.table, self.merges, columns)
+            if task is None:
+                return None
+            merged = self._fold(self.table, task) if self.table.is_uniform else None
+            return merged or self._join(self.table, task)
 
     def _fold(self, table: Scd1Table, task: FoldTask) -> Merged | None:
         """Merge whole images, for which the table's rows are not needed."""
@@ -119,14 +122,26 @@ class StoredMerge:
 
     def _extend_histories(self, table: Scd2Table, columns: list[str]) -> Merged | None:
         """Merge changes that executors join to stored versions, except those of keys that changes of key connect."""
-        planned = _plan_history(self.changes, self.names, self.schema, table, self.merges, columns)
-        if planned is None:
+        crossed = table.crossed_keys(MAX_DRIVER_KEYS)
+        if crossed is None:
             return None
-        join, survey = planned
+        task = _plan_history(self.changes, self.names, self.schema, table, self.merges, columns)
+        if table.engine.is_empty and not crossed.num_rows:
+            merged = self._merge_histories(table, self.changes.join(task, None), "", columns)
+            if merged is not None:
+                return merged
+        survey = self.changes.survey(task)
+        if survey.moved is None:
+            return None
         if survey.lowest is None:  # all of them are deletions, which the table ignores
-            return Merged(RowCounts(), self._decide({}))
-        where = table.stored_where(survey.ranges, survey.lowest, join.ended)
-        joined = self.changes.join(join, table.engine.frame(list(join.stored_types), where))
+            return Merged(RowCounts(), self._decide({}), survey.left_out)
+        task = replace(task, driver_keys=pa.concat_tables([crossed, survey.moved]))
+        where = table.stored_where(survey.ranges, survey.lowest, task.ended)
+        joined = self.changes.join(task, table.engine.frame(list(task.stored_types), where))
+        return self._merge_histories(table, joined, survey.lowest, columns)
+
+    def _merge_histories(self, table: Scd2Table, joined: JoinedChanges, lowest: str, columns: Sequence[str]) -> Merged | None:
+        """Merge joined changes, and those left to the driver; None if a join has found that it needs a survey."""
         try:
             if joined.report.needs_driver:
                 return None
@@ -134,7 +149,7 @@ class StoredMerge:
             left = self._left(joined, keeps_all=True)
             own = None if left is None else read_events(left, self.schema.metadata, columns)
             rejected = self._decide({} if own is None else by_coordinates(own.rejected))
-            counts = table.merge_joined(joined, own, survey.lowest, self.app_id, self.version, join.ended)
+            counts = table.merge_joined(joined, own, lowest, self.app_id, self.version, joined.task.ended)
             return Merged(counts, rejected, joined.report.left_out)
         finally:
             joined.close()
@@ -232,8 +247,8 @@ def _plan_history(
     table: Scd2Table,
     merges: MergeState,
     columns: Sequence[str],
-) -> tuple[HistoryTask, Survey] | None:
-    """Return the task that joins changes to the table's versions, and the survey of them; None if the driver must do it.
+) -> HistoryTask:
+    """Return the task that joins changes to the table's versions, all of them.
 
     Args:
         changes: The changes.
@@ -243,9 +258,6 @@ def _plan_history(
         merges: As of _plan_fold().
         columns: As of _plan_fold().
     """
-    crossed = table.crossed_keys(MAX_DRIVER_KEYS)
-    if crossed is None:
-        return None
     loads, settings = merges.state.loads, schema.settings
     task = FoldTask(
         tuple(names),
@@ -259,11 +271,7 @@ def _plan_history(
         left_out=changes.batch.left_out,
     )
     places = tuple(place for _, place in loads.ends)
-    join = HistoryTask(task, table.engine.columns, places, settings.deletes == "soft")
-    survey = changes.survey(join)
-    if survey.moved is None:
-        return None
-    return replace(join, driver_keys=pa.concat_tables([crossed, survey.moved])), survey
+    return HistoryTask(task, table.engine.columns, places, settings.deletes == "soft")
 
 
 def seen_schema(schema: TableSchema, keys: Sequence[str]) -> SeenSchema:

@@ -314,6 +314,6 @@ def test_an_error_of_a_task_names_the_messages_that_it_was_decoding(tmp_path: Pa
     with pytest.raises(KeyError) as caught:
         list(task(iter(whole)))
     assert sorted(caught.value.__notes__) == [
-        "while decoding cdc/data partition 1, offsets 0 to 2",
-        "while decoding cdc/other partition 1, offsets 0 to 0",
+        "while decoding: cdc/data partition 1, offsets 0 to 2",
+        "while decoding: cdc/other partition 1, offsets 0 to 0",
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +197,24 @@ def test_the_row_that_a_late_change_of_key_moves_is_kept_when_executors_merge_th
     assert work.merged == ["fold", "join", "join"]
     work.send(change(2, 5, "UPDATE", data={"id": 2}, before={"id": 1}, **only_id))
     assert sorted((row["id"], row["name"]) for row in work.rows("shop", "kit")) == [(1, "next"), (2, "n1"), (9, "n9")]
+    work.close()
+
+
+@pytest.mark.parametrize("kind", [Work, Bucketed])
+def test_a_history_counts_no_change_that_waits_when_all_others_are_ignored_deletions(tmp_path: Path, kind: type[Work]) -> None:
+    """The deletion of a row, and of another one in a transaction of which the rest is missing."""
+    kit = make_table()
+
+    def delete(number: int, transaction: str, *, last: bool) -> bytes:
+        change = make_change(number, "DELETE", transaction_id=transaction, transaction_event_counter=1)
+        return data_message(kit, replace(change, transaction_last_event=last))
+
+    rules = TableRules(defaults=TableSettings(scd_type=2, deletes="skip"))
+    work = kind(tmp_path, rules=rules, atomic=True)
+    work.send(metadata_message(kit))
+    work.send(delete(1, "a", last=True), delete(2, "b", last=False))
+    assert sum(work.count_waiting().values()) == 1
+    assert work.summary.changes == 1
     work.close()
 
 

@@ -1,0 +1,49 @@
+"""Errors of functions that run on executors: their notes name table, step and messages in the log of the executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import pyarrow as pa
+
+from headstream.replicate.columns.raw import CHANGE_COORDINATES
+
+__all__ = ["naming_messages"]
+
+_MOST_NAMED: Final = 20
+"""Partitions that are named, each in a line."""
+
+
+@contextmanager
+def naming_messages(step: str, *rows: pa.Table | pa.RecordBatch, columns: Sequence[str] = CHANGE_COORDINATES) -> Iterator[None]:
+    """Add to an error what was being done, and to which messages: topic, partition and the range of their offsets.
+
+    Args:
+        step: What is done, as in `joining SHOP.orders, bucket 3`.
+        rows: The rows that it is done to.
+        columns: Their topic, partition and offset.
+    """
+    try:
+        yield
+    except Exception as error:
+        found = _ranges(rows, columns)
+        for topic, partition, first, last in found[:_MOST_NAMED]:
+            error.add_note(f"while {step}: {topic} partition {partition}, offsets {first} to {last}")
+        if len(found) > _MOST_NAMED:
+            error.add_note(f"while {step}: messages of {len(found) - _MOST_NAMED} further partitions")
+        if not found:
+            error.add_note(f"while {step}")
+        raise
+
+
+def _ranges(rows: Sequence[pa.Table | pa.RecordBatch], columns: Sequence[str]) -> list[tuple[str, int, int, int]]:
+    """Return topic, partition, first and last offset of the messages, in order."""
+    topic, partition, offset = columns
+    parts = [pa.table([part[name] for name in columns], names=list(columns)) for part in rows]
+    if not parts:
+        return []
+    ends = pa.concat_tables(parts).group_by([topic, partition]).aggregate([(offset, "min"), (offset, "max")])
+    found = [ends[name].to_pylist() for name in (topic, partition, f"{offset}_min", f"{offset}_max")]
+    return sorted(zip(*found, strict=True))
