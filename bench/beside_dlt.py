@@ -9,7 +9,7 @@ tables, with `hard_delete`. It gets rows that are decoded, and of which only the
 whole load or run, warmed up by a small one; processor time is that of all processes. dlt runs in an environment of its own:
 
     python -m venv /tmp/dlt && /tmp/dlt/bin/pip install "dlt[deltalake]==1.31.0"
-    python -m bench.beside_dlt [--quick] [--python /tmp/dlt/bin/python]
+    python -m bench.beside_dlt [--quick] [--parts cases,speed] [--python /tmp/dlt/bin/python]
 """
 
 from __future__ import annotations
@@ -153,15 +153,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the changes, nothing written")
     parser.add_argument("--python", type=Path, default=Path("/tmp/dlt/bin/python"), help="the interpreter of dlt's environment")
+    parser.add_argument("--parts", default="cases,speed", help="which; nothing is written unless it is all of them")
     given = parser.parse_args()
+    parts = given.parts.split(",")
     logging.disable()
     scale = 10 if given.quick else 1
-    with tempfile.TemporaryDirectory(prefix="headstream-bench-") as name, Report("beside_dlt", write=not given.quick) as report:
+    with (
+        tempfile.TemporaryDirectory(prefix="headstream-bench-") as name,
+        Report("beside_dlt", write=not given.quick and len(parts) == 2) as report,
+    ):
         loader = Loader(given.python, Path(name) / "dlt")
         report.line(f"{loader.versions}\n")
-        bench_cases(report, Path(name) / "cases", loader)
-        report.line("")
-        bench_speed(report, Path(name) / "speed", loader, 400_000 // scale, 200_000 // scale)
+        if "cases" in parts:
+            bench_cases(report, Path(name) / "cases", loader)
+            report.line("")
+        if "speed" in parts:
+            bench_speed(report, Path(name) / "speed", loader, 200_000 // scale, 100_000 // scale)
         loader.end()
 
 
