@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -81,6 +82,20 @@ def make_values(key: int, at: int) -> list[Any]:
 def mix(count: int) -> list[str]:
     """Return operations, 80 % updates, 10 % inserts and 10 % deletes."""
     return ["DELETE" if n % 10 == 0 else "INSERT" if n % 10 == 1 else "UPDATE" for n in range(count)]
+
+
+def load_then_mix(rows: int, changes: int) -> tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]:
+    """Return inserts of new keys, and then changes of keys anywhere among them: the verb, the key and the place of each.
+
+    Args:
+        rows: How many inserts; their keys and places are from 0 on.
+        changes: How many changes, no two of one key, at most as many as rows; their inserts have new keys.
+    """
+    new = iter(range(rows, rows + changes))
+    keys = random.Random(1).sample(range(rows), changes)
+    mixed = zip(mix(changes), keys, strict=True)
+    changed = [(verb, next(new) if verb == "INSERT" else key, rows + at) for at, (verb, key) in enumerate(mixed)]
+    return [("INSERT", key, key) for key in range(rows)], changed
 
 
 class Envelopes:
