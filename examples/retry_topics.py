@@ -32,8 +32,10 @@ def topic_of(attempt: int) -> str:
 
 def consume(log: hs.Client, attempt: int, process: Callable[[hs.ReceivedMessage], None], ended: threading.Event) -> None:
     """Process the messages of one attempt, until it has ended; one thread or process each, as many as there are partitions."""
-    options = {"group": GROUP, "timeout_ms": 200}
-    with log.producer(topic_of(attempt + 1), linger_ms=0) as producer, log.consumer(topic_of(attempt), **options) as consumer:
+    with (
+        log.producer(topic_of(attempt + 1), linger_ms=0) as producer,
+        log.consumer(topic_of(attempt), group=GROUP, timeout_ms=200) as consumer,
+    ):
         while not ended.is_set():
             for message in consumer:  # its offset is committed when the next one is asked for
                 if attempt > 1:

@@ -1,4 +1,4 @@
-"""The Python of README and docs, and the names that the package exports, pass a strict type checker."""
+"""The Python of README, docs and examples, and the names that the package exports, pass strict type checkers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check(*files: Path) -> str:
 
 
 def write_files(directory: Path) -> list[Path]:
-    """Write the Python of each page, and the use of exported names, to files of their own, and return them."""
+    """Write the Python of each page and example, and the use of exported names, to files of their own, and return them."""
     files = [directory / "use.py"]
     files[0].write_text(USE, "utf-8")
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
@@ -53,12 +53,15 @@ def write_files(directory: Path) -> list[Path]:
         if blocks:
             files.append(directory / f"{page.stem.replace('-', '_')}.py")
             files[-1].write_text("\n".join(blocks), "utf-8")
+    for example in sorted((ROOT / "examples").rglob("*.py")):
+        files.append(directory / f"example_{example.name}")
+        files[-1].write_text(example.read_text("utf-8"), "utf-8")
     return files
 
 
 def test_python_of_the_pages_and_annotations_with_the_exported_names_pass_a_strict_type_checker(tmp_path: Path) -> None:
     files = write_files(tmp_path)
-    assert len(files) > 5
+    assert len(files) > 30
     told = [line.partition("use.py:")[2] or line for line in check(*files).splitlines()]
     assert [line.partition(": ")[2] for line in told if "Revealed" in line] == [
         'note: Revealed type is "int"',

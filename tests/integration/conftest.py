@@ -10,6 +10,7 @@ import pytest
 
 from headstream.errors import JavaError
 from headstream.spark import session, stop
+from headstream.spark.sessions.spark_home import SPARK_VERSION
 from headstream.testing.local_server import LocalServer
 
 if TYPE_CHECKING:
@@ -20,10 +21,12 @@ __all__ = ["spark", "url"]
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Return the session: two cores, with the jars, made for a quick start."""
+    """Return the session: two cores, made for a quick start, with the jars in the version of Spark that they are for."""
+    pyspark = pytest.importorskip("pyspark")
+    jars = pyspark.__version__.startswith(SPARK_VERSION)
     config = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     try:
-        started = session("headstream-tests", master="local[2]", quick_start=True, config=config)
+        started = session("headstream-tests", master="local[2]", quick_start=True, config=config, jars=jars)
     except JavaError as error:
         pytest.skip(str(error))
     yield started

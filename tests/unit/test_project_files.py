@@ -15,6 +15,7 @@ import yaml  # type: ignore[import-untyped]
 from headstream.log.catalog.schema import VERSION as CATALOG_VERSION
 from headstream.replicate.parked.ledger_schema import STEPS
 from headstream.segments.layout import COMPACTED_VERSION, FORMAT_VERSION, INDEX_VERSION
+from headstream.spark.sessions.spark_home import SOURCE_VERSIONS
 
 ROOT = Path(__file__).parents[2]
 WORKFLOW = ROOT / ".github/workflows/ci.yml"
@@ -35,7 +36,7 @@ def jobs(workflow: Path = WORKFLOW) -> dict[str, Any]:
 
 def test_workflow_runs_only_targets_that_the_makefile_has() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    commands = [step["run"] for job in jobs().values() for step in job["steps"] if "run" in step]
+    commands = [step["run"] for name, job in jobs().items() for step in job["steps"] if "run" in step and name != "spark"]
     named = [re.fullmatch(r"make ([a-z]+)", command) for command in commands]
     assert all(named), commands
     used = {match[1] for match in named if match}
@@ -47,6 +48,15 @@ def test_workflow_tests_the_pythons_that_wheels_are_built_for() -> None:
     matrix = jobs()["test"]["strategy"]["matrix"]
     assert [f"cp{python.replace('.', '')}-*" for python in matrix["python"]] == project["tool"]["cibuildwheel"]["build"]
     assert matrix["java"] == ["17", "21"]
+
+
+def test_workflow_tests_the_versions_of_spark_that_the_source_runs_in() -> None:
+    job = jobs()["spark"]
+    assert tuple(job["strategy"]["matrix"]["spark"]) == SOURCE_VERSIONS
+    make, install, tests = [step["run"] for step in job["steps"] if "run" in step]
+    assert make == "make jars"
+    assert install == '.venv/bin/python -m pip install "pyspark==${{ matrix.spark }}.*"'
+    assert {word for word in tests.split() if (ROOT / word).is_dir()} == {"tests/integration/spark"}
 
 
 def test_release_runs_steps_that_there_are_on_the_machines_that_ci_tries() -> None:

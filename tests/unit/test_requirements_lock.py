@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -47,5 +48,8 @@ def collect_dependencies(name: str, extras: set[str], found: set[tuple[str, str]
 
 def test_make_demo_waits_for_what_spark_needs_and_for_nothing_else() -> None:
     (names,) = re.findall(r"^DEMO := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    assert {canonicalize_name(name) for name in names.split("|")} == collect_dependencies("headstream", {"spark"}, set())
+    named, needed = {canonicalize_name(name) for name in names.split("|")}, collect_dependencies("headstream", {"spark"}, set())
+    assert needed <= named
+    if sys.version_info < (3, 12):  # newer ones need less
+        assert needed == named
     assert set(names.split("|")) <= {pin.partition("==")[0] for pin in re.findall(r"^\S+==\S+", LOCK, re.MULTILINE)}

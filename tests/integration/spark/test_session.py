@@ -14,11 +14,12 @@ import pytest
 from headstream.errors import JarsError
 from headstream.spark import session
 from headstream.spark.sessions.jars import SPARK, fetch
+from tests.support.spark_versions import needs_spark_4_2
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, needs_spark_4_2]
 
 
 def test_session_returns_the_one_that_runs_with_settings_that_can_change(spark: SparkSession) -> None:

@@ -20,6 +20,7 @@ from headstream.segments.layout import INBOX_NAME, STAGED_NAME
 from headstream.spark.lag import LagListener
 from headstream.testing.local_server import LocalServer
 from tests.support.killed_jobs import Job
+from tests.support.spark_versions import limited, needs_spark_4_2
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,7 +77,7 @@ def test_a_batch_that_comes_again_changes_nothing(spark: SparkSession, url: str,
         log.create_topic("shop/orders", partitions=2)
         log.create_topic("shop/copy", partitions=3)
         send(log, 1000)
-        frame = read(spark, url, maxOffsetsPerTrigger="300").select("key", "payload", "headers", "id")
+        frame = read(spark, url, **limited(300)).select("key", "payload", "headers", "id")
         checkpoint = tmp_path / "checkpoint"
         listener = _Written()
         spark.streams.addListener(listener)
@@ -201,6 +202,7 @@ def run_killed(tmp_path: Path, seed: int, kills: int) -> None:
     assert sorted(int(value) for value in table["payload"].to_pylist()) == list(range(3100)), f"seed {seed}"
 
 
+@needs_spark_4_2
 @pytest.mark.timeout(1800)
 def test_a_stream_that_is_killed_loses_and_repeats_nothing(tmp_path: Path) -> None:
     run_killed(tmp_path, seed=5, kills=2)

@@ -13,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 
 import headstream as hs
 from headstream.spark.lag import LagListener, PartitionLag
+from tests.support.spark_versions import needs_spark_4_2
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,6 +79,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
     assert condition()
 
 
+@needs_spark_4_2
 def test_stream_takes_about_as_many_bytes_a_batch_as_it_may(spark: SparkSession, url: str, tmp_path: Path) -> None:
     send(url, sends=6)
     sink = run(spark, url, tmp_path / "checkpoint", maxBytesPerTrigger="3000")  # a send has 10 * 145 bytes
@@ -87,6 +89,7 @@ def test_stream_takes_about_as_many_bytes_a_batch_as_it_may(spark: SparkSession,
     assert [len(batch) for batch in both.batches] == [15, 15, 15, 15]
 
 
+@needs_spark_4_2
 def test_stream_waits_for_enough_but_not_for_longer_than_it_may(spark: SparkSession, url: str, tmp_path: Path) -> None:
     send(url)
     sink = Sink()
@@ -108,6 +111,7 @@ def test_stream_waits_for_enough_but_not_for_longer_than_it_may(spark: SparkSess
     assert [len(batch) for batch in quick.batches] == [30, 10]
 
 
+@needs_spark_4_2
 def test_stream_does_not_wait_for_more_when_it_is_to_end(spark: SparkSession, url: str, tmp_path: Path) -> None:
     send(url)
     options = {"minOffsetsPerTrigger": "8", "maxOffsetsPerTrigger": "8", "maxTriggerDelay": "1h"}
@@ -166,6 +170,7 @@ def test_stream_notices_a_partition_that_was_deleted_or_made_again(spark: SparkS
         run(spark, url, tmp_path / "again")
 
 
+@needs_spark_4_2
 def test_lag_is_in_the_progress_and_in_the_listeners_metrics(spark: SparkSession, url: str, tmp_path: Path) -> None:
     send(url, sends=3)
     seen: list[list[PartitionLag]] = []

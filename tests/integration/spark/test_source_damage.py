@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 import headstream as hs
 from tests.support.log.stored_logs import data_file
+from tests.support.spark_versions import limited
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +62,7 @@ def test_damaged_send_leaves_a_gap_when_loss_is_allowed(spark: SparkSession, url
         writer = writer.foreachBatch(lambda frame, _: taken.extend(row.offset for row in frame.select("offset").collect()))
         assert writer.trigger(availableNow=True).start().awaitTermination(60)
 
-    run("lenient", failOnDataLoss="false", maxOffsetsPerTrigger="25")
+    run("lenient", failOnDataLoss="false", **limited(25))
     assert sorted(taken) == rest
     with pytest.raises(StreamingQueryException, match="shop/orders partition 1, offset 20"):
         run("strict")

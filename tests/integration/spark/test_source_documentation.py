@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support.spark_versions import needs_spark_4_2
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -17,6 +19,7 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[3]
 
 
+@needs_spark_4_2
 def test_every_block_of_the_page_runs(spark: SparkSession, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs/spark-source.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -32,6 +35,7 @@ def test_every_block_of_the_page_runs(spark: SparkSession, url: str, capsys: pyt
     assert "headstream_source_lag" in capsys.readouterr().out
 
 
+@needs_spark_4_2
 def test_example_reads_what_it_sent(spark: SparkSession, url: str, tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location("spark_read", ROOT / "examples/spark/read.py")
     assert spec is not None

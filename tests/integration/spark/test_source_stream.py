@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 
 import headstream as hs
 from headstream.errors import InvalidOptionError
+from tests.support.spark_versions import limited, needs_spark_4_2
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,6 +90,7 @@ def test_stream_goes_on_where_it_ended_when_it_is_restarted(spark: SparkSession,
     assert list(offsets) == ["shop/orders", "identity"]
 
 
+@needs_spark_4_2
 def test_stream_takes_no_more_than_it_may_a_batch(spark: SparkSession, url: str, tmp_path: Path) -> None:
     send(url, 30)
     sink = run(spark, url, tmp_path / "checkpoint", maxOffsetsPerTrigger="8")
@@ -115,7 +117,7 @@ def test_stream_ends_with_what_was_there_when_messages_come_meanwhile(spark: Spa
         sink.take(frame, batch_id)
 
     reader = spark.readStream.format("headstream").option("url", url).option("subscribe", "shop/orders")
-    frame = reader.option("maxOffsetsPerTrigger", "10").load()
+    frame = reader.options(**limited(10)).load()
     writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "checkpoint"))
     assert writer.trigger(availableNow=True).start().awaitTermination(60)
     assert sink.rows == every(20)
@@ -134,12 +136,11 @@ def test_stream_brings_what_is_appended_while_it_runs(spark: SparkSession, url: 
         producer.flush()
         query.processAllAvailable()
     assert query.lastProgress is not None
-    source = query.lastProgress.sources[0]
+    source = json.loads(query.lastProgress.json)["sources"][0]
     query.stop()
     assert sink.rows == every(44)
     assert len(sink.batches) > 1
-    latest = json.loads(source.latestOffset) if isinstance(source.latestOffset, str) else source.latestOffset
-    assert latest["shop/orders"] == {"1": 22, "2": 22}
+    assert source["latestOffset"]["shop/orders"] == {"1": 22, "2": 22}
 
 
 def test_stream_reads_a_segment_that_was_rolled_while_it_runs(spark: SparkSession, url: str, tmp_path: Path) -> None:
@@ -202,6 +203,7 @@ def test_stream_says_what_is_wrong_when_it_cannot_read(
         run(spark, url, tmp_path / "checkpoint", **options)
 
 
+@needs_spark_4_2
 @pytest.mark.parametrize(("trigger", "kind"), [("continuous", "a continuous trigger"), ("realTime", "a real-time trigger")])
 def test_stream_is_refused_by_name_when_its_trigger_is_not_of_micro_batches(
     spark: SparkSession, url: str, tmp_path: Path, trigger: str, kind: str
@@ -215,6 +217,7 @@ def test_stream_is_refused_by_name_when_its_trigger_is_not_of_micro_batches(
     assert not (tmp_path / "c").exists()
 
 
+@needs_spark_4_2
 def test_stream_writes_each_message_once_to_a_table_when_it_is_stopped_at_any_batch(
     spark: SparkSession, url: str, tmp_path: Path
 ) -> None:

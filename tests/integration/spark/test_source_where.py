@@ -11,6 +11,7 @@ import pytest
 import headstream as hs
 from headstream.testing.broken_links import BrokenLinks
 from headstream.testing.local_server import LocalServer
+from tests.support.spark_versions import needs_spark_4_2
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,6 +66,7 @@ def test_a_batch_gets_what_matches_and_nothing_else_travels(spark: SparkSession,
     assert frame.filter("partition = 1").count() == 1
 
 
+@needs_spark_4_2
 def test_micro_batches_end_where_they_end_without_a_filter(
     spark: SparkSession, server: LocalServer, links: BrokenLinks, tmp_path: Path
 ) -> None:

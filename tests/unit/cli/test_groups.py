@@ -56,11 +56,15 @@ def test_groups_are_listed_and_shown(url: str) -> None:
     assert "end_offset" in table
 
 
+def _fail(_: hs.ReceivedMessage) -> None:
+    raise ValueError("no total")
+
+
 def test_a_group_tells_of_its_pause_and_of_one_message(url: str) -> None:
     retry = hs.Retry(9, "1h", "1h", order="skip", pause="1h", pause_attempts=2)
     options: dict[str, Any] = {"on_error": retry, "dead_letter": "shop/dead", "timeout_ms": 0}
     with hs.connect(url) as log, log.consumer("shop/orders", group="audit", **options) as consumer:
-        consumer.run(lambda _: 1 // 0)
+        consumer.run(_fail)
         pause = run(url, "show", "shop/orders", "audit")["deliveries"]
     assert (pause["state"], pause["failed_attempts"], pause["last_attempts"], pause["pauses"]) == ("paused", 2, 2, 1)
     assert pause["paused_until_us"] - pause["paused_since_us"] == 3_600_000_000
@@ -69,9 +73,9 @@ def test_a_group_tells_of_its_pause_and_of_one_message(url: str) -> None:
     assert "oldest_leased" in shown
     told = run(url, "message", "shop/orders", "audit", "2", "1")
     assert (told["status"], told["failures"], told["letter"]) == ("delayed", 1, None)
-    assert [attempt["error"] for attempt in told["attempts"]] == ["ZeroDivisionError: integer division or modulo by zero"]
+    assert [attempt["error"] for attempt in told["attempts"]] == ["ValueError: no total"]
     table = run(url, "message", "shop/orders", "audit", "2", "1", form="table")
-    assert "ZeroDivisionError" in table
+    assert "ValueError" in table
     assert "next_attempt" in table
     assert "lease_until" not in table
     refused = CliRunner().invoke(cli, ["group", "message", "shop/orders", "audit", "2", "4", "--url", url])

@@ -18,9 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql.streaming.datasource import ReadLimit
-
 from headstream.errors import CorruptLogError
+from headstream.spark.connection.spark_versions import ReadLimit
 from headstream.spark.source.limits import BatchLimits, count_pending
 from headstream.spark.source.log_view import LogView
 from headstream.spark.source.offsets import SourceOffsets, TopicPartition

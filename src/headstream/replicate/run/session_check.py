@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from headstream.errors import EnvironmentSetupError, InvalidOptionError
 from headstream.replicate.apply.engines import find_workers
+from headstream.spark.sessions.spark_home import find_pyspark
 from headstream.version import __version__
 
 __all__ = ["check_classic", "check_delta", "check_workers"]
@@ -27,11 +28,13 @@ _PACKAGES: Final = ("headstream.replicate.decoding.decode", "pyarrow")
 
 
 def check_classic(spark: SparkSession) -> None:
-    """Check that the session has its JVM in this process: the pipeline runs in the driver, with its ledger and its log.
+    """Check that the session has its JVM in this process, where the pipeline runs, and limits of a micro-batch.
 
     Raises:
         InvalidOptionError: it is a client of Spark Connect.
+        MissingExtraError: this is another version of Spark.
     """
+    find_pyspark()
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise InvalidOptionError(
             "ReplicatePipeline does not run over Spark Connect: it works in Spark's driver",

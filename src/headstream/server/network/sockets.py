@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import sys
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -18,6 +19,10 @@ _JOINED_BYTES: Final = 32 << 10
 """Up to this size, writing one joined copy is faster than writing many pieces."""
 _MOST_HELD: Final = 1.5
 """So many times its size is what a response may keep in memory; new memory for a copy of 1 MiB takes longer than the copy."""
+
+_PAUSES_AFTER_LINES: Final = not ((3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2))
+"""Whether writelines() of asyncio's transports tells the protocol that much is unsent; in those versions memory would be without
+a limit for a client that reads nothing (CVE-2024-12254)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +84,11 @@ def write_pieces(transport: asyncio.WriteTransport, pieces: list[BytesLike], siz
     """
     if size_bytes <= _JOINED_BYTES or (is_joined and _held_bytes(pieces) > _MOST_HELD * size_bytes):
         transport.write(b"".join(pieces))
-    else:
+    elif _PAUSES_AFTER_LINES:
         transport.writelines(cast(list[bytes], pieces))
+    else:
+        for piece in pieces:
+            transport.write(cast(bytes, piece))
 
 
 def _held_bytes(pieces: list[BytesLike]) -> int:

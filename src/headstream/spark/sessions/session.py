@@ -20,7 +20,14 @@ from headstream.spark.kafka.urls import install
 from headstream.spark.sessions.given_settings import conf_directory, find_given, note_launched
 from headstream.spark.sessions.jars import SETS, SPARK, JarSet, fetch
 from headstream.spark.sessions.java import find_java
-from headstream.spark.sessions.spark_home import LOG_SETTINGS_NAME, archive_path, find_pyspark, link_home
+from headstream.spark.sessions.spark_home import (
+    LOG_SETTINGS_NAME,
+    SOURCE_VERSIONS,
+    SPARK_VERSION,
+    archive_path,
+    find_pyspark,
+    link_home,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,19 +73,19 @@ def session(
             SPARK_MASTER, else `local[*]`.
         config: Spark settings; they override those of spark-submit, which override the defaults. Java options
             of the driver are joined with ours.
-        jars: Whether to include Delta, Avro and Kafka; without them nothing is fetched.
+        jars: Whether to include Delta, Avro and Kafka, which are for Spark 4.2; without them nothing is fetched.
         with_jars: Names of more sets of jars: `s3`, with which Spark reads and writes `s3a://`.
         quick_start: Whether to trade throughput and Spark's web page for a faster start (a simpler JIT compiler and garbage
             collector): for tests and demos. Every local session starts in half the time once
             headstream.spark.sessions.class_archive.make() ran.
 
     Raises:
-        MissingExtraError: PySpark or PyArrow is not installed.
+        MissingExtraError: PySpark or PyArrow is not installed, or this is another version of Spark.
         JavaError: there is no Java that Spark can run on.
         JarsError: the jars are missing and could not be fetched.
         EnvironmentSetupError: the running session lacks Delta, or Spark did not start.
     """
-    pyspark = find_pyspark()
+    pyspark = find_pyspark((SPARK_VERSION,) if jars else SOURCE_VERSIONS)
     settings = dict(config or {})
     running = _find_running(jars=jars)
     if running is not None:
@@ -153,9 +160,9 @@ def register(spark: SparkSession) -> None:
         spark: A session, also one of Spark Connect.
 
     Raises:
-        MissingExtraError: this is another version of Spark than the data source is written for.
+        MissingExtraError: this is a version of Spark in which the data source does not run.
     """
-    find_pyspark()
+    find_pyspark(SOURCE_VERSIONS)
     from headstream.spark.functions import register_functions
 
     install(spark)

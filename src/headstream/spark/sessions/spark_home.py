@@ -15,6 +15,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,10 +23,12 @@ from headstream.errors import MissingExtraError
 from headstream.spark.sessions.jars import cache_folder
 from headstream.spark.sessions.java import Java
 
-__all__ = ["LOG_SETTINGS_NAME", "archive_path", "find_pyspark", "link_home"]
+__all__ = ["LOG_SETTINGS_NAME", "SOURCE_VERSIONS", "SPARK_VERSION", "archive_path", "find_pyspark", "link_home"]
 
 SPARK_VERSION: Final = "4.2"
-"""The first version with admission control and AvailableNow for Python sources; the jars are for it."""
+"""The version of Replicate and of the jars: the first one with admission control and AvailableNow for Python sources."""
+SOURCE_VERSIONS: Final = ("4.0", "4.1", SPARK_VERSION)
+"""Versions in which the source and the sink run; what the earlier ones lack is in spark_versions.py."""
 LOG_SETTINGS_NAME: Final = "log4j2.properties"
 _LOG_SETTINGS: Final = """\
 rootLogger.level = error
@@ -47,8 +50,11 @@ appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex{short
 _INSTALL: Final = "Run: pip install 'headstream[spark]'"
 
 
-def find_pyspark() -> Path:
+def find_pyspark(versions: Sequence[str] = (SPARK_VERSION,)) -> Path:
     """Return the folder of the installed pyspark.
+
+    Args:
+        versions: The accepted versions, as MAJOR.MINOR.
 
     Raises:
         MissingExtraError: it, or pyarrow, is not installed, or it has another version.
@@ -58,9 +64,9 @@ def find_pyspark() -> Path:
         import pyspark
     except ImportError as error:
         raise MissingExtraError(f"{error.name} is not installed", advice=_INSTALL) from None
-    if not pyspark.__version__.startswith(f"{SPARK_VERSION}."):
+    if not pyspark.__version__.startswith(tuple(f"{version}." for version in versions)):
         raise MissingExtraError(
-            f"PySpark {pyspark.__version__} is installed, and Headstream needs {SPARK_VERSION}",
+            f"PySpark {pyspark.__version__} is installed, and {' or '.join(versions)} is needed",
             where=pyspark.__file__,
             advice=_INSTALL,
         )

@@ -18,13 +18,14 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from headstream.errors import EnvironmentSetupError, InvalidOptionError
 from headstream.log.commits import ONCE
 from headstream.log.staging import Manifest
 from headstream.log.system.malloc import configure_malloc, trim_malloc
+from headstream.spark.connection.spark_versions import DataSourceStreamArrowWriter
 from headstream.spark.sink.bad_rows import discard_bad_rows, publish_bad_rows
 from headstream.spark.sink.columns import SinkColumns, plan_columns
 from headstream.spark.sink.log import DirectorySink, SinkLog

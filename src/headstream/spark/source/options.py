@@ -146,12 +146,21 @@ class SourceOptions:
                 "startingOffsets=latest leaves a batch nothing to read", advice="Use earliest, or offsets by partition"
             )
 
-    def check_stream(self) -> None:
-        """Reject options that only batch reads support.
+    def check_stream(self, *, has_limits: bool = True) -> None:
+        """Reject options that only batch reads support, or only newer versions of Spark.
+
+        Args:
+            has_limits: Whether this version of Spark has limits of a micro-batch.
 
         Raises:
             InvalidOptionError: one is given.
         """
+        for option in _LIMIT_NAMES:
+            if option.lower() in self.given and not has_limits:
+                raise InvalidOptionError(
+                    f"{option} needs Spark 4.2: earlier versions do not limit the micro-batches of a Python source",
+                    advice="Omit it: each micro-batch then reads up to the end of the log",
+                )
         for option in ENDING_OPTIONS:
             if option.lower() in self.given:
                 raise InvalidOptionError(f"{option} is for batch reads", advice="A stream ends with trigger(availableNow=True)")

@@ -43,11 +43,12 @@ from pyspark.sql.types import (
 
 from headstream.codec.batch.results import HeaderType, WantedHeader
 from headstream.errors import InvalidOptionError
+from headstream.spark.connection.spark_versions import HAS_LIMITS
 from headstream.spark.sink.sink import HeadstreamStreamWriter, HeadstreamWriter
 from headstream.spark.source.bounds import resolve
 from headstream.spark.source.options import HeaderShape, RowShape, SourceOptions, parse_options
 from headstream.spark.source.planning import open_view, plan_partitions, read_partition
-from headstream.spark.source.stream_reader import HeadstreamStreamReader
+from headstream.spark.source.stream_reader import HeadstreamStreamReader, UnlimitedStreamReader
 
 __all__ = ["HeadstreamDataSource", "HeadstreamReader", "spark_schema"]
 
@@ -117,8 +118,8 @@ class HeadstreamDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of a stream."""
         options = self._check_schema(schema)
-        options.check_stream()
-        return HeadstreamStreamReader(options)
+        options.check_stream(has_limits=HAS_LIMITS)
+        return HeadstreamStreamReader(options) if HAS_LIMITS else UnlimitedStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame."""

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
+
+from headstream.spark.connection.spark_versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
@@ -19,7 +20,6 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-
 from headstream.spark.source.bounds import resolve
 from headstream.spark.source.limits import BatchLimits, admit, admit_bytes, count_pending, is_held_back
 from headstream.spark.source.log_view import LogView
@@ -28,7 +28,7 @@ from headstream.spark.source.options import SourceOptions
 from headstream.spark.source.planning import open_view, plan_partitions, read_partition
 from headstream.spark.workers.endings import exit_quietly
 
-__all__ = ["HeadstreamStreamReader"]
+__all__ = ["HeadstreamStreamReader", "UnlimitedStreamReader"]
 
 _NO_LIMITS: Final = BatchLimits()
 
@@ -132,6 +132,18 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         else:
             self._view.refresh()
         return self._view
+
+
+class UnlimitedStreamReader(HeadstreamStreamReader):
+    """Reads a stream in Spark 4.0 and 4.1, each micro-batch up to the log's end.
+
+    Args:
+        options: The options.
+    """
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
+        """Return the log's end; these versions do not say where the micro-batch begins."""
+        return self.reportLatestOffset()
 
 
 exit_quietly()  # processes that create and plan a pipeline's source do not import the sink

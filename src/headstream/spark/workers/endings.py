@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, TypeAlias
@@ -38,10 +39,28 @@ def suppress_disconnects(work: Work) -> Work:
     def quiet_work(sock: socket.socket, authenticated: bool) -> int:
         try:
             return work(sock, authenticated)
-        except CLOSED:
+        except CLOSED as error:
+            _discard_unsent(error)
             return 1  # the worker exits, as after a failure
 
     return quiet_work
+
+
+def _discard_unsent(error: BaseException) -> None:
+    """Finalize the worker's files, whose unsent bytes Python 3.14 reports as an error."""
+    hook, sys.unraisablehook = sys.unraisablehook, _report_unless_closed
+    try:
+        failed: BaseException | None = error
+        while failed is not None:
+            traceback.clear_frames(failed.__traceback__)
+            failed = failed.__context__
+    finally:
+        sys.unraisablehook = hook
+
+
+def _report_unless_closed(unraisable: sys.UnraisableHookArgs) -> None:
+    if not isinstance(unraisable.exc_value, CLOSED):
+        sys.__unraisablehook__(unraisable)
 
 
 def exit_quietly() -> None:
@@ -55,6 +74,6 @@ def exit_quietly() -> None:
         sys.excepthook = _print_unless_closed
 
 
-def _print_unless_closed(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+def _print_unless_closed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if not issubclass(kind, CLOSED):
-        sys.__excepthook__(kind, error, traceback)
+        sys.__excepthook__(kind, error, trace)

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from headstream.server.network import sockets
 from headstream.server.network.sockets import write_pieces
 
 
@@ -40,8 +41,18 @@ def _piece(size: int, buffer: int) -> memoryview:
     ],
     ids=["short", "long", "memory_is_scarce", "scarce_but_the_buffer_is_little_longer", "scarce_and_the_buffer_is_twice_as_long"],
 )
-def test_write_pieces_copies_what_is_short_or_keeps_much_memory(size: int, buffer: int, is_in_use: bool, is_copied: bool) -> None:
+def test_write_pieces_copies_what_is_short_or_keeps_much_memory(
+    size: int, buffer: int, is_in_use: bool, is_copied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "_PAUSES_AFTER_LINES", True)
     transport, piece = Transport(), _piece(size, buffer)
     write_pieces(cast(Any, transport), [b"head", piece], size + 4, is_joined=is_in_use)
     assert (len(transport.copies), len(transport.pieces)) == ((1, 0) if is_copied else (0, 2))
     assert b"".join(transport.copies or transport.pieces) == b"head" + bytes(piece)
+
+
+def test_write_pieces_writes_each_where_lines_would_not_pause_their_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "_PAUSES_AFTER_LINES", False)
+    transport, piece = Transport(), _piece(100_000, 1 << 20)
+    write_pieces(cast(Any, transport), [b"head", piece], 100_004, is_joined=False)
+    assert (transport.copies, transport.pieces) == ([b"head", piece], [])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from headstream.errors import EnvironmentSetupError, MissingExtraError
 from headstream.spark.sessions.given_settings import find_given
 from headstream.spark.sessions.session import _count_cores, _merge_settings, _settings
-from headstream.spark.sessions.spark_home import find_pyspark, link_home
+from headstream.spark.sessions.spark_home import SOURCE_VERSIONS, find_pyspark, link_home
 
 JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]
 
@@ -94,6 +95,20 @@ def test_session_names_the_extra_when_pyspark_is_missing(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'headstream\[spark\]'"):
         session()
+
+
+@pytest.mark.parametrize(("version", "runs_source"), [("3.5.9", False), ("4.0.5", True), ("4.1.4", True), ("4.20.0", False)])
+def test_versions_of_spark_are_refused_by_name(version: str, runs_source: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headstream.spark import session
+
+    monkeypatch.setattr("pyspark.__version__", version)
+    with pytest.raises(MissingExtraError, match=rf"PySpark {re.escape(version)} is installed, and 4\.2 is needed"):
+        session()
+    if runs_source:
+        assert find_pyspark(SOURCE_VERSIONS).name == "pyspark"
+    else:
+        with pytest.raises(MissingExtraError, match=r"4\.0 or 4\.1 or 4\.2 is needed"):
+            find_pyspark(SOURCE_VERSIONS)
 
 
 def test_session_can_be_imported_without_pyspark() -> None:

@@ -162,9 +162,12 @@ def test_options_refuse_in_a_batch_what_is_for_streams_and_the_other_way_round()
         parse_options({**LEAST, "endingTimestamp": "5"}).check_stream()
     with pytest.raises(InvalidInputError, match="maxBytesPerTrigger is for streams"):
         parse_options({**LEAST, "maxBytesPerTrigger": "5"}).check_batch()
+    with pytest.raises(InvalidInputError, match=r"minOffsetsPerTrigger needs Spark 4\.2"):
+        parse_options({**LEAST, "minOffsetsPerTrigger": "5"}).check_stream(has_limits=False)
     both = parse_options({**LEAST, "startingOffsets": "earliest", "minPartitions": "3"})
     both.check_batch()
     both.check_stream()
+    both.check_stream(has_limits=False)
 
 
 def test_options_are_refused_when_they_are_those_of_a_table_in_a_catalog() -> None:

@@ -25,6 +25,7 @@ from headstream.spark.source.options import parse_options
 from headstream.spark.source.planning import open_view
 from headstream.spark.source.reader import BATCH_ROWS, ReadTask, read_task
 from headstream.spark.source.source import HeadstreamReader
+from headstream.spark.source.stream_reader import UnlimitedStreamReader
 from headstream.testing.local_server import LocalServer
 from tests.support.log.stored_logs import data_file
 
@@ -303,3 +304,22 @@ def peak_bytes(url: str, sends: int) -> int:
 def test_memory_of_a_task_does_not_grow_with_its_messages(tmp_path: Path) -> None:
     few, many = (peak_bytes((tmp_path / str(sends)).as_uri(), sends) for sends in (100, 400))
     assert many < 1.3 * few < 60_000_000
+
+
+def test_stream_without_limits_ends_each_micro_batch_at_the_end_of_the_log(url: str) -> None:
+    send(url, 3, 5)
+    reader = UnlimitedStreamReader(parse_options({"url": url, "subscribe": "shop/orders", "headers": "none"}))
+    place = reader.initialOffset()
+    ends: list[tuple[list[int], bool]] = []
+    for _ in range(2):
+        end = reader.latestOffset()
+        rows = [
+            row for part in reader.partitions(place, end) for batch in reader.read(part) for row in batch["offset"].to_pylist()
+        ]
+        ends.append((rows, end == place))
+        place = end
+        send(url, 1, 5)
+    rows = [row for part in reader.partitions(place, reader.latestOffset()) for row in read([part.value])]
+    reader.stop()
+    assert ends == [(list(range(15)), False), (list(range(15, 20)), False)]
+    assert rows == list(range(20, 25))
