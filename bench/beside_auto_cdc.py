@@ -255,10 +255,10 @@ def bench_cases(report: Report, directory: Path, iceberg: Path) -> None:
     ours = run_cases(spark, directory / "ours")
     stop(spark)
     theirs = json.loads(_run_in_process("--cases", directory, iceberg))
-    width = max(len(case.told) for case in CASES)
+    width = max(len(case.title) for case in CASES)
     report.line(f"{'':{width}}  {'Headstream':10}  AUTO CDC")
     for case, our, their in zip(CASES, ours, theirs, strict=True):
-        report.line(f"{case.told:{width}}  {our:10}  {their}")
+        report.line(f"{case.title:{width}}  {our:10}  {their}")
 
 
 def _run_in_process(what: str, directory: Path, iceberg: Path | None) -> str:

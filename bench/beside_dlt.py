@@ -93,7 +93,7 @@ def bench_cases(report: Report, directory: Path, loader: Loader) -> None:
     spark = session(master="local[2]", config={"spark.log.level": "ERROR"})
     ours = run_cases(spark, directory)
     stop(spark)
-    width = max(len(case.told) for case in CASES)
+    width = max(len(case.title) for case in CASES)
     report.line(f"{'':{width}}  {'Headstream':10}  dlt")
     for number, (case, our) in enumerate(zip(CASES, ours, strict=True)):
         failure = ""
@@ -101,7 +101,7 @@ def bench_cases(report: Report, directory: Path, loader: Loader) -> None:
             rows = last_of_each_key(plain_rows(events))
             failure = failure or loader.load(f"case{number}", key="id", rows=rows, order="seq", deleted="deleted")["failure"]
         found = loader.table(f"case{number}").to_pyarrow_table().to_pylist()
-        report.line(f"{case.told:{width}}  {our:10}  {failure or find_difference(case, found)}")
+        report.line(f"{case.title:{width}}  {our:10}  {failure or find_difference(case, found)}")
 
 
 def decoded_rows(changes: Iterable[tuple[str, int, int]]) -> pa.Table:

@@ -62,12 +62,12 @@ class Case:
     """A table's changes.
 
     Args:
-        told: What is special about them.
+        title: What is special about them.
         runs: What arrives in each run, in this order.
         rows: The source's rows at the end.
     """
 
-    told: str
+    title: str
     runs: tuple[tuple[Event, ...], ...]
     rows: tuple[Row, ...]
 

@@ -68,7 +68,7 @@ def warn_if_interpreted() -> None:
         return
     _has_warned = True
     warnings.warn(
-        "Headstream's kernels run interpreted, 20 to 100 times slower: the package was installed without a C compiler. Install "
+        "Headstream's kernels run interpreted, 70 to 300 times slower: the package was installed without a C compiler. Install "
         "one (Debian: apt-get install gcc python3-dev) and run: pip install --force-reinstall --no-deps headstream. "
         "HEADSTREAM_INTERPRETED=1 silences this warning",
         RuntimeWarning,
