@@ -28,6 +28,7 @@ from headstream.spark.sessions.spark_home import (
     find_pyspark,
     link_home,
 )
+from headstream.spark.workers.arrow_functions import has_arrow_functions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +41,7 @@ _DELTA: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_CHECKPOINT_FILES: Final = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_MASTER: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?|local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 _JOINED: Final = {
     _JAVA_OPTIONS: " ",
@@ -111,6 +113,8 @@ def session(
         archive if archive.is_file() else None,
         quick_start=quick_start,
     )
+    if _is_spark_4_0():
+        del ours[_CHECKPOINT_FILES]  # the class has another name there
     chosen = _merge_settings(ours, given, settings) | {"spark.app.name": app_name, "spark.master": master}
     environment = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or known.get("spark.pyspark.python") or sys.executable}
     if "spark.driver.host" in ours and not {"spark.driver.host", "spark.driver.bindAddress"} & known.keys():
@@ -122,6 +126,12 @@ def session(
     started = _start(chosen, environment, paths)
     register(started)
     return started
+
+
+def _is_spark_4_0() -> bool:
+    import pyspark
+
+    return pyspark.__version__.startswith("4.0.")
 
 
 def _merge_settings(ours: Mapping[str, str], given: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
@@ -166,7 +176,8 @@ def register(spark: SparkSession) -> None:
     from headstream.spark.functions import register_functions
 
     install(spark)
-    register_functions(spark)
+    if has_arrow_functions():
+        register_functions(spark)
 
 
 def stop(spark: SparkSession) -> None:
@@ -287,9 +298,7 @@ def _common_settings() -> dict[str, str]:
     return {
         "spark.ui.showConsoleProgress": "false",
         # Commits of a micro-batch's offsets: 20 ms instead of 75 to 110.
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-        ),
+        _CHECKPOINT_FILES: ("org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"),
         # Between the JVM and its Python workers: half the time of a small batch over TCP.
         "spark.python.unix.domain.socket.enabled": "true",
         # toPandas and createDataFrame by columns, not by rows.
