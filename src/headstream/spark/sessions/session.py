@@ -41,7 +41,6 @@ _DELTA: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-_CHECKPOINT_FILES: Final = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_MASTER: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?|local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 _JOINED: Final = {
     _JAVA_OPTIONS: " ",
@@ -113,8 +112,6 @@ def session(
         archive if archive.is_file() else None,
         quick_start=quick_start,
     )
-    if _is_spark_4_0():
-        del ours[_CHECKPOINT_FILES]  # the class has another name there
     chosen = _merge_settings(ours, given, settings) | {"spark.app.name": app_name, "spark.master": master}
     environment = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or known.get("spark.pyspark.python") or sys.executable}
     if "spark.driver.host" in ours and not {"spark.driver.host", "spark.driver.bindAddress"} & known.keys():
@@ -126,12 +123,6 @@ def session(
     started = _start(chosen, environment, paths)
     register(started)
     return started
-
-
-def _is_spark_4_0() -> bool:
-    import pyspark
-
-    return pyspark.__version__.startswith("4.0.")
 
 
 def _merge_settings(ours: Mapping[str, str], given: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
@@ -295,10 +286,15 @@ def _settings(master: str, jars: list[Path], home: Path | None, archive: Path | 
 
 
 def _common_settings() -> dict[str, str]:
+    import pyspark
+
+    package = "org.apache.spark.sql.execution.streaming"
+    if not pyspark.__version__.startswith("4.0."):
+        package += ".checkpointing"
     return {
         "spark.ui.showConsoleProgress": "false",
         # Commits of a micro-batch's offsets: 20 ms instead of 75 to 110.
-        _CHECKPOINT_FILES: ("org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"),
+        "spark.sql.streaming.checkpointFileManagerClass": f"{package}.FileSystemBasedCheckpointFileManager",
         # Between the JVM and its Python workers: half the time of a small batch over TCP.
         "spark.python.unix.domain.socket.enabled": "true",
         # toPandas and createDataFrame by columns, not by rows.
