@@ -7,12 +7,15 @@ from typing import Final
 import pytest
 
 from headstream.spark.connection.spark_versions import HAS_LIMITS
+from headstream.spark.workers.arrow_functions import has_arrow_functions
 
-__all__ = ["limited", "needs_spark_4_2"]
+__all__ = ["limited", "needs_functions", "needs_spark_4_2"]
 
 needs_spark_4_2: Final = pytest.mark.skipif(
     not HAS_LIMITS, reason="needs limits of a micro-batch or jars, which are for Spark 4.2"
 )
+
+needs_functions: Final = pytest.mark.skipif(not has_arrow_functions(), reason="Spark 4.0 has no functions over Arrow arrays")
 
 
 def limited(offsets: int) -> dict[str, str]:

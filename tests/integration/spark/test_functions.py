@@ -15,10 +15,12 @@ from headstream.errors import InvalidOptionError
 from headstream.model.headers import Headers
 from headstream.model.message import Message
 from headstream.spark import functions as hf
+from tests.support.spark_versions import needs_functions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = needs_functions
 _HEADERS = Headers([("attempt", hs.uint8(3)), ("source", "web"), ("source", "app"), ("it's", hs.int64(5))])
 _MESSAGE = Message(payload=b"paid", key=b"42", headers=Headers({"attempt": hs.int32(3)}), id=7, offset=4, timestamp=1_000)
 

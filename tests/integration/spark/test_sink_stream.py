@@ -17,6 +17,7 @@ from pyspark.sql.streaming.listener import QueryTerminatedEvent
 
 import headstream as hs
 from headstream.segments.layout import INBOX_NAME, STAGED_NAME
+from headstream.spark.connection.spark_versions import HAS_LIMITS
 from headstream.spark.lag import LagListener
 from headstream.testing.local_server import LocalServer
 from tests.support.killed_jobs import Job
@@ -90,7 +91,8 @@ def test_a_batch_that_comes_again_changes_nothing(spark: SparkSession, url: str,
         commits[-1].unlink()  # as when the driver dies between the log's commit and Spark's
         (checkpoint / "commits" / f".{commits[-1].name}.crc").unlink(missing_ok=True)
         send(log, 500, 1000)
-        run(frame.repartition(3), url, checkpoint)  # in another order, and in other tasks
+        for _ in range(1 if HAS_LIMITS else 2):  # before 4.2 a run has one micro-batch, first the repeated one
+            run(frame.repartition(3), url, checkpoint)  # in another order, and in other tasks
         assert sorted(payloads(log, "shop/copy")) == list(range(1500))
         run(frame, url, tmp_path / "another checkpoint")  # another query: it is all new
         assert sorted(payloads(log, "shop/copy")) == sorted([*range(1500), *range(1500)])

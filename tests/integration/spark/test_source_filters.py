@@ -9,16 +9,18 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, GreaterThanOrEqual, InputPartition
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 import headstream as hs
 from headstream.spark.source.source import HeadstreamReader
+from tests.support.spark_versions import needs_spark_4_2
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, needs_spark_4_2]
 
 
 def test_source_gives_the_same_rows_again_when_a_filter_came_between(spark: SparkSession, url: str) -> None:
@@ -40,9 +42,9 @@ class _Numbers(DataSourceReader):
     def __init__(self) -> None:
         self.least = 0
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+    def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
         for each in filters:
-            if isinstance(each, GreaterThanOrEqual):
+            if isinstance(each, datasource.GreaterThanOrEqual):
                 self.least = each.value
             else:
                 yield each

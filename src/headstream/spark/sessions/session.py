@@ -28,6 +28,7 @@ from headstream.spark.sessions.spark_home import (
     find_pyspark,
     link_home,
 )
+from headstream.spark.workers.arrow_functions import has_arrow_functions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,7 +167,8 @@ def register(spark: SparkSession) -> None:
     from headstream.spark.functions import register_functions
 
     install(spark)
-    register_functions(spark)
+    if has_arrow_functions():
+        register_functions(spark)
 
 
 def stop(spark: SparkSession) -> None:
@@ -303,12 +305,15 @@ def _settings(
 
 
 def _common_settings() -> dict[str, str]:
+    import pyspark
+
+    package = "org.apache.spark.sql.execution.streaming"
+    if not pyspark.__version__.startswith("4.0."):
+        package += ".checkpointing"
     return {
         "spark.ui.showConsoleProgress": "false",
         # Commits of a micro-batch's offsets: 20 ms instead of 75 to 110.
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-        ),
+        "spark.sql.streaming.checkpointFileManagerClass": f"{package}.FileSystemBasedCheckpointFileManager",
         # toPandas and createDataFrame by columns, not by rows.
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Spark's default INT96 lets other readers of a table misread years before 1677 or after 2262.

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from headstream.errors import MissingExtraError
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
 
-__all__ = ["arrow_function", "replace_null_lists"]
+__all__ = ["arrow_function", "has_arrow_functions", "replace_null_lists"]
+
+
+def has_arrow_functions() -> bool:
+    """Return whether this version of PySpark has such functions; 4.0 has none."""
+    from pyspark.sql.pandas import functions
+
+    return hasattr(functions, "arrow_udf")
 
 
 def arrow_function(function: Callable[..., Any], result: DataType | str) -> Callable[..., Column]:
@@ -18,9 +27,14 @@ def arrow_function(function: Callable[..., Any], result: DataType | str) -> Call
     Args:
         function: Takes Arrow arrays and returns one as long; PySpark derives its kind from its hints, `pa.Array`.
         result: Its result type, as Spark's type or its DDL.
+
+    Raises:
+        MissingExtraError: this version of PySpark has no such functions.
     """
     from pyspark.sql.pandas import functions
 
+    if not has_arrow_functions():
+        raise MissingExtraError("functions over Arrow arrays need Spark 4.1 or newer", advice="Read headers by headerColumns")
     make: Any = functions.arrow_udf
     made: Callable[..., Column] = make(function, result)
     return made
