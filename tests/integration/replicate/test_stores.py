@@ -303,8 +303,6 @@ def test_nothing_that_a_pipeline_writes_has_the_credentials(place: StorePlace, s
 def test_runs_of_the_command_continue_on_machines_with_empty_disks(
     server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    if engine == "spark" and server.scheme == "gs":
-        pytest.skip("Spark is refused there by name")
     for name, value in server.variables.items():
         monkeypatch.setenv(name, value)
     place = server.place(f"{tmp_path.name}-{engine}")
