@@ -24,9 +24,9 @@ __all__ = ["jars"]
 @click.option(
     "--with",
     "extras",
-    type=click.Choice(["s3"]),
+    type=click.Choice(["s3", "azure", "gcs"]),
     multiple=True,
-    help="Download more: s3, with which Spark reads and writes s3://.",
+    help="Download more, with which Spark reads and writes s3://, abfss:// (azure) or gs:// (gcs).",
 )
 @output_option
 def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> None:

@@ -111,6 +111,27 @@ def test_of_processes_that_create_or_replace_an_object_at_once_one_does(place: S
     assert not StoreFiles(place).has_any(), "nothing else is left"
 
 
+def test_a_file_of_hdfs_is_there_after_a_replacement_that_ended_halfway(
+    server: StoreServer, place: StorePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if server.scheme != "hdfs":
+        pytest.skip("an object of other stores is replaced by one request")
+    from headstream.replicate.storage import hdfs
+
+    files = StoreFiles(place / "one")
+    assert files.create(b"old")
+    found = files.read()
+    assert found is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(hdfs._HdfsClient, "_move", lambda *_: (_ for _ in ()).throw(OSError("the process ends")))
+        with pytest.raises(StorageError, match="the process ends"):
+            files.replace(b"new", found[1])
+    assert StoreFiles(place).names() == []
+    assert files.read() == found
+    assert files.replace(b"new", found[1])
+    assert (files.read() or (None,))[0] == b"new"
+
+
 def test_objects_are_listed_in_order_with_those_of_deeper_levels(place: StorePlace) -> None:
     for name in ("b", "a/x", "c", "a b/ü%20"):
         StoreFiles(place / name).write(b"1")
@@ -282,8 +303,6 @@ def test_nothing_that_a_pipeline_writes_has_the_credentials(place: StorePlace, s
 def test_runs_of_the_command_continue_on_machines_with_empty_disks(
     server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    if engine == "spark" and server.scheme != "hdfs":
-        pytest.skip("Spark is refused there by name")
     for name, value in server.variables.items():
         monkeypatch.setenv(name, value)
     place = server.place(f"{tmp_path.name}-{engine}")

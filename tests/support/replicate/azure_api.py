@@ -34,8 +34,15 @@ class _Handler(BaseHTTPRequestHandler):
         if not hasattr(self._kept, "connection"):
             self._kept.connection = http.client.HTTPConnection("127.0.0.1", self.inner_port)
         connection = self._kept.connection
-        connection.request(self.command, self.path, body or None, dict(self.headers.items()))
-        answer = connection.getresponse()
+        for is_last in (False, True):
+            connection.request(self.command, self.path, body or None, dict(self.headers.items()))
+            try:
+                answer = connection.getresponse()
+                break
+            except ConnectionError:  # the server ends connections that were idle for 5 s
+                connection.close()
+                if is_last:
+                    raise
         content = answer.read()
         first = parse_qs(urlsplit(self.path).query).get("startFrom", [""])[0]
         if first:

@@ -1,6 +1,6 @@
-"""Google's XML API, which deltalake and obstore use, in front of fake-gcs-server, which has the JSON API.
+"""Google's XML API, which deltalake and obstore use, in front of fake-gcs-server, which has the JSON API, Spark's.
 
-Conditions, generations and objects are the server's; here requests are only written in its other form.
+Conditions, generations and objects are the server's; here requests are only written in its other form, or passed on.
 
     python -m tests.support.replicate.google_api PORT SERVER_PORT SERVER ARGUMENTS...
 """
@@ -17,6 +17,8 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 from xml.sax.saxutils import escape
 
+_JSON_API = ("/storage/", "/upload/", "/download/", "/batch/")
+_OF_CONNECTION = ("connection", "transfer-encoding", "content-length", "keep-alive")
 _PASSED_ON = ("ETag", "X-Goog-Generation", "Last-Modified", "Content-Range", "Content-Type")
 
 
@@ -27,6 +29,30 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Log nothing."""
+
+    def parse_request(self) -> bool:
+        """Let requests of the JSON API, Spark's, pass as they are."""
+        is_valid = super().parse_request()
+        if is_valid and self.path.startswith(_JSON_API):
+            self.command = "PASS"
+        return is_valid
+
+    def do_PASS(self) -> None:
+        """Pass on a request of the JSON API, and its answer."""
+        method = self.requestline.split()[0]
+        content = self._content()
+        status, found, body = self._ask(method, self.path, content or None, _of_message(self.headers))
+        self._answer(status, _of_message(found), body)
+
+    def _content(self) -> bytes:
+        if self.headers["Transfer-Encoding"] != "chunked":
+            return self.rfile.read(int(self.headers["Content-Length"] or 0))
+        content = b""
+        while size := int(self.rfile.readline(), 16):
+            content += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return content
 
     def do_PUT(self) -> None:
         """Create or overwrite an object, if its generation is the expected one."""
@@ -108,6 +134,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+
+def _of_message(headers: Any) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in _OF_CONNECTION}
 
 
 def main() -> None:

@@ -30,10 +30,10 @@ from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.spark.sessions.jars import NAMENODE, find
 from headstream.spark.sessions.java import find_java
 
-__all__ = ["SERVERS", "AzureServer", "GoogleServer", "HdfsServer", "StoreServer", "free_port"]
+__all__ = ["AZURE_KEY", "SERVERS", "AzureServer", "GoogleServer", "HdfsServer", "StoreServer", "free_port"]
 
 _START_S = 60
-_AZURE_KEY = base64.b64encode(b"a key of Azurite that no text may contain: 64 bytes, as Azure's ").decode()
+AZURE_KEY = base64.b64encode(b"a key of Azurite that no text may contain: 64 bytes, as Azure's ").decode()
 
 
 class StoreServer(ABC):
@@ -89,7 +89,7 @@ class AzureServer(StoreServer):
 
     scheme = "abfss"
     bucket = "lake@acme1.dfs.core.windows.net"
-    secrets = (_AZURE_KEY,)
+    secrets = (AZURE_KEY,)
 
     def __init__(self, directory: Path) -> None:
         program = _find_program("azurite-blob", "npm install --global azurite")
@@ -98,7 +98,7 @@ class AzureServer(StoreServer):
         super().__init__(
             [sys.executable, "-m", "tests.support.replicate.azure_api", str(port), str(inner), program, *options],
             directory,
-            AZURITE_ACCOUNTS=f"acme1:{_AZURE_KEY}",
+            AZURITE_ACCOUNTS=f"acme1:{AZURE_KEY}",
             PYTHONPATH=str(Path(__file__).parents[3]),
         )
         self.url = f"http://127.0.0.1:{port}"
@@ -106,11 +106,11 @@ class AzureServer(StoreServer):
         self._create_container()
 
     def settings(self, **changes: Any) -> StorageSettings:
-        return StorageSettings(**({"endpoint": self.url, "account_key": _AZURE_KEY} | changes))
+        return StorageSettings(**({"endpoint": self.url, "account_key": AZURE_KEY} | changes))
 
     @property
     def variables(self) -> dict[str, str]:
-        return {"AZURE_STORAGE_ENDPOINT": self.url, "AZURE_STORAGE_ACCOUNT_KEY": _AZURE_KEY}
+        return {"AZURE_STORAGE_ENDPOINT": self.url, "AZURE_STORAGE_ACCOUNT_KEY": AZURE_KEY}
 
     @property
     def unreachable(self) -> StorePlace:
@@ -121,7 +121,7 @@ class AzureServer(StoreServer):
         named = {"x-ms-date": date, "x-ms-version": "2023-11-03"}
         lines = ["PUT", *[""] * 11, *(f"{name}:{value}" for name, value in named.items())]
         lines += ["/acme1/acme1/lake", "restype:container"]
-        signature = base64.b64encode(hmac.digest(base64.b64decode(_AZURE_KEY), "\n".join(lines).encode(), "sha256")).decode()
+        signature = base64.b64encode(hmac.digest(base64.b64decode(AZURE_KEY), "\n".join(lines).encode(), "sha256")).decode()
         headers = {**named, "Authorization": f"SharedKey acme1:{signature}", "Content-Length": "0"}
         request = urllib.request.Request(f"{self.url}/acme1/lake?restype=container", method="PUT", headers=headers)
         urllib.request.urlopen(request, timeout=30).close()

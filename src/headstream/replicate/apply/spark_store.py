@@ -15,14 +15,19 @@ def configure_store(spark: SparkSession, place: StorePlace) -> None:
     """Set the settings of an object store in a running session; tasks receive them with each read and write.
 
     They are set in the driver's Hadoop configuration, where neither the JVM's command line nor Spark's page shows them.
+    A class that the session lacks is not set: it can have another one for the store, as the clouds' own clusters do.
 
     Args:
         spark: A session that has its JVM in this process.
         place: A place in the store.
     """
-    configuration = spark.sparkContext._jsc.hadoopConfiguration()
-    for name, value in place.access.hadoop_settings().items():
-        configuration.set(name, value)
+    configuration, access = spark.sparkContext._jsc.hadoopConfiguration(), place.access
+    settings = access.hadoop_settings()
+    if all(configuration.get(name) is None for name in access.hadoop_logins):
+        settings = access.hadoop_identity() | settings
+    for name, value in settings.items():
+        if not name.endswith(".impl") or _has_class(spark, value):
+            configuration.set(name, value)
 
 
 def explain(text: str, place: object) -> str:
@@ -39,31 +44,40 @@ def explain(text: str, place: object) -> str:
 
 
 def require_store(spark: SparkSession, place: StorePlace, why: str) -> None:
-    """Check that a session can read and write an object store.
+    """Check that a session has a file system for an object store: ours, or its own.
 
     Args:
-        spark: The session.
+        spark: The session, after configure_store().
         place: A place in the store.
         why: The reason, for the error.
 
     Raises:
-        EnvironmentSetupError: the jars are missing, or Spark does not write to this kind of store.
+        EnvironmentSetupError: the jars are missing.
     """
-    if place.access.spark_gap is not None:
-        raise EnvironmentSetupError(f"{why}, and Spark does not write to {place.access.what} yet", advice=_lacking(place))
-    jvm = spark.sparkContext._jvm
+    jvm, context = spark.sparkContext._jvm, spark.sparkContext._jsc
     assert jvm is not None
     try:
-        loader = jvm.Thread.currentThread().getContextClassLoader()
-        jvm.java.lang.Class.forName(place.access.file_system, False, loader)
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(_scheme(place), context.hadoopConfiguration())
     except Py4JError:
         raise EnvironmentSetupError(f"{why}, and Spark cannot write to an object store", advice=_lacking(place)) from None
 
 
+def _has_class(spark: SparkSession, name: str) -> bool:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    try:
+        jvm.java.lang.Class.forName(name, False, jvm.Thread.currentThread().getContextClassLoader())
+    except Py4JError:
+        return False
+    return True
+
+
+def _scheme(place: StorePlace) -> str:
+    return place.hadoop_uri.partition(":")[0]
+
+
 def _lacking(place: StorePlace) -> str:
-    if place.access.spark_gap is not None:
-        return f'{place.access.spark_gap}. Use engine = "deltalake", which merges in the driver'
-    scheme, jars = place.hadoop_uri.partition(":")[0], place.access.jars
+    scheme, jars = _scheme(place), place.access.jars
     return (
         f"Spark has no jars for {scheme}://. Fetch them with `headstream jars --with {jars}`, and start the session with "
         f'session(with_jars=["{jars}"]), or give them to spark-submit (--jars)'

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
+from urllib.parse import urlsplit
 
 from headstream.errors import InvalidOptionError
 from headstream.replicate.storage.storage_settings import StorageSettings
-from headstream.replicate.storage.store_access import StoreAccess, StoreClient, complete, delta_retries, object_retries
+from headstream.replicate.storage.store_access import (
+    FIRST_WAIT_S,
+    LONGEST_WAIT_S,
+    StoreAccess,
+    StoreClient,
+    complete,
+    delta_retries,
+    object_retries,
+)
 
 __all__ = ["AzureAccess"]
 
@@ -20,14 +30,16 @@ _VARIABLES: Final = {
     "client_id": ("AZURE_CLIENT_ID",),
     "client_secret": ("AZURE_CLIENT_SECRET",),
 }
-_CREDENTIALS: Final = ("account_key", "sas_token", "client_secret")
+_CREDENTIALS: Final = ("account_key", "client_secret", "sas_token")
+"""In the order in which the clients prefer them; a workload's identity comes after the first."""
 _PRINCIPAL: Final = ("tenant_id", "client_id")
+_WORKLOAD: Final = ("AZURE_FEDERATED_TOKEN_FILE",)
 _TOKEN: Final = ("AZURE_STORAGE_TOKEN",)
 _KEYS: Final = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY")
 _PREFERRED: Final = {
     "account_key": _TOKEN,
-    "client_secret": (*_TOKEN, *_KEYS),
-    "sas_token": (*_TOKEN, *_KEYS, "AZURE_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET"),
+    "client_secret": (*_TOKEN, *_KEYS, *_WORKLOAD),
+    "sas_token": (*_TOKEN, *_KEYS, *_WORKLOAD, "AZURE_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET"),
 }
 """Variables that the clients read themselves, and prefer to a credential of the section."""
 _DELTA_NAMES: Final = {
@@ -45,8 +57,7 @@ class AzureAccess(StoreAccess):
     __slots__ = ()
     what: ClassVar[str] = "Azure"
     extra: ClassVar[str] = "azure"
-    jars: ClassVar[str | None] = None
-    spark_gap: ClassVar[str | None] = "Hadoop's client of Azure has not been tried to the end: Azurite rejects its signatures"
+    jars: ClassVar[str | None] = "azure"
     file_system: ClassVar[str] = "org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem"
     condition: ClassVar[str] = "If-None-Match"
     advice: ClassVar[str] = (
@@ -69,13 +80,22 @@ class AzureAccess(StoreAccess):
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:
         """Return the settings, completed from the environment; credentials of one kind, the section's first."""
-        self._check_credentials(os.environ if environment is None else environment)
-        found = self.storage
+        known = os.environ if environment is None else environment
+        self._check_credentials(known)
+        found = complete(self.storage, {each: _VARIABLES[each] for each in ("endpoint", *_PRINCIPAL)}, known)
         for name in _CREDENTIALS:
-            if all(getattr(found, each) is None for each in _CREDENTIALS):
-                names = (*_PRINCIPAL, name) if name == "client_secret" else (name,)
-                found = complete(found, {each: _VARIABLES[each] for each in names}, environment)
-        return complete(found, {each: _VARIABLES[each] for each in ("endpoint", *_PRINCIPAL)}, environment)
+            if any(getattr(found, each) is not None for each in _CREDENTIALS):
+                break
+            if name != "account_key" and self._is_workload(found, known):
+                break
+            if name != "client_secret" or _has_principal(found):
+                found = complete(found, {name: _VARIABLES[name]}, known)
+        return found
+
+    @staticmethod
+    def _is_workload(own: StorageSettings, environment: Mapping[str, str]) -> bool:
+        """Return whether the clients log in by a workload's token, if there is no account key."""
+        return _has_principal(own) and bool(environment.get(_WORKLOAD[0]))
 
     def _check_credentials(self, environment: Mapping[str, str]) -> None:
         own = next((name for name in _CREDENTIALS if getattr(self.storage, name) is not None), None)
@@ -116,8 +136,48 @@ class AzureAccess(StoreAccess):
         )
 
     def hadoop_settings(self) -> dict[str, str]:
-        """Return no settings: Spark does not write there."""
-        return {}
+        """Return the settings of Hadoop's file system ABFS."""
+        own = self.resolved()
+        settings = _hadoop_retries(own.retry_us)
+        login = self._login(own)
+        settings |= {f"{name}.{self._host}": value for name, value in login.items()}
+        return settings | (_emulator_settings(own.endpoint) if own.endpoint is not None else {})
+
+    def hadoop_identity(self, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return ABFS' settings for the machine's identity; a workload's, if the environment has its token file."""
+        known, own = os.environ if environment is None else environment, self.resolved(environment)
+        if any(getattr(own, name) is not None for name in _CREDENTIALS):
+            return {}
+        is_workload = self._is_workload(own, known)
+        found = {"fs.azure.account.auth.type": "OAuth"}
+        found["fs.azure.account.oauth.provider.type"] = _provider("WorkloadIdentity" if is_workload else "Msi")
+        named = {"oauth2.client.id": own.client_id, "oauth2.msi.tenant": own.tenant_id}
+        if is_workload:
+            named |= {"oauth2.token.file": known[_WORKLOAD[0]], "oauth2.msi.authority": f"{_authority(known)}/"}
+        return found | {f"fs.azure.account.{name}": value for name, value in named.items() if value is not None}
+
+    @property
+    def hadoop_logins(self) -> tuple[str, ...]:
+        """ABFS' settings by which a session has a login of its own."""
+        names = ("fs.azure.account.auth.type", "fs.azure.account.key", "fs.azure.account.keyprovider")
+        return tuple(name for each in names for name in (each, f"{each}.{self._host}"))
+
+    def _login(self, own: StorageSettings) -> dict[str, str]:
+        """Return ABFS' settings for the credentials, without the account's name."""
+        kind, provider = "fs.azure.account.auth.type", "fs.azure.account.oauth.provider.type"
+        if own.account_key is not None:
+            return {kind: "SharedKey", "fs.azure.account.key": own.account_key}
+        if own.sas_token is not None:
+            return {kind: "SAS", "fs.azure.sas.fixed.token": own.sas_token.removeprefix("?")}
+        if own.client_secret is None or own.client_id is None:
+            return {}
+        return {
+            kind: "OAuth",
+            provider: _provider("ClientCreds"),
+            "fs.azure.account.oauth2.client.endpoint": f"{_authority(os.environ)}/{own.tenant_id}/oauth2/token",
+            "fs.azure.account.oauth2.client.id": own.client_id,
+            "fs.azure.account.oauth2.client.secret": own.client_secret,
+        }
 
     @property
     def hadoop_root(self) -> str:
@@ -130,9 +190,69 @@ class AzureAccess(StoreAccess):
         name = next((name for name in _CREDENTIALS if getattr(own, name) is not None), None)
         if name is None:
             keys = "of the machine's identity (none in [storage] or AZURE_STORAGE_ACCOUNT_KEY)"
+            if self._is_workload(own, os.environ):
+                keys = f"of the workload's identity ({_WORKLOAD[0]})"
+        elif getattr(self.storage, name) is not None:
+            keys = f"{name} of [storage]"
         else:
-            keys = f"{name} of [storage]" if getattr(self.storage, name) is not None else f"of {_VARIABLES[name][0]}"
+            keys = f"of {next(variable for variable in _VARIABLES[name] if os.environ.get(variable))}"
         return f"endpoint {own.endpoint or self._host}, credentials {keys}"
 
     def _endpoint(self, url: str) -> str:
         return f"{url.rstrip('/')}/{self._account}"
+
+
+def _has_principal(settings: StorageSettings) -> bool:
+    return all(getattr(settings, name) is not None for name in _PRINCIPAL)
+
+
+def _provider(kind: str) -> str:
+    return f"org.apache.hadoop.fs.azurebfs.oauth2.{kind}TokenProvider"
+
+
+def _authority(environment: Mapping[str, str]) -> str:
+    """Return the URL of the directory's login; national clouds have their own."""
+    return (environment.get("AZURE_AUTHORITY_HOST") or "https://login.microsoftonline.com").rstrip("/")
+
+
+def _emulator_settings(url: str) -> dict[str, str]:
+    """Return ABFS' settings for a server of the Blob API that has accounts in its URLs' paths."""
+    parts = urlsplit(url)
+    is_encrypted = parts.scheme == "https"
+    if parts.path.strip("/"):
+        raise InvalidOptionError(
+            "Spark takes no path in the endpoint of a store of Azure's kind", where="storage", advice="Write https://host:port"
+        )
+    settings = {
+        "fs.azure.abfs.endpoint": f"{parts.hostname}:{parts.port or (443 if is_encrypted else 80)}",
+        "fs.azure.account.hns.enabled": "false",
+        "fs.azure.fns.account.service.type": "BLOB",
+    }
+    if not is_encrypted:
+        settings |= {
+            "fs.abfss.impl": "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",  # the one of abfss:// encrypts always
+            "fs.azure.always.use.https": "false",
+            "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",  # the other one needs a TLS factory
+        }
+    return settings
+
+
+def _hadoop_retries(retry_us: int) -> dict[str, str]:
+    """Return ABFS' settings for retries of a time, microseconds.
+
+    Before retry n, from 0, it waits 2^n times the first wait on average, up to the longest one. These are FIRST_WAIT_S and
+    LONGEST_WAIT_S, shortened so that the sum is the time.
+    """
+    count, total_s = 0, 0.0
+    while total_s * 1e6 < retry_us:
+        total_s += min(FIRST_WAIT_S * 2**count, LONGEST_WAIT_S)
+        count += 1
+    part = retry_us / 1e6 / total_s if count else 1.0
+    first_ms, longest_ms = math.ceil(part * FIRST_WAIT_S * 1000), math.ceil(part * LONGEST_WAIT_S * 1000)
+    waits = {
+        "max.retries": count,
+        "min.backoff.interval": first_ms,
+        "backoff.interval": first_ms,
+        "max.backoff.interval": longest_ms,
+    }
+    return {f"fs.azure.io.retry.{name}": str(value) for name, value in waits.items()}

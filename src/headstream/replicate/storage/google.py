@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -17,6 +18,15 @@ _VARIABLES: Final = {
     "endpoint": ("STORAGE_EMULATOR_HOST",),
     "service_account": ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_APPLICATION_CREDENTIALS"),
 }
+_SIZES: Final = {
+    "fs.gs.block.size": str(64 << 20),
+    "fs.gs.outputstream.buffer.size": str(8 << 20),
+    "fs.gs.inputstream.inplace.seek.limit": str(8 << 20),
+    "fs.gs.inputstream.min.range.request.size": str(2 << 20),
+}
+"""Hadoop's defaults for its own client, `64m`, as numbers: Google's connector rejects the letter."""
+_FIRST_RETRY_S: Final = 1.25
+"""How long the connector waits before the first retry, as measured; then twice as long each time. The number is set."""
 
 
 class GoogleAccess(StoreAccess):
@@ -25,9 +35,8 @@ class GoogleAccess(StoreAccess):
     __slots__ = ()
     what: ClassVar[str] = "Google Cloud Storage"
     extra: ClassVar[str] = "gcs"
-    jars: ClassVar[str | None] = None
-    spark_gap: ClassVar[str | None] = "Hadoop's client of Google takes no endpoint, so no server of this kind could be tried"
-    file_system: ClassVar[str] = "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem"
+    jars: ClassVar[str | None] = "gcs"
+    file_system: ClassVar[str] = "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"
     condition: ClassVar[str] = "x-goog-if-generation-match"
     advice: ClassVar[str] = (
         "Check that the bucket exists and that these credentials may list, read, write and delete there. Set service_account in "
@@ -62,8 +71,23 @@ class GoogleAccess(StoreAccess):
         )
 
     def hadoop_settings(self) -> dict[str, str]:
-        """Return no settings: Spark does not write there."""
-        return {}
+        """Return the settings of Google's connector; Hadoop's own client (hadoop-gcp) has the names of the login too."""
+        own = self.resolved()
+        settings = {
+            "fs.gs.impl": self.file_system,
+            "fs.AbstractFileSystem.gs.impl": self.file_system.replace("GoogleHadoopFileSystem", "GoogleHadoopFS"),
+            "fs.gs.http.max.retry": str(_count_retries(own.retry_us)),
+            **_SIZES,
+        }
+        if own.endpoint is not None:  # an emulator: requests have no login, as in _config()
+            settings |= {
+                "fs.gs.storage.root.url": f"{own.endpoint.rstrip('/')}/",
+                "fs.gs.auth.service.account.enable": "false",
+                "fs.gs.auth.null.enable": "true",
+            }
+        elif own.service_account is not None:
+            settings |= _hadoop_login(own.service_account)
+        return settings
 
     @property
     def hadoop_root(self) -> str:
@@ -94,10 +118,30 @@ class GoogleAccess(StoreAccess):
 
 def _kind_of(path: str) -> str:
     """Return the name of the client's setting for a credentials file: a key, or what Google's tools write for a user."""
+    return "service_account" if _read_credentials(path)["type"] == "service_account" else "application_credentials"
+
+
+def _read_credentials(path: str) -> dict[str, str]:
     try:
-        kind = json.loads(Path(path).read_text())["type"]
+        found: dict[str, str] = json.loads(Path(path).read_text())
+        found["type"]
     except (OSError, ValueError, KeyError, TypeError):
         raise InvalidOptionError(
             f"there are no credentials of Google in {path}", where="storage", advice="Name a service account's key, in JSON"
         ) from None
-    return "service_account" if kind == "service_account" else "application_credentials"
+    return found
+
+
+def _hadoop_login(path: str) -> dict[str, str]:
+    """Return the settings of Hadoop's clients for a credentials file."""
+    found = _read_credentials(path)
+    if found["type"] == "service_account":
+        return {"fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE", "fs.gs.auth.service.account.json.keyfile": path}
+    named = {"client.id": "client_id", "client.secret": "client_secret", "refresh.token": "refresh_token"}
+    user = {f"fs.gs.auth.{name}": value for name, key in named.items() if (value := found.get(key)) is not None}
+    return {"fs.gs.auth.type": "USER_CREDENTIALS", "fs.gs.auth.service.account.enable": "false", **user}
+
+
+def _count_retries(retry_us: int) -> int:
+    """Return how many of the connector's retries last about a time, microseconds, together."""
+    return round(math.log2(retry_us / (_FIRST_RETRY_S * 1e6) + 1))

@@ -7,7 +7,7 @@ import math
 import os
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.replicate.storage.store_access import FIRST_WAIT_S, LONGEST_WAIT_S, StoreAccess, StoreClient
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from hdfs_native import Client, FileStatus
 
 __all__ = ["HdfsAccess"]
+
+_TAKEN_AWAY: Final = ".old"
+"""The end of the name of a file while it is replaced."""
 
 
 class HdfsAccess(StoreAccess):
@@ -77,10 +80,15 @@ class _HdfsClient:
         self._client = client
 
     def read(self, key: str) -> tuple[bytes, str] | None:
+        """Read a file; one that a replace() took away and did not finish is put back first."""
         try:
-            content = bytes(self._client.read(f"/{key}").read())
+            content = self._content(key)
         except FileNotFoundError:
-            return None
+            left = self._taken_away(key)
+            if left is None:
+                return None
+            self._move(left, key)
+            return self.read(key)
         return content, _tag(content)
 
     def create(self, key: str, content: bytes) -> bool:
@@ -88,17 +96,20 @@ class _HdfsClient:
 
     def replace(self, key: str, content: bytes, tag: str) -> bool:
         """Replace a file: HDFS has no condition on content, so the old one is first taken away, which one process can do."""
-        old = _hidden(key)
+        new, old = self._write_hidden(key, content), f"{_hidden(key)}{_TAKEN_AWAY}"
         try:
             self._client.rename(f"/{key}", f"/{old}")
-        except FileNotFoundError:
+            found = _tag(self._content(old))
+        except FileNotFoundError:  # another replace() has it, or a read() has put it back
+            self._client.delete(f"/{new}")
             return False
-        found = self.read(old)
-        if found is None or found[1] != tag:
+        if found != tag:
+            self._client.delete(f"/{new}")
             self._move(old, key)
             return False
+        is_replaced = self._move(new, key)
         self._client.delete(f"/{old}")
-        return self.create(key, content)
+        return is_replaced
 
     def write(self, key: str, content: bytes) -> None:
         self._client.rename(f"/{self._write_hidden(key, content)}", f"/{key}", overwrite=True)
@@ -120,6 +131,17 @@ class _HdfsClient:
         except FileNotFoundError:
             return []
         return [path.rpartition("/")[2] for path in found]
+
+    def _content(self, key: str) -> bytes:
+        return bytes(self._client.read(f"/{key}").read())
+
+    def _taken_away(self, key: str) -> str | None:
+        folder, slash, name = key.rpartition("/")
+        try:
+            found = [status.path.rpartition("/")[2] for status in self._client.list_status(f"/{folder}")]
+        except FileNotFoundError:
+            return None
+        return next((f"{folder}{slash}{one}" for one in found if one.startswith(f".{name}.") and one.endswith(_TAKEN_AWAY)), None)
 
     def _files(self, prefix: str) -> Iterator[FileStatus]:
         try:
@@ -144,6 +166,8 @@ class _HdfsClient:
             self._client.rename(f"/{hidden}", f"/{key}")
         except FileExistsError:
             self._client.delete(f"/{hidden}")
+            return False
+        except FileNotFoundError:  # another process moved it
             return False
         return True
 

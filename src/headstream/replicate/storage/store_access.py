@@ -84,8 +84,6 @@ class StoreAccess(ABC):
     """The set of jars that Spark needs; None for those that it has."""
     file_system: ClassVar[str]
     """Hadoop's class for it."""
-    spark_gap: ClassVar[str | None] = None
-    """Why Spark does not write tables there; None if it does."""
     advice: ClassVar[str]
     """What to set if it cannot be reached."""
     condition: ClassVar[str]
@@ -121,6 +119,15 @@ class StoreAccess(ABC):
 
         They contain credentials: set in a running driver's Hadoop configuration, they appear on no command line.
         """
+
+    def hadoop_identity(self) -> dict[str, str]:
+        """Return the settings of Hadoop's file system for the machine's identity, where it does not use that by itself."""
+        return {}
+
+    @property
+    def hadoop_logins(self) -> tuple[str, ...]:
+        """Hadoop's settings by which a session has a login of its own, instead of the machine's identity."""
+        return ()
 
     @abstractmethod
     def describe(self) -> str:

@@ -32,7 +32,9 @@ from headstream.errors import JarsError, MissingExtraError
 from headstream.spark.sessions.jar_digests import JAR_DIGESTS
 from headstream.spark.sessions.java import find_java
 
-__all__ = ["BROKER", "NAMENODE", "S3", "SETS", "SPARK", "YARN", "Jar", "JarSet", "cache_folder", "fetch", "find"]
+__all__ = [
+    "AZURE", "BROKER", "GCS", "NAMENODE", "S3", "SETS", "SPARK", "YARN", "Jar", "JarSet", "cache_folder", "fetch", "find",
+]  # fmt: skip
 
 _FETCH_SECONDS: Final = 900
 """Fifty jars take half a minute; a fetch that takes longer than this has failed."""
@@ -131,6 +133,37 @@ S3: Final = JarSet(
     ),
 )
 """Spark's access to S3, tested with the set of Spark."""
+AZURE: Final = JarSet(
+    "azure",
+    (
+        Jar("org.apache.hadoop", "hadoop-azure", "3.5.0"),
+        Jar("org.wildfly.openssl", "wildfly-openssl", "2.2.5.Final"),
+        Jar("org.hdrhistogram", "HdrHistogram", "2.2.2"),
+    ),
+)
+"""Spark's access to Azure, tested with the set of Spark. What else hadoop-azure declares, Spark has, or only wasb:// used."""
+_GOOGLE: Final = {
+    "com.google.cloud.bigdataoss": {"gcs-connector": "hadoop3-2.2.26", "gcsio": "2.2.26", "util": "2.2.26",
+                                    "util-hadoop": "hadoop3-2.2.26"},
+    "com.google.api-client": {"google-api-client": "2.7.0"},
+    "com.google.apis": {
+        "google-api-services-storage": "v1-rev20240105-2.0.0",
+        "google-api-services-iamcredentials": "v1-rev20211203-2.0.0",
+    },
+    "com.google.auth": {"google-auth-library-credentials": "1.29.0", "google-auth-library-oauth2-http": "1.29.0"},
+    "com.google.http-client": {
+        "google-http-client": "1.45.0", "google-http-client-apache-v2": "1.45.0", "google-http-client-gson": "1.45.0",
+        "google-http-client-jackson2": "1.42.3",
+    },
+    "com.google.oauth-client": {"google-oauth-client": "1.34.1"},
+    "com.google.flogger": {"flogger": "0.7.1", "flogger-system-backend": "0.7.1", "google-extensions": "0.7.1"},
+    "com.google.api": {"gax": "2.57.0"},
+    "io.opencensus": {"opencensus-api": "0.31.1", "opencensus-contrib-http-util": "0.31.1"},
+    "io.grpc": {"grpc-api": "1.67.1", "grpc-context": "1.67.1"},
+}  # fmt: skip
+"""Google's connector without gRPC, and without what Spark has: 3 of the 47 MB that it declares."""
+GCS: Final = JarSet("gcs", tuple(Jar(group, *jar) for group, jars in _GOOGLE.items() for jar in jars.items()))
+"""Spark's access to Google Cloud Storage, tested with the set of Spark."""
 NAMENODE: Final = JarSet(
     "namenode",
     (
@@ -146,7 +179,7 @@ YARN: Final = JarSet(
     "yarn", tuple(Jar("org.bouncycastle", name, "1.82") for name in ("bcpkix-jdk18on", "bcprov-jdk18on", "bcutil-jdk18on"))
 )
 """What YARN's servers need beside NAMENODE, which contains them, for tests."""
-SETS: Final = {jar_set.name: jar_set for jar_set in (SPARK, BROKER, S3, NAMENODE, YARN)}
+SETS: Final = {jar_set.name: jar_set for jar_set in (SPARK, BROKER, S3, AZURE, GCS, NAMENODE, YARN)}
 """Every set by its name."""
 
 

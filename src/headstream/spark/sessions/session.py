@@ -75,7 +75,7 @@ def session(
         config: Spark settings; they override those of spark-submit, which override the defaults. Java options
             of the driver are joined with ours.
         jars: Whether to include Delta, Avro and Kafka, which are for Spark 4.2; without them nothing is fetched.
-        with_jars: Names of more sets of jars: `s3`, with which Spark reads and writes `s3a://`.
+        with_jars: Names of more sets of jars: `s3`, `azure`, `gcs`, with which Spark reads and writes `s3a://`, `abfss://`, `gs://`.
         quick_start: Whether to trade throughput and Spark's web page for a faster start (a simpler JIT compiler and garbage
             collector): for tests and demos. Every local session starts in half the time once
             headstream.spark.sessions.class_archive.make() ran.

@@ -12,16 +12,19 @@ from typing import Any
 
 import pytest
 
-from headstream.errors import EnvironmentSetupError, InvalidOptionError, MissingExtraError
-from headstream.replicate.apply.spark_store import explain, require_store
+from headstream.errors import InvalidOptionError, MissingExtraError
+from headstream.replicate.apply.spark_store import explain
+from headstream.replicate.storage.azure import AzureAccess
 from headstream.replicate.storage.places import StorePlace, failure, parse_place
 from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.replicate.storage.store_files import StoreFiles
+from headstream.spark.sessions.jars import SETS
 
 HOST = "acme1.dfs.core.windows.net"
 VARIABLES = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY", "AZURE_TENANT_ID",
              "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET",
              "AZURE_STORAGE_TOKEN", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY", "AZURE_STORAGE_CLIENT_SECRET",
+             "AZURE_FEDERATED_TOKEN_FILE", "AZURE_AUTHORITY_HOST",
              "STORAGE_EMULATOR_HOST", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_APPLICATION_CREDENTIALS", "HADOOP_USER_NAME")  # fmt: skip
 
 
@@ -102,6 +105,8 @@ def authorizations() -> Iterator[tuple[str, list[str]]]:
         ({"sas_token": "sv=1&sig=a"}, "AZURE_CLIENT_SECRET"),
         ({"tenant_id": "t", "client_id": "c", "client_secret": "x"}, "AZURE_STORAGE_ACCESS_KEY"),
         ({"account_key": "b3du"}, "AZURE_STORAGE_TOKEN"),
+        ({"sas_token": "sv=1&sig=a"}, "AZURE_FEDERATED_TOKEN_FILE"),
+        ({"tenant_id": "t", "client_id": "c", "client_secret": "x"}, "AZURE_FEDERATED_TOKEN_FILE"),
     ],
 )
 def test_azures_variables_that_the_clients_prefer_to_the_section_are_rejected(
@@ -137,6 +142,30 @@ def test_azures_client_logs_in_by_the_credentials_that_are_described(
     assert requests[-1].startswith(found)
 
 
+PRINCIPAL = {"AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "described"),
+    [
+        ({"AZURE_STORAGE_SAS_KEY": "s", "AZURE_STORAGE_KEY": "k"}, "of AZURE_STORAGE_KEY"),
+        ({"AZURE_STORAGE_SAS_KEY": "s"}, "of AZURE_STORAGE_SAS_KEY"),
+        ({"AZURE_STORAGE_SAS_KEY": "s", "AZURE_CLIENT_SECRET": "x"}, "of AZURE_STORAGE_SAS_KEY"),
+        ({"AZURE_STORAGE_SAS_KEY": "s", "AZURE_CLIENT_SECRET": "x", **PRINCIPAL}, "of AZURE_CLIENT_SECRET"),
+        (
+            {"AZURE_STORAGE_SAS_KEY": "s", "AZURE_FEDERATED_TOKEN_FILE": "f", **PRINCIPAL},
+            "of the workload's identity (AZURE_FEDERATED_TOKEN_FILE)",
+        ),
+    ],
+)
+def test_azures_credentials_are_described_as_the_clients_choose_them(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], described: str
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert azure().access.describe() == f"endpoint {HOST}, credentials {described}"
+
+
 def test_azure_takes_tokens_and_service_principals() -> None:
     assert azure(sas_token="sv=1").delta_options["azure_storage_sas_token"] == "sv=1"
     principal = azure(tenant_id="t", client_id="c", client_secret="x").delta_options
@@ -145,12 +174,86 @@ def test_azure_takes_tokens_and_service_principals() -> None:
     assert "the machine's identity" in azure().access.describe()
 
 
-@pytest.mark.parametrize("place", [azure(), google()])
-def test_spark_is_refused_by_name_for_stores_where_it_was_not_tried(place: StorePlace) -> None:
-    with pytest.raises(EnvironmentSetupError, match=r'Spark does not write to .* yet.*Use engine = "deltalake"'):
-        require_store(None, place, "Spark merges the tables")  # type: ignore[arg-type]
-    error = "No FileSystem for scheme"
-    assert explain(error, place).endswith('Use engine = "deltalake", which merges in the driver')
+@pytest.mark.parametrize(("place", "jars"), [(azure(), "azure"), (google(), "gcs")])
+def test_an_error_of_spark_without_the_jars_says_how_to_fetch_them(place: StorePlace, jars: str) -> None:
+    error = f"Class {place.access.file_system} not found\n\tat"
+    assert f"Fetch them with `headstream jars --with {jars}`" in explain(error, place)
+    assert jars in SETS
+
+
+def login_of(place: StorePlace) -> dict[str, str]:
+    """What Hadoop's client gets, without retries and sizes; the account's name is left out."""
+    found = place.access.hadoop_settings()
+    return {name.removesuffix(f".{HOST}"): value for name, value in found.items() if "auth" in name or f".{HOST}" in name}
+
+
+def test_hadoops_client_of_azure_gets_the_same_credentials() -> None:
+    assert login_of(azure(account_key="a+key")) == {"fs.azure.account.auth.type": "SharedKey", "fs.azure.account.key": "a+key"}
+    assert login_of(azure(sas_token="?sv=1&sig=a")) == {
+        "fs.azure.account.auth.type": "SAS",
+        "fs.azure.sas.fixed.token": "sv=1&sig=a",
+    }
+    assert login_of(azure(tenant_id="t", client_id="c", client_secret="x")) == {
+        "fs.azure.account.auth.type": "OAuth",
+        "fs.azure.account.oauth.provider.type": "org.apache.hadoop.fs.azurebfs.oauth2.ClientCredsTokenProvider",
+        "fs.azure.account.oauth2.client.endpoint": "https://login.microsoftonline.com/t/oauth2/token",
+        "fs.azure.account.oauth2.client.id": "c",
+        "fs.azure.account.oauth2.client.secret": "x",
+    }
+    assert login_of(azure()) == {}, "a session can have a login of its own"
+
+
+def test_hadoops_client_of_azure_uses_the_machines_or_the_workloads_identity() -> None:
+    access = azure().access
+    assert isinstance(access, AzureAccess)
+    provider = "fs.azure.account.oauth.provider.type"
+    machine = access.hadoop_identity({"AZURE_CLIENT_ID": "c"})
+    assert machine[provider].endswith(".MsiTokenProvider")
+    assert machine["fs.azure.account.oauth2.client.id"] == "c"
+    pod = {"AZURE_CLIENT_ID": "c", "AZURE_TENANT_ID": "t", "AZURE_FEDERATED_TOKEN_FILE": "/var/token"}
+    workload = access.hadoop_identity({**pod, "AZURE_AUTHORITY_HOST": "https://login.example/"})
+    assert workload[provider].endswith(".WorkloadIdentityTokenProvider")
+    assert workload["fs.azure.account.oauth2.token.file"] == "/var/token"
+    assert workload["fs.azure.account.oauth2.msi.authority"] == "https://login.example/"
+    assert azure(account_key="k").access.hadoop_identity() == {}
+
+
+def test_hadoops_client_of_azure_reaches_an_emulator_over_the_blob_api() -> None:
+    settings = azure(endpoint="http://127.0.0.1:10000", account_key="k").access.hadoop_settings()
+    assert settings["fs.azure.abfs.endpoint"] == "127.0.0.1:10000"
+    assert settings["fs.azure.fns.account.service.type"] == "BLOB"
+    assert settings["fs.azure.always.use.https"] == "false"
+    encrypted = azure(endpoint="https://azure.example", account_key="k").access.hadoop_settings()
+    assert encrypted["fs.azure.abfs.endpoint"] == "azure.example:443"
+    assert "fs.abfss.impl" not in encrypted
+    with pytest.raises(InvalidOptionError, match="Spark takes no path in the endpoint"):
+        azure(endpoint="https://azure.example/blob").access.hadoop_settings()
+
+
+@pytest.mark.parametrize(("retry_us", "azures", "googles"), [(0, 0, 0), (1_000_000, 4, 1), (30_000_000, 11, 5)])
+def test_hadoops_clients_retry_as_long_as_the_others(retry_us: int, azures: int, googles: int) -> None:
+    assert azure(retry_us=retry_us).access.hadoop_settings()["fs.azure.io.retry.max.retries"] == str(azures)
+    assert google(retry_us=retry_us).access.hadoop_settings()["fs.gs.http.max.retry"] == str(googles)
+
+
+def test_hadoops_client_of_google_gets_the_same_credentials(tmp_path: Path) -> None:
+    key = tmp_path / "key.json"
+    key.write_text(json.dumps({"type": "service_account"}))
+    assert login_of(google(service_account=str(key))) == {
+        "fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE",
+        "fs.gs.auth.service.account.json.keyfile": str(key),
+    }
+    key.write_text(json.dumps({"type": "authorized_user", "client_id": "c", "client_secret": "x", "refresh_token": "r"}))
+    assert login_of(google(service_account=str(key))) == {
+        "fs.gs.auth.type": "USER_CREDENTIALS",
+        "fs.gs.auth.service.account.enable": "false",
+        "fs.gs.auth.client.id": "c",
+        "fs.gs.auth.client.secret": "x",
+        "fs.gs.auth.refresh.token": "r",
+    }
+    assert login_of(google()) == {}, "the machine's identity is the clients' default"
+    emulator = google(endpoint="http://127.0.0.1:4443").access.hadoop_settings()
+    assert (emulator["fs.gs.storage.root.url"], emulator["fs.gs.auth.null.enable"]) == ("http://127.0.0.1:4443/", "true")
 
 
 def test_googles_settings_are_the_same_for_each_client(tmp_path: Path) -> None:
