@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from headstream.cli.inspection import inspect
 from headstream.cli.output import print_object, print_table, print_text
 from headstream.cli.parameters import Checked, LocalPath, StorablePlace, output_option
 from headstream.cli.replicate_operation import parked, redrive, reload, schemas, status
-from headstream.errors import InvalidInputError, ReplicateError
+from headstream.errors import InvalidInputError, JarsError, ReplicateError
 from headstream.model.quantities import parse_duration_us, parse_size_bytes
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def _session(config: ReplicateConfig) -> Iterator[SparkSession]:
     jars = {place.access.jars for place in config.table_places if isinstance(place, StorePlace)}
     given = find_given(os.environ, find_pyspark()) | dict(config.spark)
     name = None if "spark.app.name" in given else "headstream-replicate"
-    spark = session(name, config=config.spark, with_jars=sorted(name for name in jars if name is not None))
+    spark = session(name, config=config.spark, with_jars=_available(sorted(name for name in jars if name is not None)))
     try:
         yield spark
     except BaseException:
@@ -268,6 +268,22 @@ def _session(config: ReplicateConfig) -> Iterator[SparkSession]:
             stop(spark)
         raise
     stop(spark)
+
+
+def _available(names: Sequence[str]) -> list[str]:
+    """Return those sets of jars that are here or can be fetched; without the others `deltalake` still merges."""
+    from headstream.spark.sessions.jars import SETS, fetch
+
+    found = []
+    for name in names:
+        try:
+            fetch(jar_set=SETS[name])
+        except JarsError as error:
+            told = "the jars of the set %s were not fetched; Spark writes tables there only if the session has them already: %s"
+            logging.getLogger("headstream.replicate").warning(told, name, error)
+        else:
+            found.append(name)
+    return found
 
 
 def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
