@@ -35,7 +35,7 @@ $(VENV)/.tools: pyproject.toml setup.py requirements.lock
 	@touch $@
 
 $(VENV)/.demo-packages: $(VENV)/.tools
-	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r $(VENV)/demo.lock
+	@$(PIP_INSTALL) --require-hashes --no-build-isolation --no-compile -r $(VENV)/demo.lock # Python compiles what it imports
 	@touch $@
 
 $(VENV)/.packages: $(VENV)/.tools
@@ -46,9 +46,10 @@ $(VENV)/.installed: $(VENV)/.tools
 	@HEADSTREAM_INTERPRETED=1 $(PIP_INSTALL) --no-build-isolation -e . # compiles nothing: pip would do so in a directory that it deletes
 	@touch $@
 
+# It takes longest: with a lower priority, the packages are there sooner, and the jars are fetched beside it.
 $(VENV)/.compiled: $(VENV)/.tools $(KERNELS)
 	@echo "compiling the kernels (without a C compiler they run interpreted)"
-	@$(BIN)/python setup.py -q build_ext --inplace >$(VENV)/build.log 2>&1 || { tail -20 $(VENV)/build.log; exit 1; }
+	@nice $(BIN)/python setup.py -q build_ext --inplace >$(VENV)/build.log 2>&1 || { tail -20 $(VENV)/build.log; exit 1; }
 	@touch $@
 
 $(VENV)/.jars: $(VENV)/.demo-packages
