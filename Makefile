@@ -35,7 +35,7 @@ $(VENV)/.tools: pyproject.toml setup.py requirements.lock
 	@touch $@
 
 $(VENV)/.demo-packages: $(VENV)/.tools
-	@$(PIP_INSTALL) --require-hashes --no-build-isolation --no-compile -r $(VENV)/demo.lock # Python compiles what it imports
+	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r $(VENV)/demo.lock
 	@touch $@
 
 $(VENV)/.packages: $(VENV)/.tools
