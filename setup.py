@@ -7,6 +7,7 @@ without Cython) installs Headstream all the same: the extensions are optional. H
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -105,10 +106,29 @@ def _compiled_files(built: Path) -> list[Path]:
 class Build(build_ext):
     """Compiles as many kernels at once as there are processors."""
 
+    _is_stopped = False
+
     def finalize_options(self) -> None:
         """Set the number of compilers that run at once, unless `--parallel` has."""
         super().finalize_options()
         self.parallel = self.parallel or JOBS
+
+    def run(self) -> None:
+        """Compile; a Ctrl-C ends it, where setuptools would first compile the kernels that wait."""
+        before = signal.signal(signal.SIGINT, self._stop)
+        try:
+            super().run()
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile one kernel, unless a Ctrl-C came."""
+        if not self._is_stopped:
+            super().build_extension(ext)
+
+    def _stop(self, *_: object) -> None:
+        self._is_stopped = True
+        raise KeyboardInterrupt
 
 
 class Wheel(bdist_wheel):
