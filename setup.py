@@ -139,7 +139,7 @@ class Wheel(bdist_wheel):
         super().run_command(command)
         if command != "build" or _compiled_files(Path(self.get_finalized_command("build").build_lib)):
             return
-        self.warn("no kernel was compiled (is there a C compiler, and Cython?): Headstream will run 20 to 100 times slower")
+        self.warn("no kernel was compiled (is there a C compiler, and Cython?): Headstream will run 70 to 300 times slower")
         self.root_is_pure = True
         self.distribution.ext_modules = []
 
