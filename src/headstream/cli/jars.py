@@ -13,7 +13,7 @@ from headstream.cli.output import print_objects
 from headstream.cli.parameters import output_option
 
 if TYPE_CHECKING:
-    from headstream.spark.sessions.jars import JarSet
+    from headstream.spark.sessions.jar_sets import JarSet
 
 __all__ = ["jars"]
 
@@ -40,7 +40,8 @@ def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> Non
       headstream jars --with s3
       headstream jars --broker --quiet
     """
-    from headstream.spark.sessions.jars import BROKER, SETS, SPARK, fetch, find
+    from headstream.spark.sessions.jar_sets import BROKER, SETS, SPARK
+    from headstream.spark.sessions.jars import fetch, find
     from headstream.spark.sessions.java import find_java
 
     find_java()  # the jars are useless without it

@@ -272,7 +272,8 @@ def _session(config: ReplicateConfig) -> Iterator[SparkSession]:
 
 def _available(names: Sequence[str]) -> list[str]:
     """Return those sets of jars that are here or can be fetched; without the others `deltalake` still merges."""
-    from headstream.spark.sessions.jars import SETS, fetch
+    from headstream.spark.sessions.jar_sets import SETS
+    from headstream.spark.sessions.jars import fetch
 
     found = []
     for name in names:

@@ -31,7 +31,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from headstream.errors import ClosedError, EnvironmentSetupError, NotFoundError
-from headstream.spark.sessions.jars import BROKER, fetch
+from headstream.spark.sessions.jar_sets import BROKER
+from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
 from headstream.testing import kafka_requests, process_guard
 

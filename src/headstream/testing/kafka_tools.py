@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from headstream.spark.sessions.jars import BROKER, Jar, JarSet, fetch
+from headstream.spark.sessions.jar_sets import BROKER, Jar, JarSet
+from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
 
 __all__ = ["run_kafka_tool"]

@@ -14,7 +14,8 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, get_field, launch_
 from py4j.protocol import Py4JJavaError
 
 from headstream.errors import JavaError
-from headstream.spark.sessions.jars import BROKER, fetch
+from headstream.spark.sessions.jar_sets import BROKER
+from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
 from headstream.testing import KafkaBroker
 

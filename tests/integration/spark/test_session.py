@@ -13,7 +13,8 @@ import pytest
 
 from headstream.errors import JarsError
 from headstream.spark import session
-from headstream.spark.sessions.jars import SPARK, fetch
+from headstream.spark.sessions.jar_sets import SPARK
+from headstream.spark.sessions.jars import fetch
 from tests.support.spark_versions import needs_spark_4_2
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ import pytest
 
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.storage_settings import StorageSettings
-from headstream.spark.sessions.jars import NAMENODE, find
+from headstream.spark.sessions.jar_sets import NAMENODE
+from headstream.spark.sessions.jars import find
 from headstream.spark.sessions.java import find_java
 
 __all__ = ["AZURE_KEY", "SERVERS", "AzureServer", "GoogleServer", "HdfsServer", "StoreServer", "free_port"]

@@ -16,7 +16,8 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from headstream.spark.sessions.jars import NAMENODE, YARN, find
+from headstream.spark.sessions.jar_sets import NAMENODE, YARN
+from headstream.spark.sessions.jars import find
 from headstream.spark.sessions.java import find_java
 from tests.support.replicate.store_servers import HdfsServer, free_port
 

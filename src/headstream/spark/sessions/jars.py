@@ -22,7 +22,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -30,11 +29,10 @@ from xml.sax.saxutils import quoteattr
 
 from headstream.errors import JarsError, MissingExtraError
 from headstream.spark.sessions.jar_digests import JAR_DIGESTS
+from headstream.spark.sessions.jar_sets import SPARK, JarSet
 from headstream.spark.sessions.java import find_java
 
-__all__ = [
-    "AZURE", "BROKER", "GCS", "NAMENODE", "S3", "SETS", "SPARK", "YARN", "Jar", "JarSet", "cache_folder", "fetch", "find",
-]  # fmt: skip
+__all__ = ["cache_folder", "fetch", "find"]
 
 _FETCH_SECONDS: Final = 900
 """Fifty jars take half a minute; a fetch that takes longer than this has failed."""
@@ -44,143 +42,6 @@ _SETTINGS: Final = (
     '<ivysettings><settings defaultResolver="central"/>'
     '<resolvers><ibiblio name="central" m2compatible="true"/></resolvers></ivysettings>'
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Jar:
-    """One jar's coordinates.
-
-    Args:
-        organisation: As `io.delta`.
-        name: The artifact, as `delta-storage`.
-        revision: As `4.4.0`.
-    """
-
-    organisation: str
-    name: str
-    revision: str
-
-    @property
-    def file_name(self) -> str:
-        """`name-revision.jar`."""
-        return f"{self.name}-{self.revision}.jar"
-
-    def __str__(self) -> str:
-        return f"{self.organisation}:{self.name}:{self.revision}"
-
-
-@dataclass(frozen=True, slots=True)
-class JarSet:
-    """Jars that were tested together.
-
-    Args:
-        name: The set's name.
-        jars: The requested jars.
-        transitive: Whether their dependencies are fetched with them.
-    """
-
-    name: str
-    jars: tuple[Jar, ...]
-    transitive: bool = False
-
-    @property
-    def folder_name(self) -> str:
-        """The set's name and a digest of its coordinates."""
-        digest = hashlib.sha256(" ".join(map(str, self.jars)).encode()).hexdigest()
-        return f"{self.name}-{digest[:8]}"
-
-
-SPARK: Final = JarSet(
-    "spark",
-    (
-        Jar("io.delta", "delta-spark_4.2_2.13", "4.4.0"),
-        Jar("io.delta", "delta-storage", "4.4.0"),
-        # A thin front of what spark-sql contains since 4.0; 4.1.1 is the newest available.
-        Jar("org.apache.spark", "spark-avro_2.13", "4.1.1"),
-        Jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
-        # 4.2.0 is unavailable, which is why this set is not resolved transitively.
-        Jar("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
-        Jar("org.apache.kafka", "kafka-clients", "3.9.2"),
-        Jar("org.apache.commons", "commons-pool2", "2.13.1"),
-    ),
-)
-"""Delta, Avro and Kafka for PySpark 4.2.0, tested together."""
-BROKER: Final = JarSet(
-    "broker",
-    # Without the second one the broker has no logger, and reports no failure.
-    (Jar("org.apache.kafka", "kafka_2.13", "4.2.0"), Jar("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3")),
-    transitive=True,
-)
-"""A Kafka broker, for tests."""
-_AWS: Final = (
-    "annotations", "apache-client", "arns", "auth", "aws-core", "aws-query-protocol", "aws-xml-protocol", "checksums",
-    "checksums-spi", "crt-core", "endpoints-spi", "http-auth", "http-auth-aws", "http-auth-aws-eventstream",
-    "http-auth-spi", "http-client-spi", "identity-spi", "json-utils", "metrics-spi", "netty-nio-client", "profiles",
-    "protocol-core", "regions", "retries", "retries-spi", "s3", "s3-transfer-manager", "sdk-core", "sts",
-    "third-party-jackson-core", "utils", "utils-lite",
-)  # fmt: skip
-"""Parts of the AWS SDK that hadoop-aws uses. The bundle that it declares has over 600 MB; what else these depend on (Netty,
-slf4j, the HTTP client, commons) Spark has."""
-S3: Final = JarSet(
-    "s3",
-    (
-        Jar("org.apache.hadoop", "hadoop-aws", "3.5.0"),
-        Jar("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
-        Jar("org.wildfly.openssl", "wildfly-openssl", "2.2.5.Final"),
-        Jar("org.reactivestreams", "reactive-streams", "1.0.4"),
-        Jar("software.amazon.eventstream", "eventstream", "1.0.1"),
-        *(Jar("software.amazon.awssdk", name, "2.35.4") for name in _AWS),
-    ),
-)
-"""Spark's access to S3, tested with the set of Spark."""
-AZURE: Final = JarSet(
-    "azure",
-    (
-        Jar("org.apache.hadoop", "hadoop-azure", "3.5.0"),
-        Jar("org.wildfly.openssl", "wildfly-openssl", "2.2.5.Final"),
-        Jar("org.hdrhistogram", "HdrHistogram", "2.2.2"),
-    ),
-)
-"""Spark's access to Azure, tested with the set of Spark. What else hadoop-azure declares, Spark has, or only wasb:// used."""
-_GOOGLE: Final = {
-    "com.google.cloud.bigdataoss": {"gcs-connector": "hadoop3-2.2.26", "gcsio": "2.2.26", "util": "2.2.26",
-                                    "util-hadoop": "hadoop3-2.2.26"},
-    "com.google.api-client": {"google-api-client": "2.7.0"},
-    "com.google.apis": {
-        "google-api-services-storage": "v1-rev20240105-2.0.0",
-        "google-api-services-iamcredentials": "v1-rev20211203-2.0.0",
-    },
-    "com.google.auth": {"google-auth-library-credentials": "1.29.0", "google-auth-library-oauth2-http": "1.29.0"},
-    "com.google.http-client": {
-        "google-http-client": "1.45.0", "google-http-client-apache-v2": "1.45.0", "google-http-client-gson": "1.45.0",
-        "google-http-client-jackson2": "1.42.3",
-    },
-    "com.google.oauth-client": {"google-oauth-client": "1.34.1"},
-    "com.google.flogger": {"flogger": "0.7.1", "flogger-system-backend": "0.7.1", "google-extensions": "0.7.1"},
-    "com.google.api": {"gax": "2.57.0"},
-    "io.opencensus": {"opencensus-api": "0.31.1", "opencensus-contrib-http-util": "0.31.1"},
-    "io.grpc": {"grpc-api": "1.67.1", "grpc-context": "1.67.1"},
-}  # fmt: skip
-"""Google's connector without gRPC, and without what Spark has: 3 of the 47 MB that it declares."""
-GCS: Final = JarSet("gcs", tuple(Jar(group, *jar) for group, jars in _GOOGLE.items() for jar in jars.items()))
-"""Spark's access to Google Cloud Storage, tested with the set of Spark."""
-NAMENODE: Final = JarSet(
-    "namenode",
-    (
-        Jar("org.apache.hadoop", "hadoop-client-minicluster", "3.5.0"),
-        Jar("org.junit.jupiter", "junit-jupiter-api", "5.13.3"),
-        Jar("org.junit.platform", "junit-platform-commons", "1.13.3"),
-        Jar("org.mockito", "mockito-core", "4.11.0"),
-        Jar("org.opentest4j", "opentest4j", "1.3.0"),
-    ),
-)
-"""An HDFS of one process, for tests: its own test classes need these libraries. Spark has its client."""
-YARN: Final = JarSet(
-    "yarn", tuple(Jar("org.bouncycastle", name, "1.82") for name in ("bcpkix-jdk18on", "bcprov-jdk18on", "bcutil-jdk18on"))
-)
-"""What YARN's servers need beside NAMENODE, which contains them, for tests."""
-SETS: Final = {jar_set.name: jar_set for jar_set in (SPARK, BROKER, S3, AZURE, GCS, NAMENODE, YARN)}
-"""Every set by its name."""
 
 
 def cache_folder() -> Path:

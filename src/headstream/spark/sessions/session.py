@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from headstream.errors import EnvironmentSetupError
 from headstream.spark.kafka.urls import install
 from headstream.spark.sessions.given_settings import conf_directory, find_given, note_launched
-from headstream.spark.sessions.jars import SETS, SPARK, JarSet, fetch
+from headstream.spark.sessions.jar_sets import SETS, SPARK, JarSet
+from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
 from headstream.spark.sessions.spark_home import (
     LOG_SETTINGS_NAME,

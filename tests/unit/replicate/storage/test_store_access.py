@@ -18,7 +18,7 @@ from headstream.replicate.storage.azure import AzureAccess
 from headstream.replicate.storage.places import StorePlace, failure, parse_place
 from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.replicate.storage.store_files import StoreFiles
-from headstream.spark.sessions.jars import SETS
+from headstream.spark.sessions.jar_sets import SETS
 
 HOST = "acme1.dfs.core.windows.net"
 VARIABLES = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY", "AZURE_TENANT_ID",

@@ -8,7 +8,8 @@ import pytest
 
 from headstream.errors import JarsError
 from headstream.spark.sessions.jar_digests import JAR_DIGESTS
-from headstream.spark.sessions.jars import BROKER, SETS, SPARK, Jar, JarSet, cache_folder, fetch, find
+from headstream.spark.sessions.jar_sets import BROKER, SETS, SPARK, Jar, JarSet
+from headstream.spark.sessions.jars import cache_folder, fetch, find
 
 SPARK_FILES = [jar.file_name for jar in SPARK.jars]
 BROKER_FILES = ["kafka_2.13-4.2.0.jar", "slf4j-api-1.7.36.jar"]
