@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -18,6 +19,9 @@ import pyarrow as pa
 from headstream.replicate.apply import stored_batch
 from headstream.replicate.apply.delta_spark import DeltaSparkEngine
 from headstream.replicate.apply.scd1 import Scd1Table
+from headstream.replicate.apply.spark_changes import SparkChanges
+from headstream.replicate.apply.stored_batch import StoredBatch
+from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.parked.parking import ParkingLot
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.settings.config import ReplicateConfig
@@ -102,6 +106,38 @@ def kill_an_executor_in_a_merge(killed: list[int]) -> None:
     DeltaSparkEngine.merge = merge_and_lose  # type: ignore[assignment, method-assign]
 
 
+def die_at(step: int) -> None:
+    """Let all processes be killed at the beginning or the end of a step, by its number among those of the run."""
+    steps = itertools.count(1)
+
+    def note() -> None:
+        if next(steps) == step:
+            os.killpg(os.getpgid(0), signal.SIGKILL)
+
+    def noted(function: Any) -> Any:
+        def run(*arguments: Any, **options: Any) -> Any:
+            note()
+            result = function(*arguments, **options)
+            note()
+            return result
+
+        return run
+
+    for owner, name in (
+        (StoredBatch, "fetch_others"),
+        (ParkingLot, "begin_batch"),
+        (ParkingLot, "hold"),
+        (SparkChanges, "fold"),
+        (SparkChanges, "join"),
+        (Tombstones, "record"),
+        (DeltaSparkEngine, "merge"),
+        (DeltaSparkEngine, "append"),
+        (ParkingLot, "end_batch"),
+        (ParkingLot, "finish_release"),
+    ):
+        setattr(owner, name, noted(getattr(owner, name)))
+
+
 @contextmanager
 def failing_executors() -> Iterator[None]:
     """Give the functions of executors tombstones without sequences: one of them fails."""
@@ -127,6 +163,9 @@ def main(directory: Path, *how: str) -> None:
         kill_an_executor_in_a_merge(killed)
     if "die-after-merges" in how:
         ParkingLot.end_batch = lambda self: os.killpg(os.getpgid(0), signal.SIGKILL)  # type: ignore[method-assign]
+    for option in how:
+        if option.startswith("die-at-"):
+            die_at(int(option.removeprefix("die-at-")))
     for line in sys.stdin:
         in_driver = line.strip() == "driver"
         # So few changes would be merged in the driver.

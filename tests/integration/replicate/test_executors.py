@@ -56,6 +56,11 @@ class Cluster:
         found: dict[str, Any] = json.loads(line)
         return found
 
+    def run_or_fail(self) -> dict[str, Any] | None:
+        """The same; return None if the run has ended with an error."""
+        line = self._ask()
+        return json.loads(line) if line else None
+
     def run_and_die(self) -> None:
         """The same in a process that kills itself before the end."""
         assert self._ask() == b""
@@ -277,3 +282,53 @@ def test_tables_equal_the_source_when_the_driver_is_killed_between_the_merges_an
     log.assert_equal()
     for table in versions if how else ():
         _count(tmp_path / "changes" / "SHOP" / table)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("begins_with", ["/part-", "_delta_log/00000000000000000001.json"])
+@pytest.mark.parametrize("how", [[], ["history"]])
+def test_tables_equal_the_source_when_the_store_refuses_all_requests_for_a_minute(
+    tmp_path: Path, server: S3Server, how: list[str], begins_with: str
+) -> None:
+    """Longer than `retry` is by default, from the first file that a task writes, or from the first commit of a merge."""
+    log = Log(tmp_path, transactions=100)
+    count = log.send([*log.metadata, *log.loads, *log.changes]) - len(log.metadata)
+    server.plan_outage(60, begins_with)
+    for _ in range(5):
+        with cluster(tmp_path, "s3", *how) as pipeline:
+            summary = pipeline.run_or_fail()
+        if summary is not None and not summary["failing"] and not summary["parked"]:
+            break
+    assert server.refused_count() > 1
+    place = server.place(tmp_path.name)
+    log.assert_equal(place)
+    if how:
+        assert sum(_count(place / "changes" / "SHOP" / table) for table in ("customers", "order_lines")) == count
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("how", [[], ["history"], ["soft"], ["history", "s3"]])
+def test_tables_equal_the_source_when_the_driver_is_killed_at_each_step(tmp_path: Path, server: S3Server, how: list[str]) -> None:
+    log = Log(tmp_path, transactions=100)
+    place: Place = server.place(tmp_path.name) if "s3" in how else tmp_path
+    mixed = repeat(shuffle(log.changes, seed=5, window=30), seed=5, fraction=0.1)
+    count = -len(log.metadata)
+    for part in ([*log.metadata, *log.loads, *mixed[:300]], mixed[300:]):
+        count += log.send(part)
+        summary, steps = run_killed_at_each_step(tmp_path, *how)
+        assert steps > 10
+        assert summary["failing"] == {}
+    assert summary["parked"] == 0
+    log.assert_equal(place)
+    if "history" in how:
+        assert sum(_count(place / "changes" / "SHOP" / table) for table in ("customers", "order_lines")) == count
+
+
+def run_killed_at_each_step(directory: Path, *how: str) -> tuple[dict[str, Any], int]:
+    """Kill each run one step later than the one before, until one has fewer steps; return its summary and that number."""
+    for step in itertools.count(1):
+        with cluster(directory, f"die-at-{step}", *how) as pipeline:
+            summary = pipeline.run_or_fail()
+        if summary is not None:
+            return summary, step
+    raise AssertionError("unreachable")
