@@ -42,8 +42,9 @@ $(VENV)/.packages: $(VENV)/.tools
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r $(VENV)/others.lock
 	@touch $@
 
+# It compiles nothing: pip would do so in a directory that it deletes.
 $(VENV)/.installed: $(VENV)/.tools
-	@HEADSTREAM_INTERPRETED=1 $(PIP_INSTALL) --no-build-isolation -e . # compiles nothing: pip would do so in a directory that it deletes
+	@HEADSTREAM_INTERPRETED=1 $(PIP_INSTALL) --no-build-isolation -e .
 	@touch $@
 
 # It takes longest: with a lower priority, the packages are there sooner, and the jars are fetched beside it.

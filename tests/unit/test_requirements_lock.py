@@ -29,7 +29,7 @@ def test_make_installs_no_package_without_its_digest() -> None:
     installs = [line for line in text.splitlines() if "$(PIP_INSTALL)" in line or "pip install" in line]
     assert [line for line in installs if "--require-hashes" not in line] == [
         next(line for line in installs if line.startswith("PIP_INSTALL :=")),
-        "\t@$(PIP_INSTALL) --no-build-isolation -e .",
+        "\t@HEADSTREAM_INTERPRETED=1 $(PIP_INSTALL) --no-build-isolation -e .",
     ]
     assert "--no-deps" in installs[0]
 
