@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from headstream.errors import EnvironmentSetupError
 from headstream.replicate.storage.places import StorePlace
 
-__all__ = ["configure_store", "explain", "require_store"]
+__all__ = ["configure_store", "explain", "has_class", "require_store"]
 
 
 def configure_store(spark: SparkSession, place: StorePlace) -> None:
@@ -26,7 +26,7 @@ def configure_store(spark: SparkSession, place: StorePlace) -> None:
     if all(configuration.get(name) is None for name in access.hadoop_logins):
         settings = access.hadoop_identity() | settings
     for name, value in settings.items():
-        if not name.endswith(".impl") or _has_class(spark, value):
+        if not name.endswith(".impl") or has_class(spark, value):
             configuration.set(name, value)
 
 
@@ -62,7 +62,8 @@ def require_store(spark: SparkSession, place: StorePlace, why: str) -> None:
         raise EnvironmentSetupError(f"{why}, and Spark cannot write to an object store", advice=_lacking(place)) from None
 
 
-def _has_class(spark: SparkSession, name: str) -> bool:
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Return whether the session's JVM, in this process, has a class, named with its package."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     try:

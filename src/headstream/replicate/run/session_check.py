@@ -6,7 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from headstream.errors import EnvironmentSetupError, InvalidOptionError
 from headstream.replicate.apply.engines import find_workers
+from headstream.replicate.apply.spark_store import has_class
 from headstream.spark.sessions.spark_home import find_pyspark
 from headstream.version import __version__
 
@@ -76,10 +77,7 @@ def check_delta(spark: SparkSession, kinds: Collection[str], *, has_catalog: boo
 
 def _find_lacking(spark: SparkSession) -> list[str]:
     lacks = []
-    jvm: Any = spark.sparkContext._jvm
-    try:
-        jvm.java.lang.Class.forName(_EXTENSION, False, jvm.Thread.currentThread().getContextClassLoader())
-    except Py4JError:
+    if not has_class(spark, _EXTENSION):
         lacks.append("the jars of Delta")
     if _EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
         lacks.append(f"spark.sql.extensions={_EXTENSION}")
