@@ -15,7 +15,7 @@ def test_jars_that_cannot_be_fetched_are_left_out_with_a_warning(
     (tmp_path / "file").touch()
     monkeypatch.setenv("HEADSTREAM_JARS", str(tmp_path / "file" / "jars"))
     assert replicate._available(["azure", "s3"]) == []
-    assert [record.getMessage().partition(";")[0] for record in caplog.records] == [
-        "the jars of the set azure were not fetched",
-        "the jars of the set s3 were not fetched",
+    assert [record.getMessage().partition(": ")[0] for record in caplog.records] == [
+        "the jars of the set azure cannot be fetched, and Spark writes no tables there without them",
+        "the jars of the set s3 cannot be fetched, and Spark writes no tables there without them",
     ]

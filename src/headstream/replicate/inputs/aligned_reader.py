@@ -29,8 +29,11 @@ from headstream.spark.source.stream_reader import HeadstreamStreamReader
 __all__ = ["AlignedStreamReader", "find_end", "planned_until"]
 
 _READ_UNTIL: Final = "read until"
+_FULL: Final = 0.95
+"""The share of a micro-batch's limits at which the search for a better time stops: each try reads every partition."""
 _FULL_ENOUGH: Final = 0.75
-"""The share of a micro-batch's messages at which the search for a better time stops: each try reads every partition."""
+"""The share from which on at most _MORE_TRIES more times are tried, since many messages can have one time."""
+_MORE_TRIES: Final = 6
 
 
 class AlignedStreamReader(HeadstreamStreamReader):
@@ -118,16 +121,18 @@ def find_end(
     if fullness(end) <= 1:
         return high_us, end
     best_us, best = low_us, ends_at(low_us)
-    while high_us - best_us > 1:
+    best_share, tries = 0.0, _MORE_TRIES
+    while high_us - best_us > 1 and tries:
         middle_us = (best_us + high_us) // 2
         end = ends_at(middle_us)
         share = fullness(end)
         if share > 1:
             high_us = middle_us
-            continue
-        best_us, best = middle_us, end
-        if share >= _FULL_ENOUGH:
+        else:
+            best_us, best, best_share = middle_us, end, share
+        if best_share >= _FULL:
             break
+        tries -= best_share >= _FULL_ENOUGH
     return best_us, best
 
 

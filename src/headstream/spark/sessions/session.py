@@ -99,7 +99,8 @@ def session(
     master = master or known.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
     app_name = app_name or known.get("spark.app.name") or "headstream"
     java = find_java()
-    paths = _missing_jars([*([SPARK] if jars else []), *(SETS[name] for name in with_jars)])
+    wanted = [*([SPARK] if jars else []), *(SETS[name] for name in with_jars)]
+    paths = [path for jar_set in lacking_sets(wanted) for path in fetch(jar_set=jar_set)]
     is_local = _count_cores(master) > 0
     conf = conf_directory(os.environ, pyspark)
     home = link_home(pyspark) if is_local and "SPARK_HOME" not in os.environ else None
@@ -226,8 +227,8 @@ def _start(settings: Mapping[str, str], environment: Mapping[str, str], jars: li
             ) from error
 
 
-def _missing_jars(sets: Sequence[JarSet]) -> list[Path]:
-    """Return the jars of those sets that the JVM of spark-submit, if there is one, does not have (`--jars`)."""
+def lacking_sets(sets: Sequence[JarSet]) -> list[JarSet]:
+    """Return those sets of which the JVM of spark-submit, if there is one, lacks a jar (`--jars`); all if there is none."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -235,8 +236,7 @@ def _missing_jars(sets: Sequence[JarSet]) -> list[Path]:
     if SparkContext._jvm is not None:
         with suppress(Py4JError):  # a class loader that cannot be changed either: _add_to_class_path says so
             there = _loaded_jars(SparkContext._jvm.Thread.currentThread().getContextClassLoader())
-    lacking = [each for each in sets if not {jar.file_name for jar in each.jars} <= there]
-    return [path for jar_set in lacking for path in fetch(jar_set=jar_set)]
+    return [each for each in sets if not {jar.file_name for jar in each.jars} <= there]
 
 
 def _loaded_jars(loader: Any) -> set[str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from pathlib import Path
 from random import Random
 
@@ -87,6 +88,21 @@ def test_find_end_fills_a_micro_batch_with_what_is_oldest_in_all_partitions() ->
         assert end == ends_at(until_us)
         assert sum(end.values()) <= limit
         assert until_us == 51 or sum(end.values()) >= 0.75 * limit or sum(ends_at(until_us + 1).values()) > limit
+
+
+def test_find_end_fills_a_micro_batch_to_95_percent_when_few_messages_have_one_time() -> None:
+    for seed in range(50):
+        random = Random(seed)
+        begin_us = random.choice([0, 10**15])
+        times = sorted(begin_us + 10**6 + random.randrange(10**6) for _ in range(10_000))
+        limit = random.randrange(1000, 9000)
+        place = TopicPartition("s/t", 1)
+
+        def ends_at(us: int, times: list[int] = times, place: TopicPartition = place) -> dict[TopicPartition, int]:
+            return {place: bisect_left(times, us)}
+
+        _, end = find_end(begin_us, times[-1] + 1, ends_at, lambda end, limit=limit: sum(end.values()) / limit)  # type: ignore[misc]
+        assert 0.95 * limit <= end[place] <= limit
 
 
 def test_planned_until_reads_what_a_query_planned(tmp_path: Path) -> None:
