@@ -95,6 +95,8 @@ for round in range(2):
 SUBMITTED = """
 import json, sys
 from headstream.spark import session
+from headstream.spark.sessions.jar_sets import S3, SPARK
+from headstream.spark.sessions.session import lacking_sets
 spark = session()
 table = sys.argv[1]
 spark.range(3).write.format("delta").save(table)
@@ -102,6 +104,7 @@ keys = ("spark.sql.shuffle.partitions", "spark.driver.memory", "spark.app.name",
 found = {key: spark.conf.get(key, None) for key in keys}
 found |= {"rows": spark.read.format("delta").load(table).count(), "master": spark.sparkContext.master}
 found["page"] = spark.sparkContext.uiWebUrl is not None
+found["lacks"] = [jar_set.name for jar_set in lacking_sets([SPARK, S3])]
 print("FOUND", json.dumps(found))
 """
 
@@ -113,6 +116,8 @@ def test_session_keeps_what_spark_was_told_when_it_starts(tmp_path: Path, way: s
     told = ["--master", "local[1]", "--name", "mine", "--conf", "spark.sql.shuffle.partitions=7", "--driver-memory", "700m"]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     if way == "spark-submit":
+        told += ["--jars", ",".join(map(str, fetch()))]
+        environment["HEADSTREAM_JARS"] = os.devnull  # nothing can be fetched into it: the session takes those given
         command = [str(Path(sys.executable).with_name("spark-submit")), *told, str(job), str(tmp_path / "table")]
     else:
         command = [sys.executable, str(job), str(tmp_path / "table")]
@@ -127,6 +132,7 @@ def test_session_keeps_what_spark_was_told_when_it_starts(tmp_path: Path, way: s
         "rows": 3,
         "master": "local[1]",
         "page": True,
+        "lacks": ["s3"] if way == "spark-submit" else ["spark", "s3"],
     }
 
 
