@@ -4,6 +4,7 @@ load      inserts of new keys into an empty table, one micro-batch
 merge     80 % updates, 10 % inserts, 10 % deletes of the same number of changes, keys anywhere
 partial   the same, and the updates carry two of ten columns
 large     the same with ten times as many changes
+modes     load and merge of tables of type 2, of tables with change tables, and with atomic, in transactions of ten changes
 largest   inserts of 1 M rows with 200 columns; inserts of 10 M rows with 20 columns, and as many changes of them; by executors
 tables    few changes for each of many tables in every micro-batch: what a table costs after the first one, in a directory and in
           an S3 server of this machine, and the requests to it
@@ -14,7 +15,7 @@ gives them back to Spark's MERGE, as before executors did it; `by hand` is a for
 Memory: by how much the driver's Python process has grown at most, and the peak of what collections leave in the heap of its Java
 process (all of that process in parentheses). Processor time is that of all processes.
 
-    python -m bench.replicate_cluster [--quick] [--parts batches,large,largest,tables]
+    python -m bench.replicate_cluster [--quick] [--parts batches,large,modes,largest,tables]
 """
 
 from __future__ import annotations
@@ -48,14 +49,15 @@ from tests.support.replicate.s3_server import S3Server
 
 _ROUNDS: Final = 4
 _CHANGES_A_TABLE: Final = 5
+_TRANSACTION: Final = 10
 
 
-def run_job(work: Path, way: str, name: str, most: int, executors: int, store: str) -> dict[str, Any]:
+def run_job(work: Path, way: str, mode: str, name: str, most: int, executors: int, store: str) -> dict[str, Any]:
     """Run a job over all that is new in the log, in this process."""
     settings = {"spark.driver.memory": "4g", "spark.driver.maxResultSize": "3g", "spark.executor.memory": "2g"}
     spark = session(master=f"local-cluster[{executors},1,2048]", config=settings, with_jars=["s3"] if store else [])
     with Meter(spark) as meter:
-        found = run_by_hand(spark, work, name) if way == "by hand" else run_pipeline(spark, work, way, name, most, store)
+        found = run_by_hand(spark, work, name) if way == "by hand" else run_pipeline(spark, work, way, mode, name, most, store)
     stop(spark)
     return found | meter.result()
 
@@ -77,7 +79,7 @@ def by_hand_columns() -> dict[str, str]:
     return table_types() | {"_hs_sequence": "STRING"}
 
 
-def run_pipeline(spark: Any, work: Path, way: str, name: str, most: int, store: str) -> dict[str, Any]:
+def run_pipeline(spark: Any, work: Path, way: str, mode: str, name: str, most: int, store: str) -> dict[str, Any]:
     """Run the pipeline."""
     rounds: list[tuple[float, int]] = []
 
@@ -94,7 +96,11 @@ def run_pipeline(spark: Any, work: Path, way: str, name: str, most: int, store: 
         checkpoint=place / f"{name}-checkpoint",
         max_messages_per_batch=most,
         max_bytes_per_batch=8 << 30,
-        rules=TableRules(defaults=TableSettings(engine="spark" if way == "driver" else "auto")),
+        rules=TableRules(
+            defaults=TableSettings(engine="spark" if way == "driver" else "auto", scd_type=2 if mode == "type 2" else 1)
+        ),
+        change_tables=place / f"{name}-changes" if mode == "changes" else None,
+        atomic=mode == "atomic",
         once=True,
     )
     pipeline = ReplicatePipeline(spark, config, on_progress=note)
@@ -106,12 +112,12 @@ def run_pipeline(spark: Any, work: Path, way: str, name: str, most: int, store: 
 
 
 def start_job(
-    work: Path, way: str, *, most: int = 100_000_000, executors: int = 2, store: S3Server | None = None
+    work: Path, way: str, *, mode: str = "", most: int = 100_000_000, executors: int = 2, store: S3Server | None = None
 ) -> dict[str, Any]:
     """Run a job in a process of its own."""
     home = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_SCALA_VERSION": "2.13", "PYSPARK_PYTHON": sys.executable}
     place = "" if store is None else str(store.place(f"bench/{work.name}"))
-    command = [sys.executable, "-m", "bench.replicate_cluster", "--job", str(work), way, str(most), str(executors), place]
+    command = [sys.executable, "-m", "bench.replicate_cluster", "--job", str(work), way, mode, str(most), str(executors), place]
     given = {} if store is None else {**store.variables, "AWS_REGION": "us-east-1"}
     with tempfile.TemporaryFile("w+") as errors:
         ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, env={**os.environ, **home, **given}, check=False)
@@ -121,14 +127,16 @@ def start_job(
     return found
 
 
-def make_changes(kind: str, count: int, columns: int) -> Iterator[bytes]:
-    """Yield the messages of one micro-batch."""
+def make_changes(kind: str, count: int, columns: int, *, grouped: bool = False) -> Iterator[bytes]:
+    """Yield the messages of one micro-batch, in transactions of _TRANSACTION changes if they are grouped."""
     envelopes = Envelopes(make_table(1, columns=columns), partial=kind == "partial")
     rng = random.Random(kind)
     first = {"load": 0, "merge": 1, "partial": 2}[kind] * count
     for number, operation in enumerate(["INSERT"] * count if kind == "load" else mix(count)):
         key = first + number if operation == "INSERT" else rng.randrange(count)
-        yield envelopes.write(operation, key, first + number)
+        event = number % _TRANSACTION + 1
+        transaction = ((first + number) // _TRANSACTION, event, event == _TRANSACTION) if grouped else None
+        yield envelopes.write(operation, key, first + number, transaction=transaction)
 
 
 def describe(found: dict[str, Any], count: int) -> str:
@@ -148,6 +156,18 @@ def bench_batches(report: Report, directory: Path, count: int, kinds: dict[str, 
             executors = 1 if way.endswith(", 1") else 2
             found = start_job(work, way.removesuffix(", 1"), executors=executors)
             report.line(f"{kind:7} of {count:>10,} x {columns:3} columns, {way:12}: {describe(found, count)}")
+    shutil.rmtree(work)
+
+
+def bench_modes(report: Report, directory: Path, count: int, modes: tuple[str, ...]) -> None:
+    """Micro-batches of one size into tables with further settings, by executors."""
+    work = directory / f"modes-{count}"
+    make_log((work / "log").as_uri(), [make_table(1)])
+    for kind in ("load", "merge"):
+        send((work / "log").as_uri(), make_changes(kind, count, 10, grouped=True))
+        for mode in modes:
+            found = start_job(work, "executors", mode=mode)
+            report.line(f"{kind:7} of {count:>10,} x {10:3} columns, {mode:12}: {describe(found, count)}")
     shutil.rmtree(work)
 
 
@@ -189,13 +209,13 @@ def bench_tables(report: Report, directory: Path, tables: int, way: str, *, in_s
 def main() -> None:
     """Run all of it, or one job."""
     if "--job" in sys.argv:
-        work, way, most, executors, store = sys.argv[sys.argv.index("--job") + 1 :]
-        name = f"{way.replace(' ', '-')}-{executors}"
-        print(json.dumps(run_job(Path(work), way, name, int(most), int(executors), store)))
+        work, way, mode, most, executors, store = sys.argv[sys.argv.index("--job") + 1 :]
+        name = f"{way}-{mode}-{executors}".replace(" ", "-")
+        print(json.dumps(run_job(Path(work), way, mode, name, int(most), int(executors), store)))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="smaller micro-batches, nothing written")
-    parser.add_argument("--parts", default="batches,tables,large,largest", help="which parts, of: batches,tables,large,largest")
+    parser.add_argument("--parts", default="batches,tables,large,modes,largest", help="which parts, of the default")
     given = parser.parse_args()
     parts, quick = given.parts.split(","), given.quick
     began = time.monotonic()
@@ -219,6 +239,9 @@ def main() -> None:
             ways = (*everything, "executors, 1")
             kinds = {"load": ways, "merge": ways, "partial": everything[:1]}
             bench_batches(report, directory, large, kinds)
+        if "modes" in parts:
+            for count in (20_000,) if quick else (200_000, 2_000_000):
+                bench_modes(report, directory, count, ("type 2", "changes", "atomic"))
         if "largest" in parts:
             alone = everything[:1]
             bench_batches(report, directory, 1_000 if quick else 1_000_000, {"load": alone}, columns=200)

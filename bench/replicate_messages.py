@@ -119,8 +119,12 @@ class Envelopes:
         self._verbs = {verb: b"\x00" + self._header("operation", verb) for verb in OPERATIONS}
         self._after = self._headers_with((1 << len(table.columns)) - 1)
         self._after_part = self._headers_with(0b101) if partial else b""
+        self._whole = b"".join(self._header(name, mask) for name, mask in (("changeMask", None), ("columnMask", self._mask())))
+        self._position = b"".join(self._header(name, _OTHER_HEADERS[name]) for name in ("timestamp", "streamPosition"))
 
-    def write(self, operation: str, key: int, at: int, *, sequence: str | None = None) -> bytes:
+    def write(
+        self, operation: str, key: int, at: int, *, sequence: str | None = None, transaction: tuple[int, int, bool] | None = None
+    ) -> bytes:
         """Return a data message with every column, except of partial updates.
 
         Args:
@@ -128,6 +132,8 @@ class Envelopes:
             key: The row.
             at: The change's place in the order of all.
             sequence: Its change sequence; by default made from `at`.
+            transaction: Number of its transaction, number in it, and whether it is the last, of changes with every column; by
+                default all changes are the only one of transaction 1.
         """
         first, middle, last = self._pieces[at % CYCLE]
         name, text = _text(f"name {at}"), _text(f"text {key}")
@@ -146,7 +152,7 @@ class Envelopes:
             ]
         else:
             parts = [_SOME, _long(key), first, _SOME, name, middle, _SOME, text, last]
-            parts += [self._verbs[operation], order, self._after]
+            parts += [self._verbs[operation], order, self._after if transaction is None else self._of_transaction(*transaction)]
         body = b"".join(parts)
         return b"".join((self._before, _long(len(body)), body))
 
@@ -155,9 +161,19 @@ class Envelopes:
         written = [_write(self._columns[f"c{i}"], value) for i, value in enumerate(values)]
         return written[1], b"".join(written[3:8]), b"".join(written[9:])
 
+    def _of_transaction(self, number: int, event: int, last: bool) -> bytes:
+        """Return the headers after the change sequence, of a change with every column."""
+        ends = [_SOME, _long(event), _SOME, b"\x01" if last else b"\x00"]
+        return b"".join([self._position, _text(f"{number:032X}"), self._whole, *ends])
+
+    def _mask(self, columns: int | None = None) -> bytes:
+        """Return the mask of the columns that a change carries, whose bits are set; by default of all."""
+        carried = (1 << len(self._columns)) - 1 if columns is None else columns
+        return carried.to_bytes((len(self._columns) + 7) // 8, "little")
+
     def _headers_with(self, columns: int) -> bytes:
         """Return the headers after the change sequence; of the columns that a change carries, the bits are set."""
-        mask = columns.to_bytes((len(self._columns) + 7) // 8, "little")
+        mask = self._mask(columns)
         return b"".join(self._header(name, mask if name == "columnMask" else value) for name, value in _OTHER_HEADERS.items())
 
     def _header(self, name: str, value: Any) -> bytes:
