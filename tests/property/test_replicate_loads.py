@@ -130,11 +130,14 @@ def kept(history: History, rows: list[Row], table: str, *, ends_above: str = "")
         history: The history.
         rows: The rows.
         table: The table.
-        ends_above: Versions that begin at or below this place are without their ends.
+        ends_above: Versions that begin at or below this place are without their ends, and deletions that found no row are left
+            out; the ends of all versions if it is empty.
     """
     names = [*history.columns[table], "_hs_valid_from", "_hs_current", "_hs_deleted"]
     found = []
     for row in rows:
+        if ends_above and row["_hs_deleted"] and row["_hs_valid_from"] == row["_hs_valid_to"]:
+            continue
         has_end = row.get("_hs_valid_from", "") > ends_above or not ends_above
         found.append((*(row.get(name) for name in names), row.get("_hs_valid_to") if has_end else None))
     return sorted(found, key=repr)

@@ -10,8 +10,9 @@ So an exception needs all of these:
     what replaced it    a later change of the old key, merged before the change of key too
 
 In a history (type 2) a version that a load replaced may end at another place, where a change of key from before that load is
-merged after the load's rows: what the keys came to before the load is forgotten when the load is over. Its values, its beginning
-and all versions since are the same.
+merged, for the first time or again, after the load's rows: what the keys came to before the load is forgotten when the load is
+over. Its values, its beginning and all versions since are the same, but for a deletion since that finds that version ended: the
+table keeps it as a version without duration.
 
 A change is merged with the micro-batch that reads it, or, where it waits, with the one that reads the metadata of its schema or
 (atomic) the last event of its transaction. Of another change it is known that it was not merged before it was read. So one change
@@ -97,7 +98,7 @@ def _is_crossed(other: Fact, move: Fact) -> bool:
 
 
 def late_moves_until(history: History, cut: Cut, table: str, *, atomic: bool) -> str:
-    """Return up to which place the ends of versions may differ; "" where no change of key is merged late.
+    """Return up to which place the ends of versions may differ; "" where no change of key is merged late or again.
 
     It is the floor of the newest load that replaced what a change of key moved, and of which rows are merged before that change.
     No version that begins above it, nor one of the load's rows, is concerned.
@@ -116,7 +117,7 @@ def late_moves_until(history: History, cut: Cut, table: str, *, atomic: bool) ->
         for place, move in placed
         if move.before is not None
         for of_load, row in rows
-        if place < of_load and order.may_precede(row, move)
+        if place < of_load and (order.may_precede(row, move) or order.is_read_again_after(row, move))
     ]
     return max(floors, default="")
 
@@ -153,6 +154,7 @@ class _Order:
 
     def __init__(self, history: History, cut: Cut, *, atomic: bool) -> None:
         self._read: dict[tuple[object, ...], int] = {}
+        self._last_read: dict[tuple[object, ...], int] = {}
         self._merged: dict[tuple[object, ...], int] = {}
         self._transactions: dict[int, int] = {}
         described: dict[object, int] = {}
@@ -162,6 +164,7 @@ class _Order:
                     described[message.describes] = number  # of two schemas that look alike the later one
                 if message.fact is not None:
                     self._read.setdefault(_identity(message.fact), number)
+                    self._last_read[_identity(message.fact)] = number
         for fact in history.facts:
             known = max(self._read[_identity(fact)], described.get((fact.table, fact.columns), 0))
             self._merged[_identity(fact)] = known
@@ -174,6 +177,11 @@ class _Order:
         merged = max(self._merged[_identity(second)], self._transactions.get(second.transaction, 0))
         begun = self._read[_identity(first)]
         return begun < merged or (begun == merged > read)
+
+    def is_read_again_after(self, first: Fact, second: Fact) -> bool:
+        """Return whether one change is read again after another was read."""
+        again = self._last_read[_identity(second)]
+        return again > self._read[_identity(second)] and again > self._read[_identity(first)]
 
 
 def _identity(fact: Fact) -> tuple[object, ...]:
