@@ -84,7 +84,8 @@ def test_a_run_begins_although_the_one_before_deletes_what_it_reads(
     for number in range(100, 105):
         save(first, number)
     method = {"snapshots": "_names", "commits": "_names", "chunks": "_chunk"}[after]
-    original, slow = getattr(CheckpointObjects, method), []
+    original = getattr(CheckpointObjects, method)
+    slow: list[Any] = []
 
     def read_late(self: CheckpointObjects, *arguments: Any) -> Any:
         found = None if after == "chunks" else original(self, *arguments)
@@ -195,7 +196,7 @@ def test_a_commit_that_the_store_rejects_without_having_one_is_tried_again(
     assert (tmp_path / "read" / "counted").read_text() == "2"
 
 
-def test_chunks_of_a_snapshot_whose_answer_was_lost_are_not_written_again(
+def test_a_snapshot_whose_answer_was_lost_keeps_its_chunks_when_the_next_attempt_is_killed(
     running: S3Server, place: StorePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headstream.replicate.checkpoint.keeper._SNAPSHOT_EVERY", 2)

@@ -140,7 +140,7 @@ class StoreKeeper:
         self._pending: tuple[bytes, Changes] | None = None
         self._lost: str | None = None
         self._snapshot_bytes = 0
-        self._snapshot_tried = 0
+        self._attempts = 0
         self._bytes_since = 0
         self._commits_since = 0
 
@@ -188,8 +188,7 @@ class StoreKeeper:
         """Write the commit by which the checkpoint is this process's; return False if another process was faster."""
         self._objects.note_take_over(self._number + 1)
         changes = self._files.find_changes()
-        writer = self._write("commits", self._number + 1, changes)
-        raw = writer.finish(self._number + 1, self.driver, self._clock_us())
+        raw = self._encode("commits", self._number + 1, changes)
         if self._objects.create_commit(self._number + 1, raw) is not None:
             return False
         if self._objects.newest_snapshot() > self._number:  # the other process has written that commit, and deleted it since
@@ -241,9 +240,7 @@ class StoreKeeper:
             if check and (other := self._objects.find_commit(self._number + 1)) is not None:
                 self._lose(other)
             return
-        writer = self._write("commits", self._number + 1, changes)
-        raw = writer.finish(self._number + 1, self.driver, self._clock_us(), changes.removed)
-        self._create(raw, changes)
+        self._create(self._encode("commits", self._number + 1, changes), changes)
 
     def _create(self, raw: bytes, changes: Changes) -> None:
         self._pending = raw, changes
@@ -258,8 +255,11 @@ class StoreKeeper:
         self._bytes_since += len(raw)
         self._commits_since += 1
 
-    def _write(self, kind: str, number: int, changes: Changes) -> RecordWriter:
-        name = record_name(kind, number, self.driver)
+    def _encode(self, kind: str, number: int, changes: Changes) -> bytes:
+        """Return a record, after its chunks are stored: under another name for each attempt, as one before may be there."""
+        self._attempts += 1
+        driver = f"{self.driver}.{self._attempts}"
+        name = record_name(kind, number, driver)
 
         def store_chunk(place: int, chunk: bytes) -> None:
             self._objects.write_chunk(name, place, chunk)
@@ -268,20 +268,17 @@ class StoreKeeper:
         writer = RecordWriter(kind, store_chunk)
         for change in changes.files:
             writer.add(change, self._files.data(changes, change))
-        return writer
+        return writer.finish(number, driver, self._clock_us(), changes.removed)
 
     def _make_snapshot(self) -> None:
         """Write a snapshot if reading the commits since the last one would cost more."""
         is_due = self._commits_since >= _SNAPSHOT_EVERY or self._bytes_since > max(self._snapshot_bytes, _SNAPSHOT_BYTES)
-        if (
-            not is_due or self._snapshot_tried == self._number
-        ):  # its answer may have been lost: it and its chunks stay as they are
+        if not is_due:
             return
         everything = self._files.everything()
         if everything is None:  # it has changed since the commit
             return
-        self._snapshot_tried = self._number
-        raw = self._write("snapshots", self._number, everything).finish(self._number, self.driver, self._clock_us())
+        raw = self._encode("snapshots", self._number, everything)
         self._objects.write_snapshot(self._number, raw)
         self._snapshot_bytes, self._bytes_since, self._commits_since = len(raw), 0, 0
         self._objects.prune()

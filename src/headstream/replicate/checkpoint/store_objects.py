@@ -144,7 +144,7 @@ class CheckpointObjects:
             raise self._missing("a part of the checkpoint is missing", where, in_snapshot)
         return found[0]
 
-    def _missing(self, what: str, place: StorePlace, in_snapshot: int) -> StorageError:
+    def _missing(self, what: str, place: StorePlace, in_snapshot: int) -> SupersededError | CorruptLogError:
         """Return the error for an object that is missing: it may be if there is a snapshot of this number or a higher one."""
         if self.newest_snapshot() >= in_snapshot:
             return SupersededError("the checkpoint has changed while it was read", where=str(place), advice="Read it again")
