@@ -50,6 +50,8 @@ def note_moved(directory: Path, to: StorePlace) -> None:
         StorageError: the directory cannot be written.
     """
     try:
-        (directory / MOVED_FILE).write_text(json.dumps({"to": str(to)}) + "\n")
+        begun = directory / f".{MOVED_FILE}"
+        begun.write_text(json.dumps({"to": str(to)}) + "\n")
+        begun.replace(directory / MOVED_FILE)
     except OSError as error:
         raise StorageError(f"the checkpoint cannot be marked as moved: {error.strerror}", where=str(directory)) from error
