@@ -25,6 +25,8 @@ from typing import Final, Protocol
 
 from headstream.errors import CorruptLogError, ReplicateError, StorageError
 from headstream.replicate.checkpoint.driver_lock import DriverLock
+from headstream.replicate.checkpoint.moved import check_not_moved
+from headstream.replicate.checkpoint.reading import CheckpointReader
 from headstream.replicate.checkpoint.records import Record, RecordWriter
 from headstream.replicate.checkpoint.store_objects import CheckpointObjects, record_name
 from headstream.replicate.checkpoint.working_files import Changes, WorkingFiles
@@ -48,7 +50,7 @@ class Keeper(Protocol):
         """Begin a run.
 
         Raises:
-            ReplicateError: another process runs with a checkpoint in a directory.
+            ReplicateError: another process runs with a checkpoint in a directory, or has moved it into an object store.
             StorageError: the directory cannot be written.
         """
 
@@ -93,12 +95,14 @@ class LocalKeeper:
     """
 
     def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory
         self._lock = None if directory is None else DriverLock(directory)
 
     def begin(self) -> None:
         """Lock the directory until close()."""
-        if self._lock is not None:
+        if self._lock is not None and self._directory is not None:
             self._lock.acquire()
+            check_not_moved(self._directory)  # since the pipeline was made
 
     def save(self, *, attempts: int = 1) -> None:
         """Do nothing: all is kept."""
@@ -136,22 +140,37 @@ class StoreKeeper:
         self._pending: tuple[bytes, Changes] | None = None
         self._lost: str | None = None
         self._snapshot_bytes = 0
+        self._attempts = 0
         self._bytes_since = 0
         self._commits_since = 0
 
-    def open(self, first: Path | None = None) -> None:
+    def open(self, first: Path | None = None, *, repair: Callable[[Path], None] = lambda directory: None) -> None:
         """Fetch the checkpoint into the working copy, and take it over from any other process.
 
         Args:
             first: A checkpoint in a directory, from which the one in the store is begun if there is none.
+            repair: Repairs what a process that was killed has left in the working copy, before anything is appended there:
+                what is cut off then is changed in the store too.
 
         Raises:
             StorageError: the store cannot be read or written.
             CorruptLogError: an object is missing or damaged.
             ReplicateError: `first` is given, and the store has a checkpoint.
         """
-        for record in self._objects.read_all():
-            self._follow(record)
+        while not self._fetch_and_take_over(first, repair):
+            if first is not None:
+                raise ReplicateError("another process has begun a checkpoint there", where=str(self.place))
+            shutil.rmtree(self.directory)
+            self.directory.mkdir()
+
+    def _fetch_and_take_over(self, first: Path | None, repair: Callable[[Path], None]) -> bool:
+        for record in CheckpointReader(self.place, self.directory).follow():
+            self._number = record.number
+            if record.kind == "snapshots":
+                self._snapshot_bytes, self._bytes_since, self._commits_since = record.stored_bytes, 0, 0
+            else:
+                self._bytes_since += record.stored_bytes
+                self._commits_since += 1
         if first is None:
             self._files.accept(self._files.find_changes())
         elif self._number:
@@ -162,29 +181,18 @@ class StoreKeeper:
             )
         else:
             shutil.copytree(first, self.directory, dirs_exist_ok=True)
-        while not self._take_over():
-            if first is not None:
-                raise ReplicateError("another process has begun a checkpoint there", where=str(self.place))
-            for record in self._objects.read_after(self._number):
-                self._follow(record)
-            self._files.accept(self._files.find_changes())
-
-    def _follow(self, record: Record) -> None:
-        self._objects.apply(record, self.directory)
-        self._number = record.number
-        if record.kind == "snapshots":
-            self._snapshot_bytes = record.stored_bytes
-        else:
-            self._bytes_since += record.stored_bytes
-            self._commits_since += 1
+        repair(self.directory)
+        return self._take_over()
 
     def _take_over(self) -> bool:
         """Write the commit by which the checkpoint is this process's; return False if another process was faster."""
         self._objects.note_take_over(self._number + 1)
         changes = self._files.find_changes()
-        writer = self._write("commits", self._number + 1, changes)
-        raw = writer.finish(self._number + 1, self.driver, self._clock_us())
-        if not self._objects.create_commit(self._number + 1, raw):
+        raw = self._encode("commits", self._number + 1, changes)
+        if self._objects.create_commit(self._number + 1, raw) is not None:
+            return False
+        if self._objects.newest_snapshot() > self._number:  # the other process has written that commit, and deleted it since
+            self._objects.withdraw(self._number + 1)
             return False
         self._accept(raw, changes)
         return True
@@ -232,16 +240,11 @@ class StoreKeeper:
             if check and (other := self._objects.find_commit(self._number + 1)) is not None:
                 self._lose(other)
             return
-        writer = self._write("commits", self._number + 1, changes)
-        raw = writer.finish(self._number + 1, self.driver, self._clock_us(), changes.removed)
-        self._create(raw, changes)
+        self._create(self._encode("commits", self._number + 1, changes), changes)
 
     def _create(self, raw: bytes, changes: Changes) -> None:
         self._pending = raw, changes
-        number = self._number + 1
-        if not self._objects.create_commit(number, raw):
-            other = self._objects.find_commit(number)
-            assert other is not None
+        if (other := self._objects.create_commit(self._number + 1, raw)) is not None:
             self._lose(other)
         self._accept(raw, changes)
 
@@ -252,8 +255,11 @@ class StoreKeeper:
         self._bytes_since += len(raw)
         self._commits_since += 1
 
-    def _write(self, kind: str, number: int, changes: Changes) -> RecordWriter:
-        name = record_name(kind, number, self.driver)
+    def _encode(self, kind: str, number: int, changes: Changes) -> bytes:
+        """Return a record, after its chunks are stored: under another name for each attempt, as one before may be there."""
+        self._attempts += 1
+        driver = f"{self.driver}.{self._attempts}"
+        name = record_name(kind, number, driver)
 
         def store_chunk(place: int, chunk: bytes) -> None:
             self._objects.write_chunk(name, place, chunk)
@@ -262,7 +268,7 @@ class StoreKeeper:
         writer = RecordWriter(kind, store_chunk)
         for change in changes.files:
             writer.add(change, self._files.data(changes, change))
-        return writer
+        return writer.finish(number, driver, self._clock_us(), changes.removed)
 
     def _make_snapshot(self) -> None:
         """Write a snapshot if reading the commits since the last one would cost more."""
@@ -272,7 +278,7 @@ class StoreKeeper:
         everything = self._files.everything()
         if everything is None:  # it has changed since the commit
             return
-        raw = self._write("snapshots", self._number, everything).finish(self._number, self.driver, self._clock_us())
+        raw = self._encode("snapshots", self._number, everything)
         self._objects.write_snapshot(self._number, raw)
         self._snapshot_bytes, self._bytes_since, self._commits_since = len(raw), 0, 0
         self._objects.prune()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from headstream.errors import StorageError
-from headstream.replicate.checkpoint.store_objects import CheckpointObjects
+from headstream.replicate.checkpoint.records import Record
+from headstream.replicate.checkpoint.store_objects import CheckpointObjects, SupersededError
 from headstream.replicate.storage.places import StorePlace
 
 __all__ = ["CheckpointReader"]
@@ -33,13 +36,39 @@ class CheckpointReader:
             StorageError: there is no checkpoint, or the store cannot be read.
             CorruptLogError: an object is missing or damaged.
         """
-        is_first = not self._number
-        for record in self._objects.read_all() if is_first else self._objects.read_after(self._number):
-            self._objects.apply(record, self._directory, self._only)
-            self._number = record.number
+        for _ in self.follow():
+            pass
         if not self._number:
             raise StorageError(
                 "there is no checkpoint",
                 where=str(self._objects.place),
                 advice="Is this the checkpoint of a pipeline that has run? Endpoint and keys are read from AWS_... variables",
             )
+
+    def follow(self) -> Iterator[Record]:
+        """Bring the directory to the newest commit, and yield each record after it was applied.
+
+        A reader that has rested while the pipeline deleted commits begins again, with the newest snapshot.
+
+        Raises:
+            StorageError: the store cannot be read, or the directory not be written.
+            CorruptLogError: an object is missing or damaged.
+        """
+        while True:
+            try:
+                for record in self._objects.read_after(self._number) if self._number else self._objects.read_all():
+                    self._objects.apply(record, self._directory, self._only)
+                    self._number = record.number
+                    yield record
+            except SupersededError:
+                self._clear()
+            else:
+                return
+
+    def _clear(self) -> None:
+        self._number = 0
+        try:
+            for path in self._directory.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        except OSError as error:
+            raise StorageError(f"the copy of the checkpoint cannot be deleted: {error}", where=str(self._directory)) from error

@@ -8,7 +8,8 @@
 
 Whoever creates commit 13 has the checkpoint: of two processes that try, one is refused by the store, and ends. A process takes a
 checkpoint over by such a commit, without changes. That object is never deleted, so that the process before it, however late,
-finds its next number taken.
+finds its next number taken. A process that takes over looks after that whether a snapshot has its commit's number or
+a higher one: then it has read an old state, and created a commit that had been written and deleted; it begins again.
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ from headstream.replicate.checkpoint.records import Record, read_record
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 
-__all__ = ["CheckpointObjects", "record_name"]
+__all__ = ["CheckpointObjects", "SupersededError", "record_name"]
 
 _NAME: Final = re.compile(r"\d{10}")
 _KEPT_SNAPSHOTS: Final = 2
 """One more than is needed, for readers that have begun with the one before."""
+
+
+class SupersededError(StorageError):
+    """An object has been deleted since it was listed, or since an earlier reading: a newer snapshot has what it had."""
 
 
 class CheckpointObjects:
@@ -45,26 +50,28 @@ class CheckpointObjects:
         """Return whether a checkpoint is there."""
         return bool(self._names("snapshots") or self._names("commits"))
 
+    def newest_snapshot(self) -> int:
+        """Return the number of the newest snapshot, 0 if there is none: commits up to it can have been deleted."""
+        return max(self._names("snapshots"), default=0)
+
     def read_all(self) -> Iterator[Record]:
         """Iterate over the newest snapshot, if any, and the commits after it.
 
         Raises:
             CorruptLogError: an object is missing or damaged.
+            SupersededError: the pipeline has deleted one meanwhile; read_all() finds a newer snapshot.
         """
-        snapshot = max(self._names("snapshots"), default=0)
+        snapshot = self.newest_snapshot()
         if snapshot:
             yield self._read("snapshots", snapshot)
         yield from self.read_after(snapshot)
 
     def read_after(self, number: int) -> Iterator[Record]:
-        """Iterate over the commits after a number."""
+        """Iterate over the commits after a number; errors as of read_all()."""
         for found in self._names("commits", number):
             if found != number + 1:
-                raise CorruptLogError(
-                    "a commit of the checkpoint is missing",
-                    where=str(self._place_of("commits", number + 1)),
-                    advice="Restore the checkpoint's objects from a copy, all of one moment",
-                )
+                place = self._place_of("commits", number + 1)
+                raise self._missing("a commit of the checkpoint is missing", place, number + 1)
             number = found
             yield self._read("commits", found)
 
@@ -74,12 +81,15 @@ class CheckpointObjects:
         found = StoreFiles(place).read()
         return None if found is None else read_record(found[0], str(place))
 
-    def create_commit(self, number: int, raw: bytes) -> bool:
-        """Store a commit; return whether it is there now, by this call or an earlier one for the same bytes' driver."""
-        if StoreFiles(self._place_of("commits", number)).create(raw):
-            return True
+    def create_commit(self, number: int, raw: bytes) -> Record | None:
+        """Store a commit; return None if it is there now, by this call or an earlier one, or else the one that is there."""
+        place = self._place_of("commits", number)
+        if StoreFiles(place).create(raw):
+            return None
         found = self.find_commit(number)  # an answer can be lost, and its request repeated
-        return found is not None and found.raw == raw
+        if found is None:  # S3 rejects a request while another one for the object, such as a first attempt, is not finished
+            raise StorageError("the store has rejected a commit of the checkpoint, but has none there", where=str(place))
+        return None if found.raw == raw else found
 
     def write_snapshot(self, number: int, raw: bytes) -> None:
         """Store a snapshot."""
@@ -92,6 +102,11 @@ class CheckpointObjects:
     def note_take_over(self, number: int) -> None:
         """Note that a commit, which is created next, takes the checkpoint over: prune() never deletes it."""
         StoreFiles(self._place_of("drivers", number)).write(b"")
+
+    def withdraw(self, number: int) -> None:
+        """Delete a commit that takes over too late, and its note."""
+        StoreFiles(self._place_of("commits", number)).remove()
+        StoreFiles(self._place_of("drivers", number)).remove()
 
     def prune(self) -> None:
         """Delete what no reader needs: snapshots before the last but one, and commits up to that, except take-overs."""
@@ -125,18 +140,21 @@ class CheckpointObjects:
         where = self.place / "parts" / record_name(record.kind, record.number, record.driver) / f"{place:06d}"
         found = StoreFiles(where).read()
         if found is None:
-            raise CorruptLogError(
-                "a part of the checkpoint is missing",
-                where=str(where),
-                advice="Restore the checkpoint's objects from a copy, all of one moment",
-            )
+            in_snapshot = record.number + (record.kind == "snapshots")
+            raise self._missing("a part of the checkpoint is missing", where, in_snapshot)
         return found[0]
+
+    def _missing(self, what: str, place: StorePlace, in_snapshot: int) -> SupersededError | CorruptLogError:
+        """Return the error for an object that is missing: it may be if there is a snapshot of this number or a higher one."""
+        if self.newest_snapshot() >= in_snapshot:
+            return SupersededError("the checkpoint has changed while it was read", where=str(place), advice="Read it again")
+        return CorruptLogError(what, where=str(place), advice="Restore the checkpoint's objects from a copy, all of one moment")
 
     def _read(self, kind: str, number: int) -> Record:
         place = self._place_of(kind, number)
         found = StoreFiles(place).read()
-        if found is None:  # deleted since it was listed: a newer snapshot has it
-            raise StorageError("the checkpoint has changed while it was read", where=str(place), advice="Read it again")
+        if found is None:  # deleted since it was listed
+            raise self._missing("an object of the checkpoint is missing", place, number + (kind == "snapshots"))
         return read_record(found[0], str(place))
 
     def _names(self, kind: str, after: int = 0) -> list[int]:

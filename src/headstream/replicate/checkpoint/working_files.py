@@ -118,7 +118,12 @@ class WorkingFiles:
             return
         if not change.pieces:
             return
-        with (self._root / change.path).open("rb") as file:
+        try:
+            file = (self._root / change.path).open("rb")
+        except OSError as error:  # Spark deletes the oldest of its files whenever it likes
+            reason = f"the checkpoint's working copy cannot be read: {error.strerror}"
+            raise StorageError(reason, where=str(self._root / change.path)) from error
+        with file:
             for at, length in change.pieces:
                 file.seek(at)
                 while length:

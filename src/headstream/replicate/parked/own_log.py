@@ -28,6 +28,8 @@ from headstream.codec.batch.to_columns.header_columns import decode_header_colum
 from headstream.codec.binary import encode_headers
 from headstream.errors import CorruptLogError, TopicNotFoundError
 from headstream.log.opening import open_directory
+from headstream.log.partition.recovery import recover
+from headstream.log.system.files import OsFiles
 from headstream.model.constructors import int32, int64, string
 from headstream.model.headers import Headers
 from headstream.model.identifiers import TopicName
@@ -37,7 +39,7 @@ from headstream.model.reserved import ORIGIN_PREFIX, REASON_HEADER, SCHEMA_ID_HE
 from headstream.replicate.columns.raw import RAW_SCHEMA
 from headstream.spark.source.header_shapes import column_array
 
-__all__ = ["OwnLog", "Placed"]
+__all__ = ["OwnLog", "Placed", "recover_log"]
 
 _PARTITION: Final = 1
 _BATCH_BYTES: Final = 8 << 20
@@ -155,6 +157,20 @@ class OwnLog:
         """Mark messages for deletion; readers of the log do not get them any more."""
         if offsets:
             self._client.set_state(topic, _PARTITION, offsets, MessageState.MARKED_FOR_DELETION.value, reason=reason)
+
+
+def recover_log(checkpoint: Path) -> None:
+    """Repair what a process that was killed has left at the ends of a log's partitions, as its first append would.
+
+    Args:
+        checkpoint: A pipeline's checkpoint directory, used by nobody else.
+
+    Raises:
+        CorruptLogError: files contradict each other in a way that no crash explains.
+        StorageError: the files cannot be read or written.
+    """
+    for partition in sorted((checkpoint / "log" / "streams").glob("*/*/[0-9]*")):
+        recover(str(partition), OsFiles())
 
 
 def _pack(messages: pa.Table) -> bytearray:

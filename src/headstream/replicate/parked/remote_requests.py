@@ -9,9 +9,11 @@ nothing.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from typing import Any, Final
 
+from headstream.errors import StorageError
 from headstream.replicate.checkpoint.keeper import Keeper, StoreKeeper
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.requests import RequestKind
@@ -20,6 +22,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 
 __all__ = ["RemoteRequests", "ask_remotely"]
 
+_LOGGER: Final = logging.getLogger("headstream.replicate")
 _FOLDER: Final = "requests"
 _NAME: Final = "remote"
 _LOOK_EVERY_US: Final = 5_000_000
@@ -64,27 +67,34 @@ class RemoteRequests:
             now_us: The time, microseconds since 1970 UTC.
 
         Raises:
-            StorageError: the store cannot be read or written.
+            ReplicateError: another process has taken the checkpoint over.
+            StorageError: the checkpoint cannot be written. While requests cannot be read or deleted, they wait.
         """
         if self._place is None or now_us < self._look_us:
             return 0
         self._look_us = now_us + _LOOK_EVERY_US
-        names = StoreFiles(self._place).names()
-        if not names:
-            return 0
         known = {name for (name,) in self._ledger.rows(f"SELECT json_extract(arguments, '$.{_NAME}') FROM requests")}
-        count = 0
-        for name in names:
-            found = None if name in known else StoreFiles(self._place / name).read()
-            if found is None:
-                continue
-            document = json.loads(found[0])
+        try:
+            names = StoreFiles(self._place).names()
+            found = {name: StoreFiles(self._place / name).read() for name in names if name not in known}
+        except StorageError as error:
+            _LOGGER.warning("requests to the pipeline cannot be read, and are looked for again: %s", error)
+            return 0
+        new = {name: json.loads(read[0]) for name, read in found.items() if read is not None}
+        for name, document in new.items():
             arguments = json.dumps(document["arguments"] | {_NAME: name})
             with self._ledger.transaction() as connection:
                 query = "INSERT INTO requests (kind, arguments, asked_us) VALUES (?, ?, ?)"
                 connection.execute(query, (document["kind"], arguments, document["asked_us"]))
-            count += 1
-        self._keeper.save()
-        for name in names:
-            StoreFiles(self._place / name).remove()
-        return count
+        if names:
+            self._keeper.save()
+            self._remove(self._place, names)
+        return len(new)
+
+    @staticmethod
+    def _remove(folder: StorePlace, names: list[str]) -> None:
+        try:
+            for name in names:
+                StoreFiles(folder / name).remove()
+        except StorageError as error:
+            _LOGGER.warning("requests that the pipeline has taken over cannot be deleted, which is tried again: %s", error)

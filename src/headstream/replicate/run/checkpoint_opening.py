@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
-from headstream.errors import ReplicateError, StorageError
+from headstream.errors import StorageError
+from headstream.replicate.checkpoint.driver_lock import DriverLock
 from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper, StoreKeeper
+from headstream.replicate.checkpoint.moved import MOVED_FILE, check_not_moved, note_moved
+from headstream.replicate.parked.own_log import recover_log
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_check import check_stores
 
 __all__ = ["open_keeper"]
-
-_MOVED: Final = "moved.json"
-"""A file of a directory's checkpoint that has been moved into an object store: it says where to."""
 
 
 def open_keeper(config: ReplicateConfig, clock_us: Callable[[], int]) -> tuple[Keeper, ReplicateConfig]:
@@ -31,41 +29,44 @@ def open_keeper(config: ReplicateConfig, clock_us: Callable[[], int]) -> tuple[K
         clock_us: The time, microseconds since 1970 UTC.
 
     Raises:
-        ReplicateError: the checkpoint has been moved; or one is to be moved to a place that has one.
+        ReplicateError: the checkpoint has been moved; or one is to be moved to a place that has one, or while a run has it.
         StorageError: the store cannot be read or written.
     """
     place = config.checkpoint
     if not isinstance(place, StorePlace):
-        _check_not_moved(place)
+        check_not_moved(place)
         return LocalKeeper(place), config
-    first = config.checkpoint_from
-    if first is not None:
-        if not (first / "ledger.sqlite").is_file():
-            raise StorageError(
-                "there is no pipeline's checkpoint", where=str(first), advice="Name the directory that a pipeline used"
-            )
-        _check_not_moved(first)
     check_stores([place])
     directory = Path(tempfile.mkdtemp(prefix="headstream-checkpoint-"))
     keeper = StoreKeeper(place, directory, clock_us)
     weakref.finalize(keeper, shutil.rmtree, directory, True)  # at the end of the process, if close() was not called
     try:
-        keeper.open(first)
-        if first is not None:
-            (first / _MOVED).write_text(json.dumps({"to": str(place)}) + "\n")
+        if config.checkpoint_from is None:
+            keeper.open(repair=recover_log)
+        else:
+            _move(config.checkpoint_from, keeper)
     except BaseException:
         keeper.close()
         raise
     return keeper, replace(config, local_copy=directory)
 
 
-def _check_not_moved(directory: Path) -> None:
+def _move(first: Path, keeper: StoreKeeper) -> None:
+    """Begin a checkpoint in an object store with one in a directory, which no run has meanwhile."""
+    if not (first / "ledger.sqlite").is_file():
+        raise StorageError(
+            "there is no pipeline's checkpoint", where=str(first), advice="Name the directory that a pipeline used"
+        )
+
+    def prepare(copy: Path) -> None:
+        (copy / MOVED_FILE).unlink(missing_ok=True)
+        recover_log(copy)
+        note_moved(first, keeper.place)
+
+    lock = DriverLock(first)
+    lock.acquire()
     try:
-        to = json.loads((directory / _MOVED).read_text())["to"]
-    except FileNotFoundError:
-        return
-    raise ReplicateError(
-        f"this checkpoint has been moved to {to}",
-        where=str(directory),
-        advice="Run with that checkpoint; its tables must not be written from here too",
-    )
+        check_not_moved(first, keeper.place)
+        keeper.open(first, repair=prepare)
+    finally:
+        lock.release()

@@ -1,0 +1,57 @@
+"""The mark of a checkpoint in a directory that has been moved into an object store: a file that says where to.
+
+It is written before the checkpoint in the store is begun, so that both are never used; a move that ended between can be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+from headstream.errors import ReplicateError, StorageError
+from headstream.replicate.storage.places import StorePlace
+
+__all__ = ["MOVED_FILE", "check_not_moved", "note_moved"]
+
+MOVED_FILE: Final = "moved.json"
+
+
+def check_not_moved(directory: Path, to: StorePlace | None = None) -> None:
+    """Reject a checkpoint that has been moved.
+
+    Args:
+        directory: The checkpoint.
+        to: Where it is to be moved now: an earlier attempt is no reason against it.
+
+    Raises:
+        ReplicateError: it has been moved elsewhere.
+    """
+    try:
+        found = json.loads((directory / MOVED_FILE).read_text())["to"]
+    except FileNotFoundError:
+        return
+    if to is None or found != str(to):
+        raise ReplicateError(
+            f"this checkpoint has been moved to {found}",
+            where=str(directory),
+            advice="Run with that checkpoint; its tables must not be written from here too",
+        )
+
+
+def note_moved(directory: Path, to: StorePlace) -> None:
+    """Write the mark.
+
+    Args:
+        directory: The checkpoint.
+        to: Where it is moved.
+
+    Raises:
+        StorageError: the directory cannot be written.
+    """
+    try:
+        begun = directory / f".{MOVED_FILE}"
+        begun.write_text(json.dumps({"to": str(to)}) + "\n")
+        begun.replace(directory / MOVED_FILE)
+    except OSError as error:
+        raise StorageError(f"the checkpoint cannot be marked as moved: {error.strerror}", where=str(directory)) from error
