@@ -29,6 +29,7 @@ _SETTINGS: Final = {
     "spark.sql.inMemoryColumnarStorage.batchSize": "8",  # rows of a stored block in memory: a row can have 32 MB
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",  # rows sent to a Python worker at a time
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
 PLACE: Final = "_hs_place"
 _BUCKET_ROWS: Final = 100_000
