@@ -253,7 +253,7 @@ def test_schemas_in_a_store_are_seen_by_every_process(place: StorePlace, tmp_pat
 
 
 def test_a_byte_order_that_one_executor_has_decided_is_kept_in_the_store_for_all(place: StorePlace, tmp_path: Path) -> None:
-    """Each executor has a copy of its own of the zone: without the order, one reads masks that fit both orders in the wrong one."""
+    """Each executor has its own copy of the zone: without the order, masks that fit both orders are read in the wrong one."""
     others = (ColumnMetadata(f"c{ordinal}", ordinal, "INT4") for ordinal in range(2, 17))
     table = make_table(ColumnMetadata("c1", 1, "INT4", primary_key_position=1), *others)
     proof = data_message(table, make_change(1, "UPDATE", data={"c1": 1, "c2": 2}, column_mask=b"\x00\x03"))

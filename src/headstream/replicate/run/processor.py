@@ -143,7 +143,7 @@ class Processor:
 
 
 def _check_found(wanted: int, found: list[pa.Table]) -> None:
-    """Check that messages to set aside were found again: retention or compaction can have deleted them since they were decoded."""
+    """Check that messages to set aside were found again: retention or compaction can have deleted them since."""
     missing = wanted - sum(part.num_rows for part in found)
     if missing > 0:
         raise StorageError(
