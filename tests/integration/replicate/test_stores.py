@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -18,10 +19,11 @@ from headstream.connect import connect
 from headstream.errors import ReplicateError, StorageError
 from headstream.replicate.checkpoint.reading import CheckpointReader
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
-from headstream.replicate.decoding.decode import Decoder
+from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions
 from headstream.replicate.decoding.mask_orders import MaskOrders
 from headstream.replicate.inputs.inputs import add_declared_schemas
 from headstream.replicate.run.stored_metrics import StoredMetrics
+from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry, check_zone
 from headstream.replicate.storage.delta_places import open_table
 from headstream.replicate.storage.places import StorePlace
@@ -246,6 +248,17 @@ def test_schemas_in_a_store_are_seen_by_every_process(place: StorePlace, tmp_pat
     found = second.find_table("shop", "part")
     assert found is not None
     assert (found.metadata, found.offset) == (other, 3)
+    newer = make_table(*KIT.columns, ColumnMetadata("note", 3, "WSTRING", 20), schema_id="3" * 32, table_version=2)
+    row = b'{"data": {"id": 1, "name": "n", "note": "x"}, "headers": {"operation": "INSERT", "changeSequence": "%035d"}}' % 1
+    options = DecodeOptions(topic_tables={"cdc/data": "shop.kit"})
+    decode = decode_partitions(SchemaZone(tmp_path / "one", place=place), options)
+
+    def task() -> Decoded:
+        return Decoded.from_table(pa.Table.from_batches(list(decode(iter([raw_messages([row])])))))
+
+    assert task().dead[0]["reason"].to_pylist() == ["the row has the column 'note', which the table's schema lacks"]
+    assert first.add(ZoneEntry(newer, 4, "cdc/metadata", 0, 4))
+    assert task().changes.keys() == {newer.schema_id}, "the next task sees what the driver has stored before it"
     check_zone(tmp_path / "nowhere", first.mark(), place)
     assert second.mark() == first.mark()
     with pytest.raises(StorageError, match="does not see the driver's schema zone: it is another one"):

@@ -222,13 +222,16 @@ class Decoder:
     Args:
         zone: The schema zone; read again for every id not found so far.
         options: Tables, their settings, and the forms of messages.
+
+    Attributes:
+        zone: The schema zone.
     """
 
     def __init__(self, zone: SchemaZone, options: DecodeOptions | None = None) -> None:
         self._options = DecodeOptions() if options is None else options
         self._catalog = SchemaCatalog(zone, self._options)
         self._orders = MaskOrders(zone.directory, zone.place)
-        self._told: set[str] = set()
+        self.zone, self._told = zone, set[str]()
 
     def decode(self, raw: pa.RecordBatch) -> Decoded:
         """Decode a batch of raw messages; a message's content never makes it raise.
@@ -361,6 +364,7 @@ def decode_partitions(
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)
+        decoder.zone.expire()  # the driver decodes a micro-batch again once it has stored new schemas
         for batch in _gathered(batches):
             yield _decode(decoder, batch, with_traits=with_traits)
 
