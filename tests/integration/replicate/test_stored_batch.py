@@ -11,6 +11,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from headstream.errors import StorageError
+from headstream.replicate.apply.mapped import open_session
 from headstream.replicate.apply.stored_batch import StoredBatch, open_store_session
 from headstream.replicate.decoding.decode import DECODED_SCHEMA, DECODED_SPARK_SCHEMA
 
@@ -35,6 +36,15 @@ def test_a_worker_gets_stored_rows_by_their_bytes(spark: SparkSession) -> None:
         stored.unpersist()
     assert sum(found) >= 24 * ROW_BYTES
     assert max(found) <= MOST_BYTES
+
+
+def test_settings_of_a_cluster_that_would_change_rows_do_not_reach_the_sessions_of_a_pipeline(spark: SparkSession) -> None:
+    """With an accepted staleness, Delta gives rows to join changes to that lack the last merges of deltalake."""
+    assert open_session(spark).conf.get("spark.databricks.delta.stalenessLimit") == "0"
+    for session in (open_session(spark), open_store_session(spark)):
+        assert session.conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "false"
+        values = session.sql("SELECT 'a' AS text, X'01' AS bytes").toArrow().schema
+        assert [field.type for field in values] == [pa.string(), pa.binary()]
 
 
 def test_messages_without_a_schema_are_not_lost_when_an_executor_is_lost_and_the_next_one_finds_the_schema(
