@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -17,9 +18,12 @@ from headstream.cli.replicate import replicate
 from headstream.connect import connect
 from headstream.errors import ReplicateError, StorageError
 from headstream.replicate.checkpoint.reading import CheckpointReader
-from headstream.replicate.codec import data_message, metadata_message
+from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
+from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions
+from headstream.replicate.decoding.mask_orders import MaskOrders
 from headstream.replicate.inputs.inputs import add_declared_schemas
 from headstream.replicate.run.stored_metrics import StoredMetrics
+from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry, check_zone
 from headstream.replicate.storage.delta_places import open_table
 from headstream.replicate.storage.places import StorePlace
@@ -31,7 +35,7 @@ from headstream.testing import SHOP_TABLES, SourceDatabase, digest_rows
 from tests.property.test_replicate_delivery import deliver
 from tests.support.killed_jobs import Job
 from tests.support.replicate.pipeline_work import SECOND_US, Work
-from tests.support.replicate.replicate_messages import make_change, make_table
+from tests.support.replicate.replicate_messages import make_change, make_table, raw_messages
 from tests.support.replicate.store_servers import SERVERS, StoreServer
 
 pytestmark = pytest.mark.timeout(600)
@@ -244,15 +248,55 @@ def test_schemas_in_a_store_are_seen_by_every_process(place: StorePlace, tmp_pat
     found = second.find_table("shop", "part")
     assert found is not None
     assert (found.metadata, found.offset) == (other, 3)
+    newer = make_table(*KIT.columns, ColumnMetadata("note", 3, "WSTRING", 20), schema_id="3" * 32, table_version=2)
+    row = b'{"data": {"id": 1, "name": "n", "note": "x"}, "headers": {"operation": "INSERT", "changeSequence": "%035d"}}' % 1
+    options = DecodeOptions(topic_tables={"cdc/data": "shop.kit"})
+    decode = decode_partitions(SchemaZone(tmp_path / "one", place=place), options)
+
+    def task() -> Decoded:
+        return Decoded.from_table(pa.Table.from_batches(list(decode(iter([raw_messages([row])])))))
+
+    assert task().dead[0]["reason"].to_pylist() == ["the row has the column 'note', which the table's schema lacks"]
+    assert first.add(ZoneEntry(newer, 4, "cdc/metadata", 0, 4))
+    assert task().changes.keys() == {newer.schema_id}, "the next task sees what the driver has stored before it"
     check_zone(tmp_path / "nowhere", first.mark(), place)
     assert second.mark() == first.mark()
     with pytest.raises(StorageError, match="does not see the driver's schema zone: it is another one"):
         check_zone(tmp_path, "x", place)
 
 
+def test_a_byte_order_that_one_executor_has_decided_is_kept_in_the_store_for_all(place: StorePlace, tmp_path: Path) -> None:
+    """Each executor has its own copy of the zone: without the order, masks that fit both orders are read in the wrong one."""
+    others = (ColumnMetadata(f"c{ordinal}", ordinal, "INT4") for ordinal in range(2, 17))
+    table = make_table(ColumnMetadata("c1", 1, "INT4", primary_key_position=1), *others)
+    proof = data_message(table, make_change(1, "UPDATE", data={"c1": 1, "c2": 2}, column_mask=b"\x00\x03"))
+    of_both = data_message(table, make_change(2, "UPDATE", data={"c1": 1, "c9": 9, "c10": None}, column_mask=b"\x03\x01"))
+    SchemaZone(tmp_path / "one", place=place).add(ZoneEntry(table, 1, "cdc/metadata", 0, 1))
+
+    def masks(machine: str, *values: bytes) -> list[bytes]:
+        decoder = Decoder(SchemaZone(tmp_path / machine, place=place))
+        decoded = decoder.decode(raw_messages(values))
+        return [mask for batches in decoded.changes.values() for batch in batches for mask in batch["_hs_columns"].to_pylist()]
+
+    assert masks("one", of_both) == [b"\x03\x01"], "undecided: as the guide of Replicate says"
+    assert masks("one", proof, of_both) == [b"\x03\x00", b"\x01\x03"]
+    assert masks("two", of_both) == [b"\x01\x03"]
+    now = [0.0]
+    orders = MaskOrders(tmp_path / "three", place / "other", lambda: now[0])
+    assert orders.find(table.lineage) is None
+    assert MaskOrders(tmp_path / "four", place / "other").decide(table.lineage, "big") == "big"
+    assert MaskOrders(tmp_path / "five", place / "other").decide(table.lineage, "little") == "big", "the first one stays"
+    assert orders.find(table.lineage) is None, "the store is not asked for each batch"
+    now[0] = 6
+    assert orders.find(table.lineage) == "big"
+
+
 def test_a_zone_in_a_directory_is_moved_to_a_store(place: StorePlace, tmp_path: Path) -> None:
     SchemaZone(tmp_path / "zone").add(ZoneEntry(KIT, 1, "cdc/metadata", 0, 1))
+    MaskOrders(tmp_path / "zone").decide(KIT.lineage, "big")
     assert SchemaZone(tmp_path / "zone", place=place).scan() == 1
+    assert MaskOrders(tmp_path / "zone", place).find(KIT.lineage) == "big"
+    assert MaskOrders(tmp_path / "elsewhere", place).find(KIT.lineage) == "big"
     found = SchemaZone(tmp_path / "elsewhere", place=place).find(KIT.schema_id)
     assert found is not None
     assert found.metadata == KIT

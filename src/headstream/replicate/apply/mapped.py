@@ -127,6 +127,9 @@ def open_session(spark: SparkSession) -> SparkSession:
     session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     # No substitution in statements: a value or name can contain `${`.
     session.conf.set("spark.sql.variable.substitute", "false")
+    # Of rows that executors join changes to, an older version must not be read, as a session can be set to allow.
+    session.conf.set("spark.databricks.delta.stalenessLimit", "0")
+    session.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "false")
     return session
 
 

@@ -81,12 +81,17 @@ class SparkChanges:
         return self.batch.has_at_hand(self.schema_ids)
 
     def fetch(self) -> pa.Table:
-        """Return the changes; all rows pass through the driver then."""
+        """Return the changes; all rows pass through the driver then.
+
+        Raises:
+            StorageError: the stored changes are not those that were decoded first.
+        """
         found = self.batch.at_hand(self.schema_ids)
         if found is not None:
             self.batch.note_fetched(found.num_rows)
             return found
         rows = pa.concat_tables(self.batch.fetch(self.batch.contents(self.schema_ids)))
+        check_count(self.schema_ids, self.traits.count, rows.num_rows)
         self.batch.note_fetched(rows.num_rows)
         return rows if self.batch.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.batch.left_out)
 

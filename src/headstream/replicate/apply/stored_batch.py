@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -29,6 +30,7 @@ _SETTINGS: Final = {
     "spark.sql.inMemoryColumnarStorage.batchSize": "8",  # rows of a stored block in memory: a row can have 32 MB
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",  # rows sent to a Python worker at a time
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
 PLACE: Final = "_hs_place"
 _BUCKET_ROWS: Final = 100_000
@@ -72,6 +74,7 @@ class StoredBatch:
         self._rows = rows.persist(StorageLevel.DISK_ONLY)
         self._parallelism = session.sparkContext.defaultParallelism
         self._at_hand: dict[str, pa.Table] = {}
+        self._waiting = 0
         self.left_out: pa.Table | None = None
         self.fetched_rows = 0
 
@@ -79,10 +82,20 @@ class StoredBatch:
         """Return rows that are not changes, decode.DECODED_SCHEMA.
 
         Args:
-            waiting: Whether to return the messages without a schema, or all others.
+            waiting: Whether to return the messages without a schema, after all others.
+
+        Raises:
+            StorageError: some of those messages have a schema now: an executor was lost, and another one has found it.
         """
-        condition = "kind = 'waiting'" if waiting else "kind NOT IN ('changes', 'waiting')"
-        return self._collect(self._rows.where(condition).drop(PLACE))
+        if waiting:
+            rows = self._collect(self._rows.where("kind = 'waiting'").drop(PLACE))
+            check_count(("messages without a schema",), self._waiting, pc.sum(rows["count"]).as_py() or 0)
+            return rows
+        content = sf.when(sf.col("kind") == "waiting", sf.lit(b"")).otherwise(sf.col("content"))
+        rows = self._collect(self._rows.where("kind <> 'changes'").drop(PLACE).withColumn("content", content))
+        is_waiting = pc.equal(rows["kind"], "waiting")
+        self._waiting = pc.sum(rows["count"].filter(is_waiting)).as_py() or 0
+        return rows.filter(pc.invert(is_waiting))
 
     def fetch_small(self, traits: Mapping[str, ChangeTraits]) -> None:
         """Get the changes of schemas with few of them, all in one job: the driver merges them, see SparkChanges.is_at_hand.

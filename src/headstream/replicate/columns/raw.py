@@ -22,6 +22,7 @@ __all__ = [
     "Coordinates",
     "change_coordinates",
     "coordinates_table",
+    "in_raw_types",
     "join_coordinates",
     "leave_out",
     "match_keys",
@@ -157,6 +158,20 @@ def offsets_and_data(array: pa.BinaryArray) -> tuple[pa.Buffer, pa.Buffer]:
     _, offsets, data = array.buffers()
     begin = array.offset * 4
     return offsets.slice(begin, (len(array) + 1) * 4), data if data is not None else pa.py_buffer(b"")
+
+
+def in_raw_types(raw: pa.RecordBatch) -> pa.RecordBatch:
+    """Return raw messages in the types of RAW_SCHEMA: a session of Spark can be set to give texts and bytes large ones.
+
+    Args:
+        raw: The columns of SOURCE_COLUMNS.
+    """
+    types = [RAW_SCHEMA.field(name).type for name in SOURCE_COLUMNS]
+    columns = [raw.column(name) for name in SOURCE_COLUMNS]
+    if all(column.type == kind for column, kind in zip(columns, types, strict=True)):
+        return raw
+    cast = [column.cast(kind) for column, kind in zip(columns, types, strict=True)]
+    return pa.RecordBatch.from_arrays(cast, names=list(SOURCE_COLUMNS))
 
 
 def raw_rows(

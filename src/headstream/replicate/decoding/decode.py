@@ -29,7 +29,7 @@ import pyarrow as pa
 from headstream.errors import SchemaError
 from headstream.replicate.codec import envelopes as forms
 from headstream.replicate.codec.envelopes import Envelopes, group_by_schema, split_envelopes, ungrouped_rows
-from headstream.replicate.columns.raw import COORDINATE_COLUMNS, offsets_and_data, raw_rows, read_ipc, write_ipc
+from headstream.replicate.columns.raw import COORDINATE_COLUMNS, in_raw_types, offsets_and_data, raw_rows, read_ipc, write_ipc
 from headstream.replicate.columns.task_errors import naming_messages
 from headstream.replicate.columns.traits import ChangeTraits, StoredChanges, join_traits, traits_of
 from headstream.replicate.decoding.frame_times import PartitionTimes, times_of
@@ -222,13 +222,16 @@ class Decoder:
     Args:
         zone: The schema zone; read again for every id not found so far.
         options: Tables, their settings, and the forms of messages.
+
+    Attributes:
+        zone: The schema zone.
     """
 
     def __init__(self, zone: SchemaZone, options: DecodeOptions | None = None) -> None:
         self._options = DecodeOptions() if options is None else options
         self._catalog = SchemaCatalog(zone, self._options)
-        self._orders = MaskOrders(zone.directory)
-        self._told: set[str] = set()
+        self._orders = MaskOrders(zone.directory, zone.place)
+        self.zone, self._told = zone, set[str]()
 
     def decode(self, raw: pa.RecordBatch) -> Decoded:
         """Decode a batch of raw messages; a message's content never makes it raise.
@@ -236,6 +239,7 @@ class Decoder:
         Args:
             raw: The columns of raw.SOURCE_COLUMNS.
         """
+        raw = in_raw_types(raw)
         offsets, data = offsets_and_data(raw.column("payload"))
         ends = np.frombuffer(offsets, np.int32)
         decoded = Decoded(size_bytes=int(ends[-1] - ends[0]), times=_times_of(raw))
@@ -360,6 +364,7 @@ def decode_partitions(
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)
+        decoder.zone.expire()  # the driver decodes a micro-batch again once it has stored new schemas
         for batch in _gathered(batches):
             yield _decode(decoder, batch, with_traits=with_traits)
 

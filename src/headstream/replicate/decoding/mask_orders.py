@@ -3,13 +3,14 @@
 Replicate's guide says little-endian, and no public sample proves it. A row contradicts an order if, with it, the
 column mask has a bit without a column, or marks a column with a value as missing from the message; a change mask
 contradicts it when a column that differs from beforeData is not in it. The first row that contradicts just one order
-decides for its task, in a file of the zone, `_mask_orders/<server>/<task>`, which later runs and other processes read.
+decides for its task, in a file or object of the zone, `_mask_orders/<server>/<task>`, which later runs and other processes read.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import time
 import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,8 @@ import pyarrow.compute as pc
 
 from headstream.errors import StorageError
 from headstream.replicate.codec import Lineage
+from headstream.replicate.storage.places import StorePlace
+from headstream.replicate.storage.store_files import StoreFiles
 
 __all__ = ["Claims", "MaskOrders", "Order", "RowMarks", "contradictions", "reverse_masks", "wider_than", "without_columns"]
 
@@ -31,18 +34,25 @@ Claims: TypeAlias = Callable[[], list[tuple[int, pa.Array]]]
 """Yields ordinals, each with a mark per row: the row has a value in that column, or has changed it."""
 Order = Literal["little", "big"]
 _DIRECTORY: Final = "_mask_orders"
+_ASK_EVERY_S: Final = 5.0
+"""How often an object store is asked for an order that is undecided."""
 
 
 class MaskOrders:
-    """The decided byte orders, in a directory of the schema zone.
+    """The decided byte orders, in a directory of the schema zone, or in its object store.
 
     Args:
-        zone: The zone's directory.
+        zone: The zone's directory, or that of its copy.
+        place: The zone's URI, if it is in an object store.
+        clock_s: The time, seconds.
     """
 
-    def __init__(self, zone: Path) -> None:
+    def __init__(self, zone: Path, place: StorePlace | None = None, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._directory = zone / _DIRECTORY
+        self._place = None if place is None else place / _DIRECTORY
+        self._clock_s = clock_s
         self._known: dict[tuple[str, str], Order] = {}
+        self._asked_s: dict[tuple[str, str], float] = {}
 
     def find(self, lineage: Lineage) -> Order | None:
         """Return the order that a task writes masks in, or None while it is undecided.
@@ -52,15 +62,32 @@ class MaskOrders:
         """
         task = (lineage.server, lineage.task)
         if task not in self._known:
-            path = self._path(lineage)
-            try:
-                text = path.read_text().strip()
-            except FileNotFoundError:
+            text = self._read_file(lineage) if self._place is None else self._read_object(lineage, self._place)
+            if text is None:
                 return None
-            except OSError as error:
-                raise StorageError(f"cannot read a mask order: {error.strerror}", where=str(path)) from error
-            self._known[task] = "big" if text == "big" else "little"
+            self._known[task] = "big" if text.strip() == "big" else "little"
         return self._known[task]
+
+    def _read_file(self, lineage: Lineage) -> str | None:
+        path = self._path(lineage)
+        try:
+            return path.read_text()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"cannot read a mask order: {error.strerror}", where=str(path)) from error
+
+    def _read_object(self, lineage: Lineage, place: StorePlace) -> str | None:
+        """Return the order in the store, at most once in _ASK_EVERY_S; a zone that was a directory until now has it in a file."""
+        task, now_s = (lineage.server, lineage.task), self._clock_s()
+        if task in self._asked_s and now_s < self._asked_s[task] + _ASK_EVERY_S:
+            return None
+        self._asked_s[task] = now_s
+        files, own = StoreFiles(place / self._name(lineage)), self._read_file(lineage)
+        if own is not None:
+            files.create(own.encode())
+        found = files.read()
+        return None if found is None else found[0].decode()
 
     def decide(self, lineage: Lineage, order: Order) -> Order:
         """Store the order of a task; return the stored one, which is another process's if that was first.
@@ -68,6 +95,14 @@ class MaskOrders:
         Raises:
             StorageError: the file cannot be written.
         """
+        if self._place is None:
+            self._write_file(lineage, order)
+        else:
+            StoreFiles(self._place / self._name(lineage)).create(f"{order}\n".encode())
+            self._asked_s.pop((lineage.server, lineage.task), None)
+        return self.find(lineage) or order
+
+    def _write_file(self, lineage: Lineage, order: Order) -> None:
         path = self._path(lineage)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
@@ -81,11 +116,14 @@ class MaskOrders:
                 temporary.unlink()
         except OSError as error:
             raise StorageError(f"cannot write a mask order: {error.strerror}", where=str(path)) from error
-        return self.find(lineage) or order
 
     def _path(self, lineage: Lineage) -> Path:
+        return self._directory / self._name(lineage)
+
+    @staticmethod
+    def _name(lineage: Lineage) -> str:
         server, task = (urllib.parse.quote(name, safe=" ").replace(".", "%2E") for name in (lineage.server, lineage.task))
-        return self._directory / (server or "%00") / (task or "%00")
+        return f"{server or '%00'}/{task or '%00'}"
 
 
 def reverse_masks(masks: pa.BinaryArray) -> pa.BinaryArray:

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headstream.errors import StorageError
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.parked.bounds import DeadRate, WaitingBounds
@@ -76,6 +77,7 @@ class Processor:
 
         Raises:
             ReplicateError: too many of its messages are invalid, or too many wait; it must be reread.
+            StorageError: messages to set aside are not in the source any more; it must be reread.
         """
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
         self._summary.messages += decoded.message_count
@@ -114,14 +116,20 @@ class Processor:
         return resting
 
     def _set_aside(self, decoded: Decoded, find_raw: _Find, applied: Applied, aside: list[Held], standing: Standing) -> None:
-        """Park messages that were not merged; dead-letter those that never can be, with all their bytes."""
+        """Park messages that were not merged; dead-letter those that never can be, with all their bytes.
+
+        Raises:
+            StorageError: the source does not have some of them any more.
+        """
         rejected = find_rejected(decoded, applied, aside)
         held = []
         if rejected.num_rows or aside:
             columns = [*COORDINATE_COLUMNS, "schema_id", "reason"]
             found = find_raw(pa.concat_tables([rejected, *(part.messages.select(columns) for part in aside)]))
             held = [replace(part, messages=choose_messages(found, part.messages)) for part in aside]
-            dead = choose_messages(found, rejected).to_batches()
+            chosen = choose_messages(found, rejected)
+            _check_found(rejected.num_rows + sum(part.messages.num_rows for part in aside), [chosen, *(h.messages for h in held)])
+            dead = chosen.to_batches()
             decoded.dead += dead
             self._dead_rate.check(0, dead)
             self._check_bounds([batch for part in held for batch in part.messages.to_batches()])
@@ -132,6 +140,17 @@ class Processor:
         count = sum(batch.num_rows for batch in batches)
         size_bytes = sum(pc.sum(pc.binary_length(batch.column("payload"))).as_py() or 0 for batch in batches)
         self.bounds.check(count, size_bytes)
+
+
+def _check_found(wanted: int, found: list[pa.Table]) -> None:
+    """Check that messages to set aside were found again: retention or compaction can have deleted them since."""
+    missing = wanted - sum(part.num_rows for part in found)
+    if missing > 0:
+        raise StorageError(
+            f"{missing:,} messages that were not applied are not in the source any more, so they cannot be kept",
+            advice="Run again with the same checkpoint: the micro-batch is then read as the source has it now. Give the source a "
+            "longer retention than a table can fail for",
+        )
 
 
 def _remove(decoded: Decoded, coordinates: pa.Table) -> None:

@@ -218,14 +218,18 @@ class SchemaZone:
         except OSError as error:
             raise StorageError(f"cannot write to the schema zone: {error.strerror}", where=str(path)) from error
 
+    def expire(self) -> None:
+        """Let the next look for a table's schemas see what another process has stored until now, also in an object store."""
+        if self._objects is not None:
+            self._objects.expire()
+
     def find(self, schema_id: str) -> ZoneEntry | None:
         """Return the entry of a schema id, or None; rereads the directory for ids not seen yet.
 
         Raises:
             SchemaError: the file is not a zone entry.
         """
-        entry = self._entries.get(schema_id)
-        if entry is not None:
+        if (entry := self._entries.get(schema_id)) is not None:
             return entry
         if schema_id.startswith(_TABLE_PREFIX):
             schema, _, table = schema_id[len(_TABLE_PREFIX) :].partition("/")
@@ -256,8 +260,7 @@ class SchemaZone:
             schema: The source schema.
             table: The source table.
         """
-        history = self.history(schema, table)
-        return history[-1] if history else None
+        return next(reversed(self.history(schema, table)), None)
 
     def history(self, schema: str, table: str, *, task: str | None = None) -> list[ZoneEntry]:
         """Return every schema that a table has had, the oldest first.

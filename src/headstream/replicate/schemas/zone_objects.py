@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import math
 import os
 import shutil
 import tempfile
@@ -94,6 +95,11 @@ class ZoneObjects:
             for name in copied - found:
                 StoreFiles(self.place / name).create((self._directory / name).read_bytes())
         self._listed_s = self._clock_s()
+
+    def expire(self) -> None:
+        """Let the next refresh() look again, whenever the last one was."""
+        if self._listed_s is not None:
+            self._listed_s = -math.inf
 
     def mark(self) -> str:
         """Return the zone's unique name, created at the first call.

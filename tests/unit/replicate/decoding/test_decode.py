@@ -84,6 +84,21 @@ def test_decoder_and_tables_equal_the_source_when_data_is_shuffled(tmp_path: Pat
         assert digest_rows(rows, metadata.key_columns) == source.digest(schema, table), f"{schema}.{table}"
 
 
+def test_decoder_takes_the_large_types_that_a_session_of_spark_can_be_set_to_give(tmp_path: Path) -> None:
+    source = SourceDatabase(13, tables=PLAIN_TABLES, rows=5, transactions=10)
+    messages = list(source.capture(CaptureOptions()))
+    zone = SchemaZone(tmp_path / "zone")
+    fill(zone, messages)
+    raw = raw_batch([message.value for message in messages] + [b"not a message"])
+    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    columns = [column.cast(large.get(column.type, column.type)) for column in raw.columns]
+    found = Decoder(zone).decode(pa.RecordBatch.from_arrays(columns, names=raw.schema.names))
+    expected = Decoder(zone).decode(raw)
+    assert found.changes == expected.changes
+    assert found.changes
+    assert (found.metadata, found.dead) == (expected.metadata, expected.dead)
+
+
 def test_decoder_accounts_for_every_message_when_schemas_are_missing(tmp_path: Path) -> None:
     source = SourceDatabase(12, rows=5, transactions=10)
     messages = list(source.capture())

@@ -80,6 +80,24 @@ def test_processor_goes_on_when_a_failing_table_gets_bad_messages_alone(tmp_path
     work.close()
 
 
+def test_processor_ends_when_the_source_has_lost_messages_that_were_not_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention can delete a segment while a table fails: its changes were neither merged nor could they wait."""
+    table = make_table()
+    work = Work(tmp_path, max_dead_rate=1.0)
+    work.send(metadata_message(table))
+    raw = work.raw([data_message(table, make_change(1)), b"not a message", data_message(table, make_change(2))])
+    with monkeypatch.context() as patch:
+        break_table(patch, "kit")
+        with pytest.raises(StorageError, match="1 messages that were not applied are not in the source any more"):
+            work.processor.process(work.decoder.decode(raw.combine_chunks().to_batches()[0]), lambda wanted: raw.slice(1), 1)
+    work.process(raw.slice(1), 1)  # as the source has it now
+    assert work.dead_count() == 1
+    assert [row["name"] for row in work.rows("shop", "kit")] == ["n2"]
+    work.close()
+
+
 @pytest.mark.parametrize("step", ["hold", "dead_letter", "finish_release", "end_batch"])
 def test_processor_ends_the_same_when_it_crashes_while_a_table_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str

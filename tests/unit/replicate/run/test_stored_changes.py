@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,11 @@ import pyarrow.compute as pc
 import pytest
 
 from headstream.errors import StorageError
+from headstream.replicate.apply.spark_changes import SparkChanges
+from headstream.replicate.apply.stored_batch import StoredBatch
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, coordinates_table, leave_out, match_rows
-from headstream.replicate.columns.traits import ChangeTraits
+from headstream.replicate.columns.traits import ChangeTraits, traits_of
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.run import decoded_storage
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
@@ -95,6 +97,38 @@ def test_tables_equal_the_source_when_changes_stay_where_they_were_decoded(tmp_p
     work.processor.sweep(last=True)
     for table in ("order_lines", "customers"):
         assert work.digest(source, "SHOP", table), table
+    work.close()
+
+
+def test_changes_are_not_fetched_when_executors_have_decoded_fewer_of_them_again(tmp_path: Path) -> None:
+    """An executor was lost with its stored changes, and the log does not have all of their messages any more."""
+    work = Work(tmp_path)
+    table = make_table()
+    work.send(metadata_message(table))
+    raw = work.raw([data_message(table, make_change(number)) for number in (1, 2, 3)])
+    decoded = work.decoder.decode(raw.combine_chunks().to_batches()[0])
+    changes = pa.Table.from_batches(decoded.changes[table.schema_id])
+
+    class Lessened(StoredBatch):
+        left_out = None
+
+        def __init__(self) -> None:
+            """Not stored by Spark."""
+
+        def has_at_hand(self, schema_ids: Sequence[str]) -> bool:
+            return False
+
+        def contents(self, schema_ids: Sequence[str]) -> Any:
+            return schema_ids
+
+        def fetch(self, frame: Any) -> list[pa.Table]:
+            return [changes.slice(1)]
+
+        def note_fetched(self, rows: int) -> None:
+            """Nobody counts them."""
+
+    with pytest.raises(StorageError, match="a micro-batch of 3 changes has 2 when it is decoded again"):
+        SparkChanges(Lessened(), (table.schema_id,), traits_of(changes)).fetch()
     work.close()
 
 
