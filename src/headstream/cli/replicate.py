@@ -271,20 +271,19 @@ def _session(config: ReplicateConfig) -> Iterator[SparkSession]:
 
 
 def _available(names: Sequence[str]) -> list[str]:
-    """Return those sets of jars that the session lacks and can have; without the others `deltalake` still merges."""
+    """Return those sets of jars that the session has or can have; without the others `deltalake` still merges."""
     from headstream.spark.sessions.jar_sets import SETS
     from headstream.spark.sessions.jars import fetch
     from headstream.spark.sessions.session import lacking_sets
 
-    found = []
+    found = list(names)
     for jar_set in lacking_sets([SETS[name] for name in names]):
         try:
             fetch(jar_set=jar_set)
         except JarsError as error:
             told = "the jars of the set %s cannot be fetched, and Spark writes no tables there without them: %s"
             logging.getLogger("headstream.replicate").warning(told, jar_set.name, error)
-        else:
-            found.append(jar_set.name)
+            found.remove(jar_set.name)
     return found
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from headstream.errors import StorageError
 from headstream.replicate.apply.deltalake import TableLog
 from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.apply.mapped import SparkMappedTables, needs_column_mapping, open_session, spark_path, translated
@@ -96,11 +97,15 @@ class DeltaSparkEngine:
             f"WHEN NOT MATCHED AND {plan.insert_when} THEN",
             f"INSERT ({', '.join(plan.insert)}) VALUES ({', '.join(plan.insert.values())})",
         ]
-        with translated(self.path, "the merge failed"), self._remembering(app_id, version), self._own(changes) as frame:
+        done = []
+        with (
+            self._committing("the merge failed", app_id, version),
+            self._remembering(app_id, version),
+            self._own(changes) as frame,
+        ):
             frame.createOrReplaceTempView(_SOURCE)
             done = self._spark.sql("\n".join(filter(None, clauses))).collect()
-        self._refresh()
-        # A merge that Delta has found remembered gives no row.
+        # A merge that Delta has found remembered gives no row, and neither does one whose answer was lost.
         return (
             RowCounts(done[0]["num_inserted_rows"], done[0]["num_updated_rows"], done[0]["num_deleted_rows"])
             if done
@@ -115,18 +120,16 @@ class DeltaSparkEngine:
         partitions = ", ".join(map(quote_name, self._log.table.metadata().partition_columns))
         columns = ", ".join(f"{value} AS {name}" for name, value in plan.insert.items())
         hint = f"/*+ REBALANCE({partitions}) */ " if partitions else ""  # else a file for each task and partition
-        with translated(self.path, "the merge failed"), self._own(changes) as frame:
+        with self._committing("the merge failed", app_id, version), self._own(changes) as frame:
             frame.createOrReplaceTempView(_SOURCE)
             rows = self._spark.sql(f"SELECT {hint}{columns} FROM {_SOURCE} AS s WHERE {plan.insert_when}")
             self._write(rows, app_id, version)
-        self._refresh()
         return RowCounts(inserted=self._log.count_rows())
 
     def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Add rows in one commit that remembers (app_id, version)."""
-        with translated(self.path, "the rows cannot be appended"), self._own(rows) as frame:
+        with self._committing("the rows cannot be appended", app_id, version), self._own(rows) as frame:
             self._write(frame, app_id, version)
-        self._refresh()
         return RowCounts(inserted=rows.num_rows if isinstance(rows, pa.Table) else 0)
 
     def update(self, assignments: Mapping[str, str], where: str) -> int:
@@ -214,6 +217,23 @@ class DeltaSparkEngine:
     def _refresh(self) -> None:
         with translated(self.path, "the table's log cannot be read"):
             self._log.refresh()
+
+    @contextmanager
+    def _committing(self, what: str, app_id: str, version: int) -> Iterator[None]:
+        """Translate errors, and read the log again; a commit that is there although it has failed is none.
+
+        An object store's answer to a commit can be lost; the repeated request is then refused because of that commit itself.
+        """
+        try:
+            with translated(self.path, what):
+                yield
+        except StorageError:
+            with suppress(StorageError):
+                self._log.refresh()
+                if self._log.last_applied(app_id) == version:
+                    return
+            raise
+        self._refresh()
 
     @contextmanager
     def _remembering(self, app_id: str, version: int) -> Iterator[None]:

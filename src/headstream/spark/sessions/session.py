@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 from headstream.errors import EnvironmentSetupError
 from headstream.spark.kafka.urls import install
 from headstream.spark.sessions.given_settings import conf_directory, find_given, note_launched
-from headstream.spark.sessions.jar_sets import SETS, SPARK, JarSet
+from headstream.spark.sessions.jar_sets import S3, SETS, SPARK, JarSet
 from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
+from headstream.spark.sessions.s3_commits import LOG_STORE_JAR, LOG_STORE_SETTINGS
 from headstream.spark.sessions.spark_home import (
     LOG_SETTINGS_NAME,
     SOURCE_VERSIONS,
@@ -99,8 +100,7 @@ def session(
     master = master or known.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
     app_name = app_name or known.get("spark.app.name") or "headstream"
     java = find_java()
-    wanted = [*([SPARK] if jars else []), *(SETS[name] for name in with_jars)]
-    paths = [path for jar_set in lacking_sets(wanted) for path in fetch(jar_set=jar_set)]
+    paths = _find_jars([*([SPARK] if jars else []), *(SETS[name] for name in with_jars)])
     is_local = _count_cores(master) > 0
     conf = conf_directory(os.environ, pyspark)
     home = link_home(pyspark) if is_local and "SPARK_HOME" not in os.environ else None
@@ -113,7 +113,7 @@ def session(
         archive if archive.is_file() else None,
         delta=jars,
         quick_start=quick_start,
-    )
+    ) | (LOG_STORE_SETTINGS if LOG_STORE_JAR in paths else {})
     chosen = _merge_settings(ours, given, settings) | {"spark.app.name": app_name, "spark.master": master}
     environment = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or known.get("spark.pyspark.python") or sys.executable}
     if "spark.driver.host" in ours and not {"spark.driver.host", "spark.driver.bindAddress"} & known.keys():
@@ -225,6 +225,12 @@ def _start(settings: Mapping[str, str], environment: Mapping[str, str], jars: li
             raise EnvironmentSetupError(
                 f"Spark did not start: {error}", where=settings["spark.master"], advice="Java has printed the reason above"
             ) from error
+
+
+def _find_jars(sets: Sequence[JarSet]) -> list[Path]:
+    """Return the jars of some sets that the JVM lacks, fetched if they are not here, and that of Delta's commits to S3."""
+    found = [path for jar_set in lacking_sets(sets) for path in fetch(jar_set=jar_set)]
+    return [*found, LOG_STORE_JAR] if SPARK in sets and S3 in sets else found
 
 
 def lacking_sets(sets: Sequence[JarSet]) -> list[JarSet]:
