@@ -215,7 +215,7 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="smaller micro-batches, nothing written")
-    parser.add_argument("--parts", default="batches,tables,large,modes,largest", help="which parts, of the default")
+    parser.add_argument("--parts", default="batches,tables,large,modes,largest", help="some of these parts")
     given = parser.parse_args()
     parts, quick = given.parts.split(","), given.quick
     began = time.monotonic()

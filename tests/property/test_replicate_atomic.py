@@ -15,7 +15,8 @@ import pytest
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from headstream.replicate.tables.tables import table_path
 from headstream.testing import SHOP_TABLES, CaptureOptions, SourceDatabase, repeat, shuffle, split
-from tests.property.test_replicate_delivery import CrashError, Crashes
+from tests.property.test_replicate_delivery import Crashes
+from tests.support.crashes import CrashError
 from tests.support.replicate.pipeline_work import Work
 from tests.support.replicate.whole_transactions import halves_in_changes, halves_in_rows
 

@@ -25,6 +25,7 @@ from headstream.replicate.settings.table_settings import TableRules, TableSettin
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.tables.table_places import has_table, table_path
 from headstream.testing import CaptureOptions, SourceDatabase, repeat, shuffle, split
+from tests.support.crashes import CrashError
 from tests.support.replicate.foreign_writer import write_history
 from tests.support.replicate.pipeline_work import Work
 from tests.unit.replicate.decoding.test_decode import PLAIN_TABLES
@@ -49,10 +50,6 @@ STEPS: list[tuple[type, str]] = [
     (KeyLog, "replace"),
 ]
 """Where a crash can be: before or after any call of these. A call of the engine may also fail, and the run goes on."""
-
-
-class CrashError(Exception):
-    """Stands for a process that ends here."""
 
 
 class Crashes:

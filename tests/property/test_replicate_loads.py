@@ -20,7 +20,8 @@ import pytest
 
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
-from tests.property.test_replicate_delivery import CrashError, Crashes
+from tests.property.test_replicate_delivery import Crashes
+from tests.support.crashes import CrashError
 from tests.support.replicate.bucketed_changes import BucketedWork
 from tests.support.replicate.load_delivery import Cut, HistoryWork, cut_history, deliver
 from tests.support.replicate.load_exceptions import Warned, is_expected, late_moves_until, unknown_moves, warned_moves

@@ -24,6 +24,7 @@ from headstream.replicate.tables.tables import table_path
 from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle, split
 from headstream.testing.samples import sample_messages
 from headstream.testing.source_capture import SourceMessage
+from tests.support.crashes import CrashError
 
 pytestmark = pytest.mark.spark
 
@@ -216,10 +217,6 @@ def test_pipeline_applies_the_real_samples(run: Run) -> None:
     ]
     assert summary.schemas == 2
     assert summary.dead == 2, "the two messages without a schema id"
-
-
-class CrashError(Exception):
-    """Stands for a process that ends here."""
 
 
 CRASH_POINTS = [

@@ -26,7 +26,8 @@ from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.run.status import note_status
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
-from tests.property.test_replicate_delivery import CrashError, deliver
+from tests.property.test_replicate_delivery import deliver
+from tests.support.crashes import CrashError, crash_after, fail_with
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table
 from tests.support.replicate.s3_server import S3Server, find_keys
@@ -131,14 +132,8 @@ def test_deletions_and_rejected_changes_are_kept_when_the_machine_is_lost_right_
     work.processor.sweep()
     late = change(2, operation="UPDATE", change_sequence=f"{3:035d}")  # older than the deletion, which is forgotten
     raw = work.raw([change(1, operation="DELETE", change_sequence=f"{9:035d}"), late])
-    original = DeltaLakeEngine.merge
-
-    def merge_and_end(*arguments: Any) -> None:
-        original(*arguments)
-        raise CrashError
-
     with monkeypatch.context() as patch:
-        patch.setattr(DeltaLakeEngine, "merge", merge_and_end)
+        patch.setattr(DeltaLakeEngine, "merge", crash_after(DeltaLakeEngine.merge))
         with pytest.raises(CrashError):
             work.process(raw, 2)
     assert ids(work) == []
@@ -335,7 +330,7 @@ def test_a_request_is_carried_out_once_when_the_run_ends_before_it_was_deleted(
     ask_remotely(place / "checkpoint", "reload", arguments, work.now_us)
     work.now_us += 10 * SECOND_US
     with monkeypatch.context() as patch:
-        patch.setattr(StoreFiles, "remove", lambda self: (_ for _ in ()).throw(CrashError))
+        patch.setattr(StoreFiles, "remove", fail_with(CrashError()))
         with pytest.raises(CrashError):
             work.processor.sweep()
     work.restart()

@@ -17,7 +17,7 @@ from headstream.replicate.checkpoint.store_objects import CheckpointObjects
 from headstream.replicate.parked.remote_requests import ask_remotely
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
-from tests.property.test_replicate_delivery import CrashError
+from tests.support.crashes import CrashError, crash_after, fail_with
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.s3_server import S3Server, find_keys
 
@@ -138,7 +138,7 @@ def test_a_move_that_ended_before_the_store_had_the_checkpoint_is_repeated(
     old.send(b"junk")
     old.close()
     with monkeypatch.context() as patch:
-        patch.setattr(CheckpointObjects, "create_commit", lambda *_: (_ for _ in ()).throw(CrashError))
+        patch.setattr(CheckpointObjects, "create_commit", fail_with(CrashError()))
         with pytest.raises(CrashError):
             make_work(tmp_path / "new", place, checkpoint_from=tmp_path / "checkpoint")
     with pytest.raises(ReplicateError, match="this checkpoint has been moved to s3://"):
@@ -154,14 +154,8 @@ def test_a_move_that_ended_after_the_store_had_the_checkpoint_leaves_no_second_o
 ) -> None:
     old = Work(tmp_path, tables=place / "tables", storage=place.storage)
     old.close()
-    create = CheckpointObjects.create_commit
-
-    def create_and_end(*arguments: Any) -> None:
-        create(*arguments)
-        raise CrashError
-
     with monkeypatch.context() as patch:
-        patch.setattr(CheckpointObjects, "create_commit", create_and_end)
+        patch.setattr(CheckpointObjects, "create_commit", crash_after(CheckpointObjects.create_commit))
         with pytest.raises(CrashError):
             make_work(tmp_path / "new", place, checkpoint_from=tmp_path / "checkpoint")
     with pytest.raises(ReplicateError, match="this checkpoint has been moved to s3://"):
@@ -218,7 +212,7 @@ def test_a_snapshot_whose_answer_was_lost_keeps_its_chunks_when_the_next_attempt
 
     monkeypatch.setattr(keeper._files, "everything", purge_and_list)
     with monkeypatch.context() as patch, suppress(CrashError):  # it would leave the first record with the second's chunks
-        patch.setattr(CheckpointObjects, "write_snapshot", lambda *_: (_ for _ in ()).throw(CrashError))
+        patch.setattr(CheckpointObjects, "write_snapshot", fail_with(CrashError()))
         save(keeper, 1)
     CheckpointReader(place, tmp_path / "read").refresh()
     assert (tmp_path / "read" / "counted").read_text() == "1"
@@ -261,7 +255,7 @@ def test_requests_wait_while_the_store_is_down(
     running.recover()
     work.now_us += 10 * SECOND_US
     with monkeypatch.context() as patch:
-        patch.setattr(StoreFiles, "remove", lambda _: (_ for _ in ()).throw(StorageError("503")))
+        patch.setattr(StoreFiles, "remove", fail_with(StorageError("503")))
         work.processor.sweep()
     assert "cannot be deleted, which is tried again" in caplog.text
     work.now_us += 10 * SECOND_US

@@ -33,6 +33,7 @@ from headstream.replicate.tables.tables import table_path
 from headstream.replicate.tables.target_owner import OWNER_FILE, Owner
 from headstream.testing import SHOP_TABLES, SourceDatabase, digest_rows
 from tests.property.test_replicate_delivery import deliver
+from tests.support.crashes import fail_with
 from tests.support.killed_jobs import Job
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table, raw_messages
@@ -127,7 +128,7 @@ def test_a_file_of_hdfs_is_there_after_a_replacement_that_ended_halfway(
     found = files.read()
     assert found is not None
     with monkeypatch.context() as patch:
-        patch.setattr(hdfs._HdfsClient, "_move", lambda *_: (_ for _ in ()).throw(OSError("the process ends")))
+        patch.setattr(hdfs._HdfsClient, "_move", fail_with(OSError("the process ends")))
         with pytest.raises(StorageError, match="the process ends"):
             files.replace(b"new", found[1])
     assert StoreFiles(place).names() == []

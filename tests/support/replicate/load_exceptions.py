@@ -117,7 +117,7 @@ def late_moves_until(history: History, cut: Cut, table: str, *, atomic: bool) ->
         for place, move in placed
         if move.before is not None
         for of_load, row in rows
-        if place < of_load and (order.may_precede(row, move) or order.is_read_again_after(row, move))
+        if place < of_load and (order.may_precede(row, move) or order.is_last_read_after(row, move))
     ]
     return max(floors, default="")
 
@@ -178,10 +178,9 @@ class _Order:
         begun = self._read[_identity(first)]
         return begun < merged or (begun == merged > read)
 
-    def is_read_again_after(self, first: Fact, second: Fact) -> bool:
-        """Return whether one change is read again after another was read."""
-        again = self._last_read[_identity(second)]
-        return again > self._read[_identity(second)] and again > self._read[_identity(first)]
+    def is_last_read_after(self, first: Fact, second: Fact) -> bool:
+        """Return whether the last reading of the second change comes after the first change was read."""
+        return self._last_read[_identity(second)] > self._read[_identity(first)]
 
 
 def _identity(fact: Fact) -> tuple[object, ...]:

@@ -220,7 +220,7 @@ class DeltaSparkEngine:
 
     @contextmanager
     def _committing(self, what: str, app_id: str, version: int) -> Iterator[None]:
-        """Translate errors, and read the log again; a commit that is there although it has failed is none.
+        """Translate errors and read the log again; a commit that has failed counts as made if the log has it.
 
         An object store's answer to a commit can be lost; the repeated request is then refused because of that commit itself.
         """

@@ -132,7 +132,8 @@ def find_end(
             best_us, best, best_share = middle_us, end, share
         if best_share >= _FULL:
             break
-        tries -= best_share >= _FULL_ENOUGH
+        if best_share >= _FULL_ENOUGH:
+            tries -= 1
     return best_us, best
 
 

@@ -163,7 +163,7 @@ def recover_log(checkpoint: Path) -> None:
     """Repair what a process that was killed has left at the ends of a log's partitions, as its first append would.
 
     Args:
-        checkpoint: A pipeline's checkpoint directory, used by nobody else.
+        checkpoint: A pipeline's checkpoint directory, which no other process uses.
 
     Raises:
         CorruptLogError: files contradict each other in a way that no crash explains.

@@ -18,6 +18,7 @@ from headstream.connect import connect
 from headstream.errors import InvalidInputError
 from headstream.model.message import Message, checksum, state_name
 from headstream.model.topology import Limits
+from tests.support.crashes import fail_with
 
 TOPIC = "shop/orders"
 
@@ -261,7 +262,7 @@ def test_import_gives_messages_the_states_of_their_lines(
     file = write(tmp_path, *lines)
     if is_broken_off:
         with monkeypatch.context() as patch:
-            patch.setattr(Importer, "_set_states", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            patch.setattr(Importer, "_set_states", fail_with(KeyboardInterrupt()))
             with pytest.raises(KeyboardInterrupt):
                 load(log, file)
     load(log, file)

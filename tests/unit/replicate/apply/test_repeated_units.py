@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,22 +13,12 @@ from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
 from headstream.replicate.parked.parking import ParkingLot
 from headstream.replicate.parked.requests import Requests, Selection
+from tests.support.crashes import CrashError, fail_with
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import COLUMNS, make_change, make_table
 
 OLD = make_table()
 NEW = make_table(*COLUMNS, ColumnMetadata("city", 3, "WSTRING", 20), schema_id="F" * 32, table_version=2)
-
-
-class CrashError(Exception):
-    """Stands for a process that ends here."""
-
-
-def fail_with(error: Exception) -> Callable[..., None]:
-    def fail(*arguments: Any, **options: Any) -> None:
-        raise error
-
-    return fail
 
 
 def told(work: Work) -> list[int]:

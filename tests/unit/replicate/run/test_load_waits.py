@@ -16,7 +16,8 @@ from headstream.replicate.columns.raw import RAW_SCHEMA
 from headstream.replicate.run.status import read_status
 from headstream.replicate.schemas.zone import ZoneEntry
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
-from tests.property.test_replicate_delivery import CrashError, Crashes
+from tests.property.test_replicate_delivery import Crashes
+from tests.support.crashes import CrashError
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table
 

@@ -12,6 +12,7 @@ from headstream.replicate.apply.key_log import KeyLog
 from headstream.replicate.apply.scd1 import Scd1Table
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.tables.table_memory import TableMemory
+from tests.support.crashes import CrashError
 from tests.support.replicate.change_tables import change, sequence
 from tests.support.replicate.target_tables import Target
 
@@ -137,10 +138,6 @@ def test_a_load_begun_by_hand_removes_nothing_before_it_has_rows(tmp_path: Path)
     target.tables.end_load("shop", "orders")
     assert target.tables.settle().counts == {}, "a change newer than the floor is no vanished row"
     assert target.names() == {1: "loaded", 2: "y"}
-
-
-class CrashError(Exception):
-    """Stands for a process that ends here."""
 
 
 STEPS = [(TableMemory, "keep"), (Scd1Table, "merge"), (Scd1Table, "end_load"), (Tombstones, "prune")]

@@ -1,0 +1,29 @@
+"""Functions that fail, to put in the place of others: a process that ends before or after a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class CrashError(Exception):
+    """Stands for a process that ends here."""
+
+
+def fail_with(error: BaseException) -> Callable[..., None]:
+    """Return a function that raises an error, whatever its arguments."""
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise error
+
+    return fail
+
+
+def crash_after(step: Callable[..., Any]) -> Callable[..., None]:
+    """Return a function that calls another one, and raises CrashError then."""
+
+    def call(*arguments: Any, **options: Any) -> None:
+        step(*arguments, **options)
+        raise CrashError
+
+    return call
