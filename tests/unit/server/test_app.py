@@ -50,7 +50,7 @@ def test_connections_leave_files_to_the_log_when_few_may_be_open(monkeypatch: py
             assert server.tcp_address is not None
             assert server.http_address is not None
             over_tcp = await asyncio.to_thread(count_served, server.tcp_address, encode_request(Code.PING), 20)
-            head = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
+            head = b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"
             return over_tcp, await asyncio.to_thread(count_served, server.http_address, head, 20)
 
     assert asyncio.run(asyncio.wait_for(run(), 60)) == (8, 8)
