@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LOGIN = """async ([url, kind]) => {
   try {
-    const init = {method: 'POST', body: JSON.stringify({username: 'iggy', password: 'iggy'}), credentials: 'include'};
+    const init = {method: 'POST', body: JSON.stringify({username: 'iggy', password: 'iggy'})};
     if (kind) init.headers = {'content-type': kind};
     const answer = await fetch(url + '/users/login', init);
     return [answer.status, (await answer.text()).includes('token')];
