@@ -18,6 +18,7 @@ from headstream.client.checks import Milliseconds, check_whole, milliseconds
 from headstream.client.consumer import Consumer
 from headstream.client.settling import DelayInput, Settling
 from headstream.errors import ClosedError, InvalidInputError, InvalidOptionError, TopicNotFoundError
+from headstream.forks import closed_by_fork, tell_of_forks
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, ReceivedMessage
 
@@ -69,7 +70,8 @@ class TopicsConsumer(Settling):
         self._in_hand: Consumer | None = None
         self._next: Consumer | None = None
         self._looked_s = 0.0
-        self._is_closed = False
+        self._is_closed = self._is_parents = False
+        tell_of_forks(self)
         try:
             for name in wanted:
                 if not is_pattern(name):
@@ -125,7 +127,13 @@ class TopicsConsumer(Settling):
         with suppress(TopicNotFoundError):  # deleted together with its group
             consumer.close(commit=False)
 
+    def after_fork(self) -> None:
+        """Leave everything to the parent, as each topic's consumer does."""
+        self._is_parents = self._is_closed = True
+
     def _check_open(self) -> None:
+        if self._is_parents:
+            raise closed_by_fork("consumer")
         if self._is_closed:
             raise ClosedError("the consumer is closed", advice="Create another with log.consumer()")
 
