@@ -25,7 +25,6 @@ class FileLock:
     def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor = -1
-        tell_of_forks(self)
 
     def after_fork(self) -> None:
         """Close the child's copy of the descriptor: the parent holds the lock on."""
@@ -43,6 +42,7 @@ class FileLock:
     def _hold(self, descriptor: int) -> None:
         """Keep a descriptor that has been locked, until release()."""
         self._descriptor = descriptor
+        tell_of_forks(self)
 
     def release(self) -> None:
         """Release it; releasing twice is fine."""
