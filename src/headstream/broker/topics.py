@@ -10,7 +10,7 @@ from headstream.broker.backing import Backing
 from headstream.errors import AlreadyExistsError, PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord, find_topic
-from headstream.model.identifiers import TopicName, check_name
+from headstream.model.identifiers import TopicName, check_name, check_new_name
 from headstream.model.topology import Fsync, Limits, Partition, Topic, TopicOptions, check_partition_count
 
 __all__ = ["Topics"]
@@ -54,6 +54,9 @@ class Topics:
         if if_not_exists and self._is_there(name):
             return self.get(name)
         log = self._backing.writable_log()
+        check_new_name(name.topic, "topic")
+        if name.stream not in log.snapshot():
+            check_new_name(name.stream, "stream")
         if self._is_there(name):
             raise AlreadyExistsError(
                 f"there is a topic {str(name)!r} already", where=log.root, advice="Use it, or pass if_not_exists=True"
@@ -125,7 +128,7 @@ class Topics:
             TopicNotFoundError: the topic does not exist.
             AlreadyExistsError: another topic of the stream has that name.
         """
-        check_name(to, "topic")
+        check_new_name(to, "topic")
         log = self._backing.writable_log()
         with log.administration:
             record = self._backing.topic(name)
