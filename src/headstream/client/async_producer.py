@@ -100,7 +100,7 @@ class AsyncProducer:
     async def close(self) -> None:
         """Flush and close; see Producer.close(). After a cancellation, a second call resumes."""
         producer = self._producer
-        if producer is not None and not self._worker.is_closed:
+        if producer is not None and not self._worker.is_closed and not producer.is_parents:
             try:
                 await self._flush(producer)
             except Exception:

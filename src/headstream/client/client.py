@@ -26,6 +26,7 @@ from headstream.client.topics_consumer import TopicsConsumer, is_pattern
 from headstream.client.topology import Topology
 from headstream.client.transport import ClusterCounts, KeyPartitioning, RemoteAccess, Transport
 from headstream.errors import ClosedError, InvalidOptionError, InvalidUrlError, UnsupportedError
+from headstream.forks import closed_by_fork, tell_of_forks
 from headstream.model.identifiers import TopicName
 from headstream.model.message import ReceivedMessage
 from headstream.model.polling import OffsetOwner, PollingKind
@@ -58,8 +59,14 @@ class Client(Topology, Progress, Producing, States):
         self._interception = None if chain is None else _intercept(transport, chain)
         self._transport = transport
         self._server = server
-        self._is_closed = False
+        self._is_closed = self._is_parents = False
         self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Leave an embedded log to the parent; the transport to a server has new connections."""
+        if not isinstance(self._transport, RemoteAccess):
+            self._is_parents = self._is_closed = True
 
     @property
     def identity(self) -> str | None:
@@ -129,6 +136,8 @@ class Client(Topology, Progress, Producing, States):
         return transport.stats()
 
     def _open_transport(self) -> Transport:
+        if self._is_parents:
+            raise closed_by_fork("log")
         if self._is_closed:
             raise ClosedError("the log is closed", advice="Connect again")
         return self._transport

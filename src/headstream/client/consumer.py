@@ -36,6 +36,7 @@ from headstream.errors import (
     ServerUnreachableError,
 )
 from headstream.filters.filter import Filter
+from headstream.forks import closed_by_fork, tell_of_forks
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, ReceivedMessage
@@ -91,7 +92,8 @@ class Consumer(Filtering, Settling):
         self._committer = committer
         self._options: ConsumerPollOptions = {"states": states, "size_bytes": FETCH_BYTES, "where": where}
         self._timeout_ms = timeout_ms
-        self._is_closed = False
+        self._is_closed = self._is_parents = False
+        tell_of_forks(self)
         self._strategy = check_start(start_of(start), self._name)
         self._share: GroupMembership | None = None
         self._damaged: dict[int, CorruptSendError] = {}
@@ -132,7 +134,13 @@ class Consumer(Filtering, Settling):
         """Whether take() can block on a server although a message is buffered: it commits the previous one first."""
         return self._committer is not None and isinstance(self._transport, RemoteAccess)
 
+    def after_fork(self) -> None:
+        """Leave the messages, the membership and the leases to the parent."""
+        self._is_parents = self._is_closed = True
+
     def _check_open(self) -> None:
+        if self._is_parents:
+            raise closed_by_fork("consumer")
         if self._is_closed:
             raise ClosedError("the consumer is closed", where=str(self._name), advice="Create another with log.consumer()")
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Final, ParamSpec, TypeVar
 
 from headstream.errors import ClosedError
+from headstream.forks import tell_of_forks
 from headstream.interceptors.loop_bridge import WORKING_FOR
 
 __all__ = ["Worker", "slices_ms"]
@@ -48,8 +49,13 @@ class Worker:
         self._name = name
         self._interrupt = interrupt
         self._thread = 0
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"headstream {name}")
         self.is_closed = False
+        tell_of_forks(self)
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Begin with another thread."""
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"headstream {self._name}")
 
     async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a call in the thread, with the caller's context variables, and return what it returns."""

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from headstream.codec.buffer import BytesLike
 from headstream.errors import ClosedError, CorruptLogError, StorageError
+from headstream.forks import tell_of_forks
 from headstream.log.background import Background
 from headstream.log.catalog.catalog import Catalog, Snapshot, TopicRecord
 from headstream.log.commits import StagedCommits
@@ -80,6 +81,13 @@ class Log:
         self._watching = DirectoryWatcher(self.waiting)
         self._is_writer = False
         self._closed_because: str | None = None
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Become unusable: files, database and threads are the parent's."""
+        self._closed_because = "the log was opened before this process was forked"
+        self._is_writer = False
+        self._lock, self.administration, self.passing = threading.RLock(), threading.RLock(), threading.Lock()
 
     @property
     def identity(self) -> str | None:
@@ -392,8 +400,3 @@ class Log:
         self._watching.close()
         if failure is not None:
             raise failure
-
-    def abandon(self) -> None:
-        """Make it unusable in a forked child, without touching the parent's resources."""
-        self._closed_because = "the log was opened before this process was forked"
-        self._is_writer = False

@@ -20,6 +20,7 @@ from headstream.client.kafka.address import KafkaAddress
 from headstream.client.kafka.refusals import TRANSIENT, error_of, refused
 from headstream.codec.kafka import KafkaTopicNames
 from headstream.errors import AuthenticationError, ClosedError, InvalidOptionError, ServerUnreachableError
+from headstream.forks import keep_forever, tell_of_forks
 from headstream.model.identifiers import TopicName
 
 __all__ = ["END_OFFSET", "FIRST_OFFSET", "Cluster", "offset_at"]
@@ -64,6 +65,14 @@ class Cluster:
         self._interrupted: dict[int, float] = {}
         self._login_error: Any = None
         self._created_s: dict[str, float] = {}
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin with another admin client: the threads of the parent's do not exist here."""
+        self._lock = threading.Lock()
+        keep_forever(self._admin)
+        self._admin = None
+        self._interrupted = {}
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """Return settings for a client of librdkafka.

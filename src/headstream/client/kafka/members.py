@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from headstream.client.kafka.cluster import Cluster
 from headstream.client.kafka.refusals import TRANSIENT, error_of, refused
 from headstream.errors import ClosedError, HeadstreamError, OutcomeUnknownError, RebalancedError, ServerUnreachableError
+from headstream.forks import keep_forever, tell_of_forks
 from headstream.model.groups import Assignment
 from headstream.model.identifiers import TopicName
 
@@ -115,6 +116,13 @@ class KafkaMembership:
         self._consumer.subscribe([self._name], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose)
         self._thread = threading.Thread(target=self._serve, name=f"headstream-kafka-member {group}", daemon=True)
         self._thread.start()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Leave the member to the parent."""
+        self._changed = threading.Condition()
+        self._is_closing = True
+        keep_forever(self._consumer)
 
     @property
     def generation(self) -> int:

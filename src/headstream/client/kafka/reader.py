@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from headstream.client.kafka.cluster import END_OFFSET, Cluster
 from headstream.client.kafka.refusals import TRANSIENT, refused
 from headstream.errors import ClosedError, PartitionNotFoundError, ServerUnreachableError
+from headstream.forks import keep_forever, tell_of_forks
 from headstream.model.identifiers import TopicName
 
 __all__ = ["PartitionReader"]
@@ -80,6 +81,13 @@ class PartitionReader:
         self._is_closed = False
         self._consumer: Any = None
         self._partitions: dict[tuple[str, int], _PartitionState] = {}
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin with another client: the threads of the parent's do not exist here."""
+        self._lock = threading.Lock()
+        keep_forever(self._consumer)
+        self._consumer, self._partitions = None, {}
 
     def _open(self) -> Any:
         if self._is_closed:

@@ -6,7 +6,6 @@ states that its outcome is unknown.
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -17,6 +16,7 @@ from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.backoff import Backoff
 from headstream.client.remote.connection import Connection, Connector, lost
 from headstream.errors import ClosedError, DecodeError, HeadstreamError, OutcomeUnknownError, ServerError, ServerUnreachableError
+from headstream.forks import tell_of_forks
 from headstream.model.identifiers import parse_number
 from headstream.wire.codes import Code
 from headstream.wire.extensions.filters import FilterMessages
@@ -83,7 +83,15 @@ class Caller:
         self._interrupted: set[int] = set()
         self._closing = threading.Event()
         self._was_connected = False
-        self._process = os.getpid()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin without connections: the parent uses those."""
+        self._lock = threading.Lock()
+        self._idle, self._used, self._interrupted = [], {}, set()
+        is_closed, self._closing = self._closing.is_set(), threading.Event()
+        if is_closed:
+            self._closing.set()
 
     def open(self) -> None:
         """Connect, unless connected, and check that the server knows Headstream's extensions.
@@ -259,11 +267,6 @@ class Caller:
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise self._closed()
-        if self._process != os.getpid():  # after a fork: the parent's connections must not be used by the child
-            self._process = os.getpid()
-            idle, self._idle = self._idle, []
-            for connection in idle:
-                connection.close()
 
     def _closed(self) -> ClosedError:
         return ClosedError("the log is closed", where=self.address.place, advice="Connect again")

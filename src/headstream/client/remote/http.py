@@ -22,6 +22,7 @@ from headstream.client.remote.connection import (
 )
 from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import AuthenticationError, HeadstreamError, LimitError, NotFoundError, OutcomeUnknownError, ServerError
+from headstream.forks import close_copy, tell_of_forks
 from headstream.wire.commands.sessions import AccessToken
 from headstream.wire.records import BINARY, NOTHING, Command
 from headstream.wire.refusals import refusal_from_json
@@ -51,6 +52,12 @@ class HttpConnector:
         self._tls = make_tls(address) if address.options.tls else None
         self._lock = threading.Lock()
         self._access: AccessToken | None = None
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Log in again: the access token is the parent's session."""
+        self._lock = threading.Lock()
+        self._access = None
 
     def connect(self, begin: Callable[[Connection], None]) -> HttpConnection:
         """Return a logged-in connection; see Connector."""
@@ -126,6 +133,13 @@ class HttpConnection:
         self._connector = connector
         self._shown: str | None = None
         self._wait_ms = 0.0
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Leave the connection to the parent."""
+        link, self._link.sock = self._link.sock, None
+        if link is not None:
+            close_copy(link)
 
     @property
     def is_usable(self) -> bool:

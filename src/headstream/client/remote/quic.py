@@ -22,6 +22,7 @@ from headstream.errors import (
     OutcomeUnknownError,
     ServerUnreachableError,
 )
+from headstream.forks import close_copy, tell_of_forks
 from headstream.wire.frames import encode_request
 from headstream.wire.records import Command
 from headstream.wire.refusals import decode_refusal
@@ -140,8 +141,19 @@ class QuicClientConnection:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         self._quic.connect(self._place, now=time.monotonic())
+        tell_of_forks(self)
         self._thread = threading.Thread(target=self._run, name="headstream-quic", daemon=True)
         self._thread.start()
+
+    def after_fork(self) -> None:
+        """Leave the connection to the parent."""
+        self._changed = threading.Condition()
+        self._failure, self._is_closing = "it is the parent's", True
+        close_copy(self._socket)
+        for descriptor in (self._wake_read, self._wake_write):
+            with suppress(OSError):  # the parent's thread has ended
+                os.close(descriptor)
+        self._wake_read = self._wake_write = -1
 
     @property
     def is_usable(self) -> bool:
@@ -238,9 +250,10 @@ class QuicClientConnection:
             with self._changed:
                 self._failure = self._failure or "it is closed"
                 self._changed.notify_all()
-                os.close(self._wake_write)
-                self._wake_write = -1
-            os.close(self._wake_read)
+                pipe = self._wake_read, self._wake_write
+                self._wake_read = self._wake_write = -1  # before they are closed: others can have the numbers then
+            for descriptor in pipe:
+                os.close(descriptor)
             self._socket.close()
 
     def _step(self) -> bool:

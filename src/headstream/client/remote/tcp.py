@@ -20,6 +20,7 @@ from headstream.client.remote.connection import (
 )
 from headstream.codec.buffer import BytesLike
 from headstream.errors import AuthenticationError, LimitError, NotFoundError, OutcomeUnknownError
+from headstream.forks import close_copy, tell_of_forks
 from headstream.wire.frames import request_head
 from headstream.wire.records import Command
 from headstream.wire.refusals import decode_refusal
@@ -94,6 +95,11 @@ class TcpConnection:
         self._link = link
         self._first = bytearray(_FIRST_BYTES)
         self._sent_bytes = 0
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Leave the connection to the parent."""
+        close_copy(self._link)
 
     @property
     def is_usable(self) -> bool:
