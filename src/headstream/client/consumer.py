@@ -10,7 +10,7 @@ partitions with other members: before each poll and after a change it reports fi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Final, Self
@@ -196,11 +196,15 @@ class Consumer(Filtering, Settling):
             raise InvalidInputError(f"a poll requests at least one message, not {count}", where=str(self._name))
         was_empty = self._fetching.is_empty
         self.fetch(milliseconds("timeout_ms", timeout_ms))
-        messages = self._fetching.hand_out(count)
+        messages = self._fetching.hand_out(count, is_first=True)
         with suppress(HeadstreamError):  # buffered messages are returned first: the next poll raises the error again
             while messages and len(messages) < count and not (was_empty and self._fetching.is_at_end) and self._fetch():
                 messages += self._fetching.hand_out(count - len(messages))
         return messages
+
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Undo the delivery of messages; see Settling.put_back()."""
+        self._fetching.undeliver(messages)
 
     def commit(self, message: Message | None = None) -> None:
         """Commit everything delivered so far, including the message being processed; or up to one message.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Final, Self
@@ -17,7 +17,7 @@ from typing import Final, Self
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
 from headstream.client.consumer import Consumer
 from headstream.client.settling import DelayInput, Settling
-from headstream.errors import ClosedError, InvalidInputError, InvalidOptionError, TopicNotFoundError
+from headstream.errors import ClosedError, HeadstreamError, InvalidInputError, InvalidOptionError, TopicNotFoundError
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, ReceivedMessage
 
@@ -228,10 +228,23 @@ class TopicsConsumer(Settling):
         check_whole("count", count)
         messages: list[ReceivedMessage] = []
         consumer = self._find_ready(milliseconds("timeout_ms", timeout_ms))
-        while consumer is not None:
-            messages += consumer.poll(count - len(messages))
-            consumer = self._find_ready(0) if len(messages) < count else None
+        try:
+            while consumer is not None:
+                messages += consumer.poll(count - len(messages))
+                consumer = self._find_ready(0) if len(messages) < count else None
+        except HeadstreamError:
+            if not messages:  # otherwise the next poll raises it again
+                raise
         return messages
+
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Undo the delivery of messages; see Settling.put_back()."""
+        taken: dict[str, list[ReceivedMessage]] = {}
+        for message in messages:
+            taken.setdefault(message.topic or "", []).append(message)
+        for name, those in taken.items():
+            if name in self._consumers:
+                self._consumers[name].put_back(those)
 
     def commit(self, message: Message | None = None) -> None:
         """Commit everything delivered so far, or up to one message; see Consumer.commit()."""
