@@ -208,10 +208,17 @@ class _AsyncReading(Generic[_Reader]):
 
     async def close(self, *, commit: bool = True) -> None:
         """Close the consumer; see Consumer.close()."""
+        await self._end(lambda consumer: consumer.close(commit=commit))
+
+    async def _end(self, close: Callable[[_Reader], None]) -> None:
         if self._callbacks.is_used:
             self._callbacks.use_loop()
         if self._consumer is not None and not self._worker.is_closed:
-            await self._worker.run(self._consumer.close, commit=commit)
+            try:
+                await self._worker.run(close, self._consumer)
+            except Exception:  # after a cancellation, a second call resumes
+                self._worker.close()
+                raise
         self._worker.close()
 
     async def __aenter__(self) -> Self:
@@ -221,9 +228,7 @@ class _AsyncReading(Generic[_Reader]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is not None and self._consumer is not None and not self._worker.is_closed:
-            await self._worker.run(self._consumer.record_failure, error)
-        await self.close(commit=error is None)
+        await self._end(lambda consumer: consumer.__exit__(kind, error, traceback))
 
 
 class AsyncConsumer(_AsyncReading[Consumer]):

@@ -18,6 +18,7 @@ from typing import Final, Self
 from headstream.client.ahead import FETCH_BYTES, FETCH_COUNT, Ahead, ConsumerPollOptions
 from headstream.client.arguments import StartInput, start_of
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
+from headstream.client.closing import closing
 from headstream.client.fetching import Fetching
 from headstream.client.filtering import Filtering
 from headstream.client.listening import AssignmentListener, PartitionsCallback
@@ -379,12 +380,17 @@ class Consumer(Filtering, Settling):
             self._follow(is_resting=True)
 
     def close(self, *, commit: bool = True) -> None:
-        """Close the consumer; a second call does nothing.
+        """Close the consumer, within about five seconds if its server is lost; a second call does nothing.
 
         Args:
             commit: Whether to commit the message that iteration delivered last.
+
+        Raises:
+            ServerUnreachableError: the message could not be committed: it is delivered again.
         """
-        if not self._is_closed:
+        if self._is_closed:
+            return
+        with closing():
             try:
                 if commit:
                     self.finish()

@@ -153,7 +153,9 @@ class Fetching:
         """Mark the message delivered last as done."""
         if self._delivered is not None:
             partition, next_offset = self._delivered
-            self._done[partition] = next_offset
+            self._done[partition] = max(next_offset, self._done.get(partition, 0))  # a poll can have gone on from there
+            if self._handed_out.get(partition, next_offset + 1) <= next_offset:
+                del self._handed_out[partition]
             self._delivered = None
 
     def settle_seeks(self) -> None:

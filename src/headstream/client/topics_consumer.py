@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
+from headstream.client.closing import closing
 from headstream.client.consumer import Consumer
 from headstream.client.settling import DelayInput, Settling
 from headstream.errors import ClosedError, HeadstreamError, InvalidInputError, InvalidOptionError, TopicNotFoundError
@@ -318,11 +319,12 @@ class TopicsConsumer(Settling):
         """
         self._is_closed = True
         errors: list[Exception] = []
-        for consumer in self._consumers.values():
-            try:
-                consumer.close(commit=commit and consumer is self._in_hand)
-            except Exception as error:
-                errors.append(error)
+        with closing():
+            for consumer in self._consumers.values():
+                try:
+                    consumer.close(commit=commit and consumer is self._in_hand)
+                except Exception as error:
+                    errors.append(error)
         if errors:
             raise errors[0]
 
@@ -335,6 +337,7 @@ class TopicsConsumer(Settling):
             self._in_hand.record_failure(error)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if error is not None:
-            self.record_failure(error)
-        self.close(commit=error is None)
+        with closing():
+            if error is not None:
+                self.record_failure(error)
+            self.close(commit=error is None)

@@ -22,7 +22,9 @@ _T = TypeVar("_T")
 _FIRST_SLICE_MS: Final = 125
 _LAST_SLICE_MS: Final = 1000
 _CANCEL_TIMEOUT_S: Final = 2.0
-"""How long a cancelled call can take to end before it is interrupted, and between interrupts."""
+"""How long a cancelled call can take to end before it is interrupted."""
+_INTERRUPT_AGAIN_S: Final = 0.25
+"""Between interrupts: a call can consist of several requests, each of which would wait for a server that does not answer."""
 
 
 def slices_ms() -> Iterator[float]:
@@ -84,11 +86,13 @@ class Worker:
 
     async def _wait_for_end(self, future: asyncio.Future[Any]) -> None:
         """Wait until a call has ended whose caller was cancelled, and interrupt it if it takes long."""
+        timeout_s = _CANCEL_TIMEOUT_S
         while not future.done():
             with suppress(asyncio.CancelledError):
-                await asyncio.wait({future}, timeout=_CANCEL_TIMEOUT_S)
+                await asyncio.wait({future}, timeout=timeout_s)
                 if not future.done():
                     self._interrupt(self._thread)
+                    timeout_s = _INTERRUPT_AGAIN_S
 
     def _work(self, loop: asyncio.AbstractEventLoop, call: Callable[[], _T]) -> _T:
         self._thread = threading.get_ident()

@@ -10,6 +10,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from types import MappingProxyType
 
+from headstream.client.closing import CLOSE_S, limited
 from headstream.client.remote.caller import Caller
 from headstream.errors import ClosedError, HeadstreamError, InvalidOptionError, RebalancedError, ServerUnreachableError
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS, Assignment, Group, GroupMember, GroupPartition, Member
@@ -150,7 +151,7 @@ class RemoteGroups:
         """Remove abandoned members."""
         if self._thread is not None:
             self._abandoned.put(None)
-            self._thread.join()
+            self._thread.join(limited(CLOSE_S))  # the server times them out otherwise
 
 
 def as_rebalanced(error: ClosedError) -> HeadstreamError:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from headstream.client.ahead import FETCH_COUNT
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
+from headstream.client.closing import closing
 from headstream.client.delivery_transport import DeliveryAccess, DeliveryCommands
 from headstream.client.interception.consumer import InterceptedConsumer, Transform
 from headstream.client.positions import position_of
@@ -409,15 +410,18 @@ class RetryingConsumer(InterceptedConsumer):
 
     def close(self, *, commit: bool = True) -> None:
         """Close the consumer; see Consumer.close(). What is not done is released: this counts as no failure."""
-        if not self._is_closed:
+        if self._is_closed:
+            return
+        with closing():
             for partition, track in self._messages.tracks.items():
                 begun = [offset for offset, each in track.open.items() if each.is_begun and not (commit and each.in_hand)]
                 with suppress(HeadstreamError):
                     for offset in begun:
                         self._tell(partition, DeliveryChange(DeliveryStep.RELEASED, offset, offset + 1))
-        super().close(commit=commit)
+            super().close(commit=commit)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if error is not None:
-            self.record_failure(error)
-        self.close(commit=error is None)
+        with closing():
+            if error is not None:
+                self.record_failure(error)
+            self.close(commit=error is None)

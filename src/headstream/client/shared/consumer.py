@@ -17,6 +17,7 @@ from typing import Any, Final
 from headstream.client.ahead import FETCH_COUNT
 from headstream.client.arguments import StartInput
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
+from headstream.client.closing import closing
 from headstream.client.filtering import FilterCounts
 from headstream.client.interception.consumer import InterceptedConsumer, Transform
 from headstream.client.positions import find_offset, position_of
@@ -353,16 +354,18 @@ class SharedConsumer(InterceptedConsumer):
         """Close the consumer; see Consumer.close(). What is not settled is released: this counts as no failure."""
         if self._is_closed:
             return
-        try:
-            if commit:
-                self.finish()
-            with suppress(HeadstreamError):  # its leases end by time then
-                self._leasing.release_all()
-        finally:
-            self._leasing.leave()
-            super().close(commit=False)
+        with closing():
+            try:
+                if commit:
+                    self.finish()
+                with suppress(HeadstreamError):  # its leases end by time then
+                    self._leasing.release_all()
+            finally:
+                self._leasing.leave()
+                super().close(commit=False)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if error is not None:
-            self.record_failure(error)
-        self.close(commit=error is None)
+        with closing():
+            if error is not None:
+                self.record_failure(error)
+            self.close(commit=error is None)
