@@ -19,10 +19,10 @@ def run(place: Place, seed: int, count: int) -> int:
 
 
 def test_cancelled_calls_lose_no_message(place: Place) -> None:
-    assert run(place, 1, 100) > 0
+    assert run(place, 1, 40) > 0
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(2, 32))
+@pytest.mark.parametrize("seed", range(2, 8))
 def test_many_cancelled_calls_lose_no_message(place: Place, seed: int) -> None:
-    assert run(place, seed, 1000) > 0
+    assert run(place, seed, 400) > 0
