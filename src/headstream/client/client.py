@@ -14,6 +14,7 @@ from headstream.client.arguments import (
     state_codes,
 )
 from headstream.client.checks import check_consumer_options, check_names, check_text, check_whole
+from headstream.client.closing import closing
 from headstream.client.consumer import Consumer
 from headstream.client.consumers import make_consumer, timeout_of
 from headstream.client.filtering import FilterPlan, make_filter, plan_filter
@@ -316,15 +317,17 @@ class Client(Topology, Progress, Producing, States):
         if self._is_closed:
             return
         errors: list[Exception] = []
-        for consumer in list(self._consumers):
-            consumer.close(commit=False)  # only the consumer's own `with` knows whether its delivered message is done
+        with closing():
+            for consumer in list(self._consumers):
+                consumer.close(commit=False)  # only the consumer's own `with` knows whether its delivered message is done
         for producer in list(self._producers):
             try:
                 producer.close()
             except Exception as error:  # but Ctrl-C leaves the log open: sent messages are flushed at exit
                 errors.append(error)
         self._is_closed = True
-        self._transport.close()
+        with closing():
+            self._transport.close()
         if errors:
             raise errors[0]
 

@@ -10,7 +10,7 @@ partitions with other members: before each poll and after a change it reports fi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Final, Self
@@ -18,6 +18,7 @@ from typing import Final, Self
 from headstream.client.ahead import FETCH_BYTES, FETCH_COUNT, Ahead, ConsumerPollOptions
 from headstream.client.arguments import StartInput, start_of
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
+from headstream.client.closing import closing
 from headstream.client.fetching import Fetching
 from headstream.client.filtering import Filtering
 from headstream.client.listening import AssignmentListener, PartitionsCallback
@@ -204,11 +205,15 @@ class Consumer(Filtering, Settling):
             raise InvalidInputError(f"a poll requests at least one message, not {count}", where=str(self._name))
         was_empty = self._fetching.is_empty
         self.fetch(milliseconds("timeout_ms", timeout_ms))
-        messages = self._fetching.hand_out(count)
+        messages = self._fetching.hand_out(count, is_first=True)
         with suppress(HeadstreamError):  # buffered messages are returned first: the next poll raises the error again
             while messages and len(messages) < count and not (was_empty and self._fetching.is_at_end) and self._fetch():
                 messages += self._fetching.hand_out(count - len(messages))
         return messages
+
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Undo the delivery of messages; see Settling.put_back()."""
+        self._fetching.undeliver(messages)
 
     def commit(self, message: Message | None = None) -> None:
         """Commit everything delivered so far, including the message being processed; or up to one message.
@@ -383,12 +388,17 @@ class Consumer(Filtering, Settling):
             self._follow(is_resting=True)
 
     def close(self, *, commit: bool = True) -> None:
-        """Close the consumer; a second call does nothing.
+        """Close the consumer, within about five seconds if its server is lost; a second call does nothing.
 
         Args:
             commit: Whether to commit the message that iteration delivered last.
+
+        Raises:
+            ServerUnreachableError: the message could not be committed: it is delivered again.
         """
-        if not self._is_closed:
+        if self._is_closed:
+            return
+        with closing():
             try:
                 if commit:
                     self.finish()

@@ -231,6 +231,14 @@ class Producer:
             last = self._sending.close_all()
         return self._wait_until_settled(last, timeout_s)
 
+    def wait_for_room(self, timeout_s: float) -> bool:
+        """Wait until the buffer has room, and return whether it has.
+
+        Args:
+            timeout_s: How long to wait, seconds.
+        """
+        return self._wait(lambda: not self._sending.is_full, timeout_s)
+
     def raise_again(self) -> None:
         """Make the next call raise the last error again, because its caller was cancelled."""
         with self._lock:

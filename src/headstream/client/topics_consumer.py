@@ -9,16 +9,18 @@ from __future__ import annotations
 import fnmatch
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Final, Self
 
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
+from headstream.client.closing import closing
 from headstream.client.consumer import Consumer
 from headstream.client.settling import DelayInput, Settling
 from headstream.errors import (
     ClosedError,
+    HeadstreamError,
     InvalidInputError,
     InvalidOptionError,
     NotFoundError,
@@ -251,13 +253,26 @@ class TopicsConsumer(Settling):
         check_whole("count", count)
         messages: list[ReceivedMessage] = []
         consumer = self._find_ready(milliseconds("timeout_ms", timeout_ms))
-        while consumer is not None:
-            try:
-                messages += consumer.poll(count - len(messages))
-            except _GONE as error:
-                self._drop_missing(consumer, error)
-            consumer = self._find_ready(0) if len(messages) < count else None
+        try:
+            while consumer is not None:
+                try:
+                    messages += consumer.poll(count - len(messages))
+                except _GONE as error:
+                    self._drop_missing(consumer, error)
+                consumer = self._find_ready(0) if len(messages) < count else None
+        except HeadstreamError:
+            if not messages:  # otherwise the next poll raises it again
+                raise
         return messages
+
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Undo the delivery of messages; see Settling.put_back()."""
+        taken: dict[str, list[ReceivedMessage]] = {}
+        for message in messages:
+            taken.setdefault(message.topic or "", []).append(message)
+        for name, those in taken.items():
+            if name in self._consumers:
+                self._consumers[name].put_back(those)
 
     def commit(self, message: Message | None = None) -> None:
         """Commit everything delivered so far, or up to one message; see Consumer.commit()."""
@@ -334,11 +349,12 @@ class TopicsConsumer(Settling):
         """
         self._is_closed = True
         errors: list[Exception] = []
-        for consumer in self._consumers.values():
-            try:
-                consumer.close(commit=commit and consumer is self._in_hand)
-            except Exception as error:
-                errors.append(error)
+        with closing():
+            for consumer in self._consumers.values():
+                try:
+                    consumer.close(commit=commit and consumer is self._in_hand)
+                except Exception as error:
+                    errors.append(error)
         if errors:
             raise errors[0]
 
@@ -351,6 +367,7 @@ class TopicsConsumer(Settling):
             self._in_hand.record_failure(error)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if error is not None:
-            self.record_failure(error)
-        self.close(commit=error is None)
+        with closing():
+            if error is not None:
+                self.record_failure(error)
+            self.close(commit=error is None)

@@ -204,7 +204,7 @@ class KafkaMembership:
         Raises:
             HeadstreamError: the group's coordinator rejects the member, or does not respond.
         """
-        until_s, describe_s = time.monotonic() + self._cluster.address.timeout_ms / 1000, time.monotonic() + _DESCRIBE_S
+        until_s, describe_s = time.monotonic() + self._cluster.timeout_s, time.monotonic() + _DESCRIBE_S
         settled_s: float | None = None
         while True:
             self._cluster.check_interrupt()
@@ -282,7 +282,7 @@ class KafkaMembership:
             RebalancedError: the member has lost one of them since its last report; the others are committed.
             OutcomeUnknownError: no coordinator has confirmed the commit within the timeout.
         """
-        until_s = time.monotonic() + self._cluster.address.timeout_ms / 1000
+        until_s = time.monotonic() + self._cluster.timeout_s
         left, lost, was_sent = dict(offsets), list[int](), False
         while True:
             self._cluster.check_interrupt()
@@ -351,7 +351,7 @@ class KafkaMembership:
             self._is_closing = True
             self._changed.notify_all()
         if self._thread is not threading.current_thread():
-            self._thread.join(self._cluster.address.timeout_ms / 1000)
+            self._thread.join(self._cluster.timeout_s)
 
 
 def _listed(partitions: Iterable[int]) -> str:

@@ -89,7 +89,7 @@ class OffsetClients:
 
     def _repeat(self, group: str, call: Callable[[Any], list[TopicPartition]]) -> list[TopicPartition]:
         """Make a call with a group's consumer, again while an error passes, and return its result."""
-        until_s = time.monotonic() + self._cluster.address.timeout_ms / 1000
+        until_s = time.monotonic() + self._cluster.timeout_s
         while True:
             self._cluster.check_interrupt()
             try:

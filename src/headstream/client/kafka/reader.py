@@ -158,7 +158,7 @@ class PartitionReader:
     def _await_ends(self, keys: Iterable[tuple[str, int]], where: TopicName) -> None:
         """Request the ends of partitions, and wait until they are reached, or one has a record."""
         ends = self._cluster.offsets(keys, END_OFFSET)
-        until_s = time.monotonic() + self._cluster.address.timeout_ms / 1000
+        until_s = time.monotonic() + self._cluster.timeout_s
         awaited = [(self._partitions[key], ends[key]) for key in keys]
         while any(state.reached < end for state, end in awaited) and not self.has_records(keys):
             self._cluster.check_interrupt()
@@ -199,7 +199,7 @@ class PartitionReader:
 
     def _fill(self, key: tuple[str, int], state: _PartitionState, where: TopicName, end: int, is_complete: bool) -> None:
         """Wait until records of a partition are buffered: one, or all before an end."""
-        until_s = time.monotonic() + self._cluster.address.timeout_ms / 1000
+        until_s = time.monotonic() + self._cluster.timeout_s
         while state.reached < end and (is_complete or not state.records):
             self._cluster.check_interrupt()
             self._pump(_SLICE_S)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
+from headstream.client.closing import until_closed_s
 from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.backoff import Backoff
 from headstream.client.remote.connection import Connection, Connector, lost
@@ -55,6 +56,9 @@ _ONCE_ONLY: Final = frozenset(
     }
 )
 """Commands that are not idempotent: a repeat has another effect or is rejected."""
+
+_LOOK_S: Final = 0.1
+"""How often a wait between two attempts looks whether it is interrupted, seconds."""
 
 _LEAST_S: Final = 0.1
 """Minimum timeout of a response, however little time is left."""
@@ -151,8 +155,10 @@ class Caller:
         """
         self._interrupted.discard(threading.get_ident())
         doubt: OutcomeUnknownError | None = None
-        until_s = None if retry_timeout_s is None else time.monotonic() + retry_timeout_s
-        backoff = Backoff(self.address.options.retry_timeout_ms / 1000 if is_patient else 0, random.random, until_s=until_s)
+        ends_s = [until_closed_s(), None if retry_timeout_s is None else time.monotonic() + retry_timeout_s]
+        until_s = min((end_s for end_s in ends_s if end_s is not None), default=None)
+        retry_s = self.address.options.retry_timeout_ms / 1000
+        backoff = Backoff(retry_s, random.random, until_s=until_s) if is_patient else Backoff(0, random.random)
         while True:
             self.open()
             try:
@@ -220,10 +226,14 @@ class Caller:
 
     def _pause(self, backoff: Backoff, error: HeadstreamError) -> None:
         wait_s = backoff.next_wait(time.monotonic())
-        if wait_s is None or threading.get_ident() in self._interrupted:
+        if wait_s is None:
             raise error
-        if self._closing.wait(wait_s):
-            raise self._closed()
+        until_s = time.monotonic() + wait_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            if threading.get_ident() in self._interrupted:
+                raise error
+            if self._closing.wait(min(left_s, _LOOK_S)):
+                raise self._closed()
 
     def _take(self) -> Connection:
         """Return an unused connection."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
+from headstream.client.closing import limited
 from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.connection import (
     Connection,
@@ -61,7 +62,7 @@ class HttpConnector:
 
     def connect(self, begin: Callable[[Connection], None]) -> HttpConnection:
         """Return a logged-in connection; see Connector."""
-        address, timeout_s = self._address, self._address.options.connect_timeout_ms / 1000
+        address, timeout_s = self._address, limited(self._address.options.connect_timeout_ms / 1000)
         if self._tls is None:
             link = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
         else:
@@ -185,7 +186,7 @@ class HttpConnection:
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         try:
-            self._link.timeout = (self._address.options.timeout_ms + self._wait_ms) / 1000
+            self._link.timeout = limited((self._address.options.timeout_ms + self._wait_ms) / 1000)
             if self._link.sock is not None:
                 self._link.sock.settimeout(self._link.timeout)
             self._link.request(method, path, body or None, headers)

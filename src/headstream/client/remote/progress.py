@@ -10,6 +10,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from types import MappingProxyType
 
+from headstream.client.closing import CLOSE_S, limited
 from headstream.client.remote.caller import Caller
 from headstream.errors import ClosedError, HeadstreamError, InvalidOptionError, RebalancedError, ServerUnreachableError
 from headstream.forks import tell_of_forks
@@ -156,7 +157,7 @@ class RemoteGroups:
         """Remove abandoned members."""
         if self._thread is not None:
             self._abandoned.put(None)
-            self._thread.join()
+            self._thread.join(limited(CLOSE_S))  # the server times them out otherwise
 
 
 def as_rebalanced(error: ClosedError) -> HeadstreamError:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from headstream.client.closing import limited
 from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.connection import Connection, explain_login, login_of, lost, unreachable
 from headstream.errors import (
@@ -87,7 +88,7 @@ class QuicConnector:
             raise unreachable(address, error) from error
         try:
             begin(connection)
-            connection.wait_until_connected(options.connect_timeout_ms / 1000)
+            connection.wait_until_connected(limited(options.connect_timeout_ms / 1000))
             login = login_of(address)
             try:
                 connection.send(login)
@@ -184,7 +185,7 @@ class QuicClientConnection:
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
         """Send a command; see Connection."""
         request = encode_request(command.code, command.encode_pieces())
-        self._timeout_s = (self._address.options.timeout_ms + wait_ms) / 1000
+        self._timeout_s = limited((self._address.options.timeout_ms + wait_ms) / 1000)
         with self._changed:
             if self._failure is not None or self._is_closing:
                 raise lost(self._address, self._failure or "it is closed")

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+from headstream.client.closing import limited
 from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.connection import (
     Connection,
@@ -54,7 +55,7 @@ class TcpConnector:
         """Return a logged-in connection; see Connector."""
         address = self._address
         try:
-            link = socket.create_connection((address.host, address.port), address.options.connect_timeout_ms / 1000)
+            link = socket.create_connection((address.host, address.port), limited(address.options.connect_timeout_ms / 1000))
         except OSError as error:
             raise unreachable(address, error) from error
         try:
@@ -111,7 +112,7 @@ class TcpConnection:
         pieces = command.encode_pieces()
         self._sent_bytes = size = sum(len(piece) for piece in pieces)
         try:
-            self._link.settimeout((self._address.options.timeout_ms + wait_ms) / 1000)
+            self._link.settimeout(limited((self._address.options.timeout_ms + wait_ms) / 1000))
             self._write((request_head(command.code, size), *pieces), size)
         except OSError as error:
             if self._has_been_refused():
