@@ -328,10 +328,10 @@ class Log:
         return 0 if end is None else end.end_offset
 
     def start_offset(self, topic: TopicRecord, number: int) -> int:
-        """Return the log start offset of a partition; it reads files after removals only. This process is the writer."""
+        """Return the log start offset of a partition; the writer's process reads files after its removals only."""
         key, removed = (topic.number, number), self._removed.get(topic.number, {}).get(number, 0)
         known = self._starts.get(key)
-        if known is None or known[0] != removed:
+        if known is None or known[0] != removed or not self._is_writer:
             with self.reading(topic, number) as follower:
                 follower.refresh()
                 known = self._starts[key] = removed, follower.first_offset
