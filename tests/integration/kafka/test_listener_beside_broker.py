@@ -133,9 +133,9 @@ def _commit(kafka: KafkaSocket, topic: str, offset: int) -> int:
     kafka.ask(_KEYS["find_coordinator"], 1, key="reset", key_type=0)
     partitions = [{"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}]
     group = {"group_id": "reset", "generation_id_or_member_epoch": -1, "member_id": "", "retention_time_ms": -1}
-    fault: int = _partition(
-        kafka.ask(_KEYS["offset_commit"], 2, **group, topics=[{"name": topic, "partitions": partitions}])
-    )["error_code"]
+    fault: int = _partition(kafka.ask(_KEYS["offset_commit"], 2, **group, topics=[{"name": topic, "partitions": partitions}]))[
+        "error_code"
+    ]
     return fault
 
 

@@ -165,7 +165,9 @@ def test_a_record_has_no_time_when_its_time_is_minus_one(reading: ModuleType) ->
 def test_encode_batch_keeps_the_header_and_takes_the_logs_time_when_kafka_has_no_number_for_it(
     writing: ModuleType, time_us: int
 ) -> None:
-    stored = _stored([_message(b"x", hs.Headers([("hs.timestamp", time_us)])), _message(b"y", hs.Headers([("hs.timestamp", -1001)]))])
+    stored = _stored(
+        [_message(b"x", hs.Headers([("hs.timestamp", time_us)])), _message(b"y", hs.Headers([("hs.timestamp", -1001)]))]
+    )
     batch = bytes(writing.encode_batch([stored], 10, 11, 0, _refuse))
     assert _head(batch)[7:9] == (2000, 2000)
     assert batch.count(b"hs.timestamp") == 4  # and of each the kind in hs.kinds

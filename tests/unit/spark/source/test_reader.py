@@ -182,7 +182,9 @@ def test_deleted_records_that_were_not_read_are_an_error_or_passed_over_and_coun
         for read_strictly in (lambda: read(strict), lambda: plan(url, **begun)):
             with pytest.raises(OffsetOutOfRangeError, match=r"(?s)25 to 100 were .*40 to 100 exist.*shop/orders partition 1"):
                 read_strictly()
-        with pytest.raises(OffsetOutOfRangeError, match=r"(?s)25 to 100 were to be read, 40 to 100 exist.*shop/orders partition 1"):
+        with pytest.raises(
+            OffsetOutOfRangeError, match=r"(?s)25 to 100 were to be read, 40 to 100 exist.*shop/orders partition 1"
+        ):
             stream.partitions(start, stream.reportLatestOffset())
         stream.stop()
         assert read(lenient) == [*range(40, 100)]

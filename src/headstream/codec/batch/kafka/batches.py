@@ -338,7 +338,9 @@ def encode_batch(
             data[end:] = record
             end += len(record)
             data += bytes(len(view) - stop + _SLACK_BYTES)
-            _STATE.pack_into(noted, 48, stop, base_ms if count else time_ms, max(most_ms, time_ms) if count else time_ms, count + 1)
+            _STATE.pack_into(
+                noted, 48, stop, base_ms if count else time_ms, max(most_ms, time_ms) if count else time_ms, count + 1
+            )
     base_ms, most_ms, count = _NOTES.unpack(noted)[7:10]
     del data[end:]
     _seal(data, (base_offset, last_offset, leader_epoch), (base_ms, most_ms), count)
