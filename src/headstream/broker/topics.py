@@ -165,7 +165,8 @@ class Topics:
                 follower.refresh()
                 size_bytes, count = follower.size_bytes(), follower.messages_count()
                 first, end = follower.first_offset, follower.end_offset  # as of the count: the follower can have refreshed since
-                return Partition(number, first, end, size_bytes, end - first - count, record.generation(number))
+                missing = max(end - first - count, 0)  # deleted messages are counted until they are removed from the disk
+                return Partition(number, first, end, size_bytes, missing, record.generation(number))
         except PartitionNotFoundError:
             now = find_topic(self._backing.log.snapshot(), record.number)
             if now is None or number > now.partitions or now.generation(number) != record.generation(number):

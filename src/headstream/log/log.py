@@ -72,6 +72,7 @@ class Log:
         self._partitions: dict[tuple[int, int], PartitionWriter] = {}
         self._opened: dict[int, dict[int, PartitionWriter]] = {}
         self._removed: dict[int, dict[int, int]] = {}
+        self._starts: dict[tuple[int, int], tuple[int, int]] = {}  # topic, partition -> its removals, its log start offset
         self._writing: OrderedDict[tuple[int, int], PartitionWriter] = OrderedDict()
         self._readers = Readers(files, self._max_open)
         self._offsets: dict[int, OffsetStore] = {}
@@ -233,6 +234,7 @@ class Log:
         """Close a partition's files, which are about to be removed."""
         key = topic.number, number
         self._writing.pop(key, None)
+        self._starts.pop(key, None)
         partition = self._partitions.pop(key, None)
         self.note_removed(topic, number)
         if partition is not None:
@@ -332,6 +334,16 @@ class Log:
         """Return the end offset of a partition as this process wrote it, else 0; it reads no file."""
         end = self.writing_end(topic, number)
         return 0 if end is None else end.end_offset
+
+    def start_offset(self, topic: TopicRecord, number: int) -> int:
+        """Return the log start offset of a partition; the writer's process reads files after its removals only."""
+        key, removed = (topic.number, number), self._removed.get(topic.number, {}).get(number, 0)
+        known = self._starts.get(key)
+        if known is None or known[0] != removed or not self._is_writer:
+            with self.reading(topic, number) as follower:
+                follower.refresh()
+                known = self._starts[key] = removed, follower.first_offset
+        return known[1]
 
     def reading(self, topic: TopicRecord, number: int) -> LentFollower:
         """Lend the follower of a partition to one thread at a time; refresh it as needed."""
