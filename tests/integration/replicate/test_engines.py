@@ -272,3 +272,34 @@ def test_merge_says_which_table_when_it_cannot_be_read(open_engine: Open, tmp_pa
     with pytest.raises(StorageError, match="the merge failed") as raised:
         rows.merge(change("UPDATE", 1, "b", at=2))
     assert raised.value.where == str(tmp_path / "t")
+
+
+def test_tables_with_deletion_vectors_are_merged_widened_and_vacuumed_by_both_engines(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark writes the vectors, as it does wherever a user has enabled them."""
+    path = tmp_path / "t"
+    by_spark, by_deltalake = DeltaSparkEngine(path, spark), DeltaLakeEngine(path, SparkMappedTables(spark))
+    by_spark.create(TYPES | {"_hs_sequence": "STRING", "_hs_versions": "STRING"})
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    tombstones = Tombstones(tmp_path / "tombstones", ["ID"])
+
+    def merge(engine: TableEngine, version: int, *changes: dict[str, Any]) -> RowCounts:
+        rows = Scd1Table(engine, ["ID"], tombstones)
+        rows.prepare(TYPES)
+        return rows.merge(rows.collapse(table(*changes), METADATA), "test", version)
+
+    inserts = [change("INSERT", key, "a", at=key) for key in range(1, 9)]
+    assert merge(by_spark, 1, *inserts) == RowCounts(inserted=8)
+    assert merge(by_spark, 2, change("DELETE", 3, at=20)) == RowCounts(deleted=1)
+    assert len(list(path.rglob("deletion_vector_*.bin"))) == 1
+    by_deltalake = DeltaLakeEngine(path, SparkMappedTables(spark))
+    by_deltalake.vacuum(0)
+    assert len(list(path.rglob("deletion_vector_*.bin"))) == 1
+    assert by_spark.read(["ID"], "TRUE").num_rows == 7
+    assert merge(by_deltalake, 3, change("UPDATE", 4, "b", at=21)) == RowCounts(updated=1)
+    by_deltalake.widen({"ID": "DECIMAL(20,0)"})
+    by_deltalake.vacuum(0)
+    assert not list(path.rglob("deletion_vector_*.bin"))
+    rows = DeltaSparkEngine(path, spark).read(["ID", "name"], "TRUE").sort_by("ID").to_pylist()
+    assert [(row["ID"], row["name"]) for row in rows] == [(key, "b" if key == 4 else "a") for key in range(1, 9) if key != 3]

@@ -72,6 +72,7 @@ class DeltaSparkEngine:
 
     def widen(self, widened: Mapping[str, str]) -> None:
         """Give columns a type that holds more."""
+        self._log.hide_partitions()
         self._tables.widen(self.path, widened)
         self._refresh()
 
@@ -124,7 +125,14 @@ class DeltaSparkEngine:
             frame.createOrReplaceTempView(_SOURCE)
             rows = self._spark.sql(f"SELECT {hint}{columns} FROM {_SOURCE} AS s WHERE {plan.insert_when}")
             self._write(rows, app_id, version)
-        return RowCounts(inserted=self._log.count_rows())
+        return RowCounts(inserted=self._count_rows())
+
+    def _count_rows(self) -> int:
+        known = self._log.count_rows()
+        if known is not None:
+            return known
+        with translated(self.path, "the table cannot be read"):
+            return int(self._spark.table(self._name).count())
 
     def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Add rows in one commit that remembers (app_id, version)."""
@@ -168,6 +176,7 @@ class DeltaSparkEngine:
 
     def compact(self, cluster_by: Sequence[str] = ()) -> None:
         """Put small files together, with all rows sorted by some columns where any are named."""
+        self._log.hide_partitions()
         self._tables.compact(self.path, cluster_by)
         self._refresh()
 
@@ -189,6 +198,7 @@ class DeltaSparkEngine:
         rows.write.format("delta").mode("append").options(**options).save(spark_path(self.path))
 
     def _change(self, statement: str, what: str) -> int:
+        self._log.hide_partitions()
         with translated(self.path, what):
             count = int(self._spark.sql(statement).collect()[0]["num_affected_rows"])
         self._refresh()
@@ -224,6 +234,7 @@ class DeltaSparkEngine:
 
         An object store's answer to a commit can be lost; the repeated request is then refused because of that commit itself.
         """
+        self._log.hide_partitions()
         try:
             with translated(self.path, what):
                 yield

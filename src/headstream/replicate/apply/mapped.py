@@ -19,7 +19,15 @@ from headstream.replicate.apply.plan import quote_name
 from headstream.replicate.apply.spark_store import explain
 from headstream.replicate.storage.places import Place, StorePlace, failure, shown_cause
 
-__all__ = ["MappedTables", "SparkMappedTables", "needs_column_mapping", "open_session", "spark_path", "translated"]
+__all__ = [
+    "MappedTables",
+    "SparkMappedTables",
+    "needs_column_mapping",
+    "open_session",
+    "path_properties",
+    "spark_path",
+    "translated",
+]
 
 _UNMAPPED_NAME: Final = re.compile(r"[^ ,;{}()\n\t=]+")
 
@@ -27,6 +35,19 @@ _UNMAPPED_NAME: Final = re.compile(r"[^ ,;{}()\n\t=]+")
 def needs_column_mapping(names: Iterable[str]) -> bool:
     """Return whether Delta needs column mapping to hold columns of these names."""
     return not all(_UNMAPPED_NAME.fullmatch(name) for name in names)
+
+
+def path_properties(columns: Mapping[str, str], partition_by: Iterable[str]) -> dict[str, str]:
+    """Return the table properties that keep the values of text columns out of the paths that Spark writes.
+
+    Spark writes `city=Zürich/...` to the log, where deltalake would write `city=Z%C3%BCrich/...` when it removes that file; and a
+    value can be longer than the name of a directory.
+
+    Args:
+        columns: The table's columns and their Spark types.
+        partition_by: Columns that its files are partitioned by.
+    """
+    return {"delta.randomizeFilePrefixes": "true"} if any(columns.get(name) == "STRING" for name in partition_by) else {}
 
 
 class MappedTables(Protocol):
@@ -65,7 +86,7 @@ class SparkMappedTables:
             StorageError: Spark cannot.
         """
         divided = f"PARTITIONED BY ({', '.join(map(quote_name, partition_by))}) " if partition_by else ""
-        properties = {"delta.enableDeletionVectors": "false"}
+        properties = {"delta.enableDeletionVectors": "false", **path_properties(columns, partition_by)}
         if mapped:
             properties["delta.columnMapping.mode"] = "name"
         settings = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
