@@ -29,6 +29,7 @@ from headstream.replicate.columns.conversion import arrow_type
 from tests.support.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 from tests.support.replicate.histories import amount, current, deliver, random_history, tell
 from tests.support.replicate.moving_rows import MovingSource
+from tests.support.replicate.partition_histories import PartitionHistory
 
 pytestmark = pytest.mark.spark
 
@@ -303,3 +304,24 @@ def test_tables_with_deletion_vectors_are_merged_widened_and_vacuumed_by_both_en
     assert not list(path.rglob("deletion_vector_*.bin"))
     rows = DeltaSparkEngine(path, spark).read(["ID", "name"], "TRUE").sort_by("ID").to_pylist()
     assert [(row["ID"], row["name"]) for row in rows] == [(key, "b" if key == 4 else "a") for key in range(1, 9) if key != 3]
+
+
+@pytest.mark.parametrize("open_engine", ["in turn"], indirect=True)
+def test_partitioned_rows_equal_the_model_when_engines_take_turns(open_engine: Open, spark: SparkSession, tmp_path: Path) -> None:
+    history = PartitionHistory(tmp_path, 4, lambda: open_engine("t"))
+    history.run(2, maintenance=1)
+    history.compare(DeltaSparkEngine(tmp_path / "t", spark))
+    history.compare_by_pyarrow()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("scd_type", [1, 2])
+@pytest.mark.parametrize("city_is_key", [False, True])
+@pytest.mark.parametrize("open_engine", ["spark", "in turn"], indirect=True)
+def test_partitioned_rows_equal_the_model_in_long_histories_by_both_engines(
+    open_engine: Open, tmp_path: Path, seed: int, scd_type: int, city_is_key: bool
+) -> None:
+    history = PartitionHistory(tmp_path, seed, lambda: open_engine("t"), scd_type=scd_type, city_is_key=city_is_key)
+    history.run(15)
+    history.compare_by_pyarrow()

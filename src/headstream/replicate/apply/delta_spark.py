@@ -72,7 +72,7 @@ class DeltaSparkEngine:
 
     def widen(self, widened: Mapping[str, str]) -> None:
         """Give columns a type that holds more."""
-        self._log.hide_partitions()
+        self._hide_partitions()
         self._tables.widen(self.path, widened)
         self._refresh()
 
@@ -176,7 +176,7 @@ class DeltaSparkEngine:
 
     def compact(self, cluster_by: Sequence[str] = ()) -> None:
         """Put small files together, with all rows sorted by some columns where any are named."""
-        self._log.hide_partitions()
+        self._hide_partitions()
         self._tables.compact(self.path, cluster_by)
         self._refresh()
 
@@ -193,12 +193,19 @@ class DeltaSparkEngine:
         with translated(self.path, "the table cannot be read"):  # Spark's statistics are those of 32 columns
             return int(self._spark.sql(f"SELECT count({quote_name(column)}) AS count FROM {self._name}").collect()[0]["count"])
 
+    def _hide_partitions(self) -> None:
+        """Have Spark keep the values of partitions out of its paths, as in tables that this version creates."""
+        missing = self._log.missing_properties
+        if missing:
+            self._tables.set_properties(self.path, missing)
+            self._refresh()
+
     def _write(self, rows: DataFrame, app_id: str, version: int) -> None:
         options = {"txnAppId": app_id, "txnVersion": str(version)}
         rows.write.format("delta").mode("append").options(**options).save(spark_path(self.path))
 
     def _change(self, statement: str, what: str) -> int:
-        self._log.hide_partitions()
+        self._hide_partitions()
         with translated(self.path, what):
             count = int(self._spark.sql(statement).collect()[0]["num_affected_rows"])
         self._refresh()
@@ -234,7 +241,7 @@ class DeltaSparkEngine:
 
         An object store's answer to a commit can be lost; the repeated request is then refused because of that commit itself.
         """
-        self._log.hide_partitions()
+        self._hide_partitions()
         try:
             with translated(self.path, what):
                 yield

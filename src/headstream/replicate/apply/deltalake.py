@@ -94,22 +94,18 @@ class TableLog:
 
     @property
     def has_unescaped_paths(self) -> bool:
-        """Whether the log has paths of Spark's with characters that deltalake escapes: its commits would not remove such files."""
+        """Whether Spark has written paths with characters that deltalake escapes: its commits would not remove such files."""
         if self._table is None or not self._table.metadata().partition_columns:
             return False
         paths = pa.table(self._table.get_add_actions())["path"]
         return bool(pc.any(pc.invert(pc.string_is_ascii(paths))).as_py())
 
-    def hide_partitions(self) -> None:
-        """Have Spark write files to directories of random names, instead of such with the values of text columns."""
-        table = self.table
-        if self.is_mapped:  # there Spark does so in any case
-            return
-        metadata = table.metadata()
-        properties = path_properties(self.columns, metadata.partition_columns)
-        if not properties.items() <= metadata.configuration.items():
-            with Translated(self.path, "the table's properties cannot be changed"):
-                table.alter.set_table_properties(properties)
+    @property
+    def missing_properties(self) -> dict[str, str]:
+        """The properties of path_properties() that the table, which another version has created, lacks."""
+        metadata = self.table.metadata()
+        wanted = path_properties(self.columns, metadata.partition_columns)
+        return {} if wanted.items() <= metadata.configuration.items() else wanted
 
     @property
     def may_have_vectors(self) -> bool:

@@ -89,9 +89,9 @@ class SparkMappedTables:
         properties = {"delta.enableDeletionVectors": "false", **path_properties(columns, partition_by)}
         if mapped:
             properties["delta.columnMapping.mode"] = "name"
-        settings = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
         self._run(
-            path, f"CREATE TABLE {_table(path)} ({_specification(columns)}) USING delta {divided}TBLPROPERTIES ({settings})"
+            path,
+            f"CREATE TABLE {_table(path)} ({_specification(columns)}) USING delta {divided}TBLPROPERTIES ({_settings(properties)})",
         )
 
     def map_columns(self, path: Place) -> None:
@@ -100,7 +100,15 @@ class SparkMappedTables:
         Raises:
             StorageError: Spark cannot.
         """
-        self._run(path, f"ALTER TABLE {_table(path)} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+        self.set_properties(path, {"delta.columnMapping.mode": "name"})
+
+    def set_properties(self, path: Place, properties: Mapping[str, str]) -> None:
+        """Set properties of a table.
+
+        Raises:
+            StorageError: Spark cannot.
+        """
+        self._run(path, f"ALTER TABLE {_table(path)} SET TBLPROPERTIES ({_settings(properties)})")
 
     def add_columns(self, path: Place, columns: Mapping[str, str]) -> None:
         """Add columns, null in the rows that are there.
@@ -161,6 +169,10 @@ def _table(path: Place) -> str:
 def spark_path(path: Place) -> str:
     """Return a table's directory or URI as Spark names it."""
     return path.hadoop_uri if isinstance(path, StorePlace) else str(path.resolve())
+
+
+def _settings(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
 
 
 def _specification(columns: Mapping[str, str]) -> str:
