@@ -325,3 +325,16 @@ def test_partitioned_rows_equal_the_model_in_long_histories_by_both_engines(
     history = PartitionHistory(tmp_path, seed, lambda: open_engine("t"), scd_type=scd_type, city_is_key=city_is_key)
     history.run(15)
     history.compare_by_pyarrow()
+
+
+def test_spark_writes_no_values_into_the_paths_of_a_table_that_an_older_version_created(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, types = tmp_path / "t", {"ID": "BIGINT", "city": "STRING"}
+    schema = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in types.items()])
+    DeltaTable.create(str(path), schema=schema, partition_by=["city"])
+    for version in (1, 2):
+        DeltaSparkEngine(path, spark).append(pa.table({"ID": [version], "city": ["Zürich"]}, schema=schema), "test", version)
+    engine = DeltaLakeEngine(path, SparkMappedTables(spark))
+    assert engine.update({"ID": "3"}, "ID = 1") == 1
+    assert sorted(DeltaSparkEngine(path, spark).read(["ID"], "TRUE")["ID"].to_pylist()) == [2, 3]

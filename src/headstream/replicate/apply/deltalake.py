@@ -95,7 +95,7 @@ class TableLog:
     @property
     def has_unescaped_paths(self) -> bool:
         """Whether Spark has written paths with characters that deltalake escapes: its commits would not remove such files."""
-        if self._table is None or not self._table.metadata().partition_columns:
+        if self._table is None or not path_properties(self.columns, self._table.metadata().partition_columns):
             return False
         paths = pa.table(self._table.get_add_actions())["path"]
         return bool(pc.any(pc.invert(pc.string_is_ascii(paths))).as_py())

@@ -38,7 +38,7 @@ def needs_column_mapping(names: Iterable[str]) -> bool:
 
 
 def path_properties(columns: Mapping[str, str], partition_by: Iterable[str]) -> dict[str, str]:
-    """Return the table properties that keep the values of text columns out of the paths that Spark writes.
+    """Return the table properties that keep text out of the paths that Spark writes; none if all of these are ASCII.
 
     Spark writes `city=Zürich/...` to the log, where deltalake would write `city=Z%C3%BCrich/...` when it removes that file; and a
     value can be longer than the name of a directory.
@@ -47,7 +47,8 @@ def path_properties(columns: Mapping[str, str], partition_by: Iterable[str]) -> 
         columns: The table's columns and their Spark types.
         partition_by: Columns that its files are partitioned by.
     """
-    return {"delta.randomizeFilePrefixes": "true"} if any(columns.get(name) == "STRING" for name in partition_by) else {}
+    has_text = any(columns.get(name) == "STRING" or not name.isascii() for name in partition_by)
+    return {"delta.randomizeFilePrefixes": "true"} if has_text else {}
 
 
 class MappedTables(Protocol):
@@ -89,10 +90,8 @@ class SparkMappedTables:
         properties = {"delta.enableDeletionVectors": "false", **path_properties(columns, partition_by)}
         if mapped:
             properties["delta.columnMapping.mode"] = "name"
-        self._run(
-            path,
-            f"CREATE TABLE {_table(path)} ({_specification(columns)}) USING delta {divided}TBLPROPERTIES ({_settings(properties)})",
-        )
+        columns_sql = f"{_table(path)} ({_specification(columns)})"
+        self._run(path, f"CREATE TABLE {columns_sql} USING delta {divided}TBLPROPERTIES ({_settings(properties)})")
 
     def map_columns(self, path: Place) -> None:
         """Switch column mapping on.

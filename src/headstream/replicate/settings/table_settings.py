@@ -168,7 +168,13 @@ def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
         problems.append(("cluster_by", f"the files are partitioned by {both[0]!r} already"))
     own = [name for name in settings.get("partition_by", ()) if name.lower().startswith("_hs_") or not name]
     if own:
-        problems.append(("partition_by", f"{own[0]!r} is not a column of the source: it is empty, or begins with _hs_"))
+        problems.append(
+            ("partition_by", f"{own[0]!r} is not a column of the source; a table that exists stays as it is without it")
+        )
+    if any("~" in name for name in settings.get("partition_by", ())):
+        problems.append(
+            ("partition_by", "deltalake cannot compact the files of a column with ~ in its name: rename it (rename_columns)")
+        )
     target = settings.get("target", "x")
     try:
         names = [name for _, name, _, _ in string.Formatter().parse(target) if name is not None]
