@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -18,6 +18,7 @@ from headstream.replicate.codec.avro.rows import decode_rows
 from headstream.replicate.codec.envelopes import Envelopes
 from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.conversion import array_from_buffers, convert, find_outside, number_texts, time_texts
+from headstream.replicate.columns.partition_values import find_unusable
 from headstream.replicate.columns.raw import offsets_and_data
 from headstream.replicate.columns.versions import MAX_SEQUENCE_CHARACTERS
 from headstream.replicate.decoding.mask_orders import MaskOrders
@@ -253,6 +254,9 @@ def assemble_changes(
         if columns[key].null_count:  # a deleted row is in data or in beforeData, depending on the capture
             deletes = pc.fill_null(pc.equal(parts.operations, pa.scalar(_DELETE, pa.int8())), False)
             columns[key] = pc.if_else(deletes, pc.coalesce(columns[key], values), columns[key])
+    for name in set(schema.settings.partition_by) & columns.keys():
+        if pa.types.is_string(columns[name].type):
+            columns[name] = _check_partitions(faults, source_rows, name, columns[name], old, parts.operations)
     _check_rows(faults, source_rows, [(key, columns[key], old[key]) for key in old], parts.operations, parts.sequences)
     coordinates = raw.select(["timestamp_us", "topic", "partition", "offset"]).take(pa.array(source_rows, pa.int64()))
     arrays = [
@@ -279,6 +283,19 @@ def assemble_changes(
 def _unsigned_zeros(values: pa.Array) -> pa.Array:
     """Return the values of a key column, with -0.0 replaced by 0.0: some engines treat the two as different keys."""
     return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
+
+
+def _check_partitions(
+    faults: Faults, source_rows: RowNumbers, name: str, values: pa.Array, keys: Collection[str], operations: pa.Array
+) -> pa.Array:
+    """Reject rows that no partition can have; return the values without those of deletions, which need only their keys."""
+    unusable = find_unusable(name, values)
+    if not unusable:
+        return values
+    deletes = set() if name in keys else set(pc.indices_nonzero(pc.equal(operations, pa.scalar(_DELETE, pa.int8()))).to_pylist())
+    for row in unusable.keys() - deletes:
+        faults.setdefault(int(source_rows[row]), f"column {name!r}: {unusable[row]}")
+    return pc.if_else(pa.array([row in unusable for row in range(len(values))]), pa.scalar(None, values.type), values)
 
 
 def _check_rows(

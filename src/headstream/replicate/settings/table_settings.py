@@ -36,7 +36,8 @@ class TableSettings:
         exclude_columns: Patterns of the source columns that the target does not have.
         rename_columns: Source column -> column of the target.
         deletes: `apply` deletes rows, `soft` marks them, `skip` leaves them unchanged.
-        partition_by: Columns of the target that its files are partitioned by, when it is created.
+        partition_by: Columns of the target that its files are partitioned by, when it is created; their types are limited, see
+            columns/partition_values.py.
         cluster_by: Columns of the target that maintenance sorts its files by.
         column_names: `mapped`: the table is created with Delta's column mapping; `plain`: only if the name of a column needs it.
         mask_order: Byte order of Avro column masks: `little` (byte 0 holds the first eight columns), `big`, or `auto`: the
@@ -165,6 +166,15 @@ def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     both = [name for name in settings.get("cluster_by", ()) if name in settings.get("partition_by", ())]
     if both:
         problems.append(("cluster_by", f"the files are partitioned by {both[0]!r} already"))
+    own = [name for name in settings.get("partition_by", ()) if name.lower().startswith("_hs_") or not name]
+    if own:
+        problems.append(
+            ("partition_by", f"{own[0]!r} is not a column of the source; a table that exists stays as it is without it")
+        )
+    if any("~" in name for name in settings.get("partition_by", ())):
+        problems.append(
+            ("partition_by", "deltalake cannot compact the files of a column with ~ in its name: rename it (rename_columns)")
+        )
     target = settings.get("target", "x")
     try:
         names = [name for _, name, _, _ in string.Formatter().parse(target) if name is not None]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from dataclasses import replace
 from decimal import Decimal
@@ -331,3 +332,29 @@ def test_one_failing_table_does_not_keep_the_others_from_their_changes(tmp_path:
     (tmp_path / "tables" / "shop" / "broken").unlink()
     assert not target.tables.apply(changes, schemas, "unit", 1).failed
     assert DeltaTable(str(tmp_path / "tables" / "shop" / "broken")).to_pyarrow_table().num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "why"), [("day", "has no such column"), ("NAME", "has no such column"), ("total", r"DECIMAL\(10,2\)")]
+)
+@pytest.mark.parametrize("scd_type", [1, 2])
+def test_changes_wait_if_the_table_cannot_be_partitioned_as_configured(
+    tmp_path: Path, column: str, why: str, scd_type: Any
+) -> None:
+    target = Target(tmp_path, partition_by=(column,), scd_type=scd_type)
+    failed = target.apply(change("INSERT", 1, "a", at=1), fails=True).failed[ORDERS]
+    assert re.search(why, str(failed))
+    assert not target.path.exists()
+    target.reopen(partition_by=("name",))
+    target.apply(change("INSERT", 1, "Zürich", at=1))
+    assert [row["name"] for row in target.stored()] == ["Zürich"]
+
+
+def test_changes_go_on_if_the_source_drops_the_column_that_a_table_is_partitioned_by(tmp_path: Path) -> None:
+    target = Target(tmp_path, partition_by=("name",))
+    target.apply(change("INSERT", 1, "a", at=1))
+    dropped = version(2, COLUMNS[0], *COLUMNS[2:])
+    row = change("INSERT", 2, at=2)
+    del row["name"]
+    target.apply(row, metadata=dropped)
+    assert target.names() == {1: "a", 2: None}
