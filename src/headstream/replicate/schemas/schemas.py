@@ -37,6 +37,7 @@ _LIMITS: Final[dict[str, tuple[Any, Any]]] = {
     "DATETIME": (datetime.min, datetime.max),
 }
 """The ranges of source types that are narrower than the target's: an Avro int is any day, beyond the range of a table."""
+_DATETIMES: Final = {"utc": "TIMESTAMP", "ntz": "TIMESTAMP_NTZ", "text": "STRING"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class TableSchema:
         absent: Ordinals of columns that these rows never contain; they are absent, not null.
         lobs: Ordinals of large objects, which change masks never include.
         times: The target's columns that are times of day, stored as text.
+        datetimes: The target's columns that are dates with a time, stored as text.
         limits: The target's column -> lowest and highest value of the source's type, if the target's has a wider range.
         findings: Warnings for the user about it.
         wide_numbers: The target's columns that are numbers too wide for a decimal, stored as text -> digits after the point;
@@ -77,6 +79,7 @@ class TableSchema:
     limits: Mapping[str, tuple[pa.Scalar, pa.Scalar]] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
     wide_numbers: Mapping[str, int | None] = field(default_factory=dict)
+    datetimes: frozenset[str] = frozenset()
 
     @property
     def has_details(self) -> bool:
@@ -147,9 +150,10 @@ def _table_schema(
         frozenset(column.ordinal for column in metadata.columns if column.name not in placed),
         frozenset(column.ordinal for column in metadata.columns if column.type.upper() in LOBS),
         frozenset(column.name for column in target.columns if column.type.upper() == "TIME"),
-        {c.name: _limits(c.type.upper(), arrow_type(types[c.name])) for c in target.columns if c.type.upper() in _LIMITS},
+        {c.name: _limits(c.type.upper(), arrow_type(types[c.name])) for c in target.columns if _has_limits(c, types)},
         chosen.findings,
         {column.name: _scale(column) for column in target.columns if _is_wide_number(column, types)},
+        frozenset(c.name for c in target.columns if c.type.upper() == "DATETIME" and types[c.name] == "STRING"),
     )
 
 
@@ -162,6 +166,10 @@ def _scale(column: ColumnMetadata) -> int | None:
     return scale if precision else None
 
 
+def _has_limits(column: ColumnMetadata, types: Mapping[str, str]) -> bool:
+    return column.type.upper() in _LIMITS and types[column.name] != "STRING"
+
+
 def _limits(kind: str, target: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
     low, high = _LIMITS[kind]
     return pa.scalar(low, target), pa.scalar(high, target)
@@ -169,4 +177,4 @@ def _limits(kind: str, target: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
 
 def _type_of(column: ColumnMetadata, settings: TableSettings) -> str:
     kind = target_type(column, decimal_overflow=settings.decimal_overflow)
-    return "TIMESTAMP_NTZ" if kind == "TIMESTAMP" and settings.datetimes == "ntz" else kind
+    return _DATETIMES[settings.datetimes] if kind == "TIMESTAMP" else kind
