@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Final
@@ -16,7 +16,7 @@ from headstream.replicate.codec.types import decimal_shape
 from headstream.replicate.columns.changes import BOOKKEEPING, OLD_PREFIX
 from headstream.replicate.columns.column_masks import LOBS
 from headstream.replicate.columns.conversion import arrow_type
-from headstream.replicate.schemas.target_columns import choose_columns, match_fields
+from headstream.replicate.schemas.target_columns import TargetColumns, choose_columns, match_fields
 from headstream.replicate.settings.table_settings import TableSettings
 
 __all__ = ["BEFORE_PREFIX", "DETAILS", "TableSchema", "table_schema"]
@@ -91,6 +91,7 @@ def table_schema(
     metadata: TableMetadata,
     settings: TableSettings | None = None,
     *,
+    earlier: Sequence[TableMetadata] = (),
     own_schema: str | None = None,
     avro: bool = True,
     details: bool = False,
@@ -100,6 +101,7 @@ def table_schema(
     Args:
         metadata: From the zone.
         settings: Those of its table; None for the defaults.
+        earlier: The versions of the table that arrived before this one, in that order: columns keep their names.
         own_schema: The Avro schema in the data message itself, or None.
         avro: Whether Avro rows are to be decoded by it.
         details: Whether decoded changes contain all fields of a change, for a change table.
@@ -112,16 +114,20 @@ def table_schema(
     lineage = metadata.lineage
     where = f"table {lineage.schema}.{lineage.table}, schema id {metadata.schema_id}"
     try:
-        return _table_schema(metadata, settings, own_schema, avro, details)
+        return _table_schema(metadata, choose_columns(metadata, settings, earlier), settings, own_schema, avro, details)
     except SchemaError as error:
         raise SchemaError(error.what, where=error.where or where, advice=error.advice) from None
 
 
 def _table_schema(
-    metadata: TableMetadata, settings: TableSettings, own_schema: str | None, avro: bool, details: bool
+    metadata: TableMetadata,
+    chosen: TargetColumns,
+    settings: TableSettings,
+    own_schema: str | None,
+    avro: bool,
+    details: bool,
 ) -> TableSchema:
     lineage = metadata.lineage
-    chosen = choose_columns(metadata, settings)
     target = chosen.metadata
     types = {column.name: _type_of(column, settings) for column in target.columns}
     columns = [column.name for column in metadata.columns]
