@@ -115,6 +115,7 @@ def decode_avro_rows(
         parts.mask("changeMask"),
         values=lambda: parts.values(schema),
         differences=lambda: parts.differences(schema),
+        sequences=parts.header("changeSequence", pa.string()),
         orders=orders,
     )
     faults: Faults = {row: str(fault) for row, fault in decoded.faults}
@@ -221,12 +222,15 @@ class _Parts:
         return [(o, self.array("data", name, pa.null()).is_valid()) for o, name in self._placed(schema)]
 
     def differences(self, schema: TableSchema) -> list[tuple[int, pa.Array]]:
-        """Return, for each column of the target except LOBs, which rows have another value than before."""
+        """Return, for each column of the target except LOBs, which rows have another value than before, as the source sees it."""
         found = []
         for ordinal, name in self._placed(schema):
             now, before = (self.array(section, name, pa.null()) for section in ("data", "beforeData"))
             if now.type == before.type and not pa.types.is_null(now.type) and ordinal not in schema.lobs:
-                found.append((ordinal, pc.fill_null(pc.not_equal(now, before), False)))
+                differs = pc.not_equal(now, before)  # -0.0 equals 0.0
+                if pa.types.is_floating(now.type):  # NaN equals NaN
+                    differs = pc.and_not(differs, pc.and_(pc.is_nan(now), pc.is_nan(before)))
+                found.append((ordinal, pc.fill_null(differs, False)))
         return found
 
     @staticmethod

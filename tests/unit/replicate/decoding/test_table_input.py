@@ -298,3 +298,45 @@ def test_decoder_refuses_a_row_when_its_mask_is_not_bytes(tmp_path: Path) -> Non
     ]
     decoded = make_decoder(tmp_path, table).decode(raw_messages(values))
     assert (len(rows_of(decoded)), reasons_of(decoded)) == (1, {1: "columnMask is string, not bytes"})
+
+
+FLOATS = make_table(
+    COLUMNS[0], ColumnMetadata("ratio", 2, "REAL8"), *(ColumnMetadata(f"c{at}", at, "INT4") for at in range(3, 17))
+)
+
+
+def moved(number: int, change_mask: bytes, old_ratio: float = float("nan"), **new: Any) -> bytes:
+    """An update with both images in full, in which some columns are new."""
+    before: dict[str, Any] = {"id": 1, "ratio": old_ratio} | {f"c{at}": 0 for at in range(3, 17)}
+    change = make_change(number, "UPDATE", data=before | new, before=before, change_mask=change_mask, column_mask=b"\xff\xff")
+    return data_message(FLOATS, change)
+
+
+@pytest.mark.parametrize(("old", "new"), [(float("nan"), float("nan")), (0.0, -0.0)])
+def test_decoder_decides_no_byte_order_by_a_value_that_the_source_takes_for_the_same(
+    tmp_path: Path, old: float, new: float
+) -> None:
+    # The bit is that of the column c10, which got the value that it had; turned, it would be that of the double.
+    values = [moved(number, b"\x00\x02", old, ratio=new) for number in range(1, 4)]
+    decoder = make_decoder(tmp_path, FLOATS)
+    decoded = decoder.decode(raw_messages(values))
+    assert (len(rows_of(decoded)), decoder.orders.find(FLOATS.lineage), decoded.findings) == (3, None, {})
+
+
+def test_decoder_decides_by_change_masks_when_two_changes_name_exactly_what_differs(tmp_path: Path) -> None:
+    decoder = make_decoder(tmp_path, FLOATS)
+    first = moved(1, b"\x08\x00", c12=5)  # bit 11 of a big-endian mask
+    decoder.decode(raw_messages([first, first]))
+    assert decoder.orders.find(FLOATS.lineage) is None, "one change, sent twice"
+    decoder.decode(raw_messages([moved(2, b"\x10\x00", c13=5)]))
+    assert decoder.orders.find(FLOATS.lineage) == "big"
+    evidence = {"order": "big", "rows": 2, "by": "changes whose change mask has exactly the columns that differ"}
+    assert decoder.orders.evidence(FLOATS.lineage) == evidence | {"column_mask": "ffff", "change_mask": "1000"}
+    assert make_decoder(tmp_path, FLOATS).orders.evidence(FLOATS.lineage) == decoder.orders.evidence(FLOATS.lineage)
+
+
+def test_decoder_decides_no_byte_order_when_changes_speak_for_both(tmp_path: Path) -> None:
+    decoder = make_decoder(tmp_path, FLOATS)
+    values = [moved(1, b"\x08\x00", c12=5), moved(2, b"\x10\x00", c13=5), moved(3, b"\x00\x08", c12=5)]
+    decoder.decode(raw_messages(values))
+    assert decoder.orders.find(FLOATS.lineage) is None
