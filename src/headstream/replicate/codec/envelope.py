@@ -145,12 +145,12 @@ def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
         raise DecodeError(f"an envelope of the unknown type {str(kind)[:40]!r}", 0)
     if not isinstance(message, dict):
         raise DecodeError(f"the message of a JSON envelope is {type(message).__name__}, not an object", 0)
-    schema_id, schema = document.get("messageSchemaId"), document.get("messageSchema")
+    schema_id, own_schema = document.get("messageSchemaId"), _spell(document.get("messageSchema"))
     if isinstance(schema_id, bool) or not isinstance(schema_id, (str, int, type(None))):
         raise DecodeError(f"the envelope's messageSchemaId is {type(schema_id).__name__}, neither text nor null", 0)
     if kind == "DT":
         message = layout.read(message)
-    return Envelope(kind, message, _spell_headers(headers), None if schema_id is None else str(schema_id), _spell(schema), "json")
+    return Envelope(kind, message, _spell_headers(headers), None if schema_id is None else str(schema_id), own_schema, "json")
 
 
 def _spell_headers(headers: object) -> dict[str, str] | None:

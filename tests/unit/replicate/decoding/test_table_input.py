@@ -15,6 +15,7 @@ from headstream.errors import SchemaError
 from headstream.replicate.codec import ColumnMetadata, Envelope, data_message, data_schema, encode_envelope
 from headstream.replicate.codec.avro.schema import parse_schema
 from headstream.replicate.codec.avro.values import encode_value
+from headstream.replicate.run.status import describe_orders
 from headstream.replicate.schemas.schemas import table_schema
 from headstream.replicate.settings.table_settings import TableRule, TableRules, TableSettings
 from tests.support.replicate.replicate_messages import (
@@ -332,7 +333,11 @@ def test_decoder_decides_by_change_masks_when_two_changes_name_exactly_what_diff
     assert decoder.orders.find(FLOATS.lineage) == "big"
     evidence = {"order": "big", "rows": 2, "by": "changes whose change mask has exactly the columns that differ"}
     assert decoder.orders.evidence(FLOATS.lineage) == evidence | {"column_mask": "ffff", "change_mask": "1000"}
-    assert make_decoder(tmp_path, FLOATS).orders.evidence(FLOATS.lineage) == decoder.orders.evidence(FLOATS.lineage)
+    again = make_decoder(tmp_path, FLOATS)
+    assert again.orders.evidence(FLOATS.lineage) == decoder.orders.evidence(FLOATS.lineage)
+    again.zone.scan()
+    told = {"server": "s", "task": "t", "order": "big", "evidence": decoder.orders.evidence(FLOATS.lineage)}
+    assert describe_orders(again.orders, again.zone) == [told]
 
 
 def test_decoder_decides_no_byte_order_when_changes_speak_for_both(tmp_path: Path) -> None:
