@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNELS := $(shell find src/headstream/codec src/headstream/replicate/codec -name '*.py') $(shell find src/headstream -name '*.pxd' -o -name '*.h') \
 	$(addprefix src/headstream/,wire/frame_scan.py segments/read_ahead.py log/partition/partition_end.py) $(wildcard src/headstream/server/fast_path/*.py)
-TESTED := tests/unit tests/property tests/vectors
+TESTED := tests/unit tests/property tests/campaigns tests/vectors
 
 .DEFAULT_GOAL := help
 .PHONY: help setup jars demo test unit soak check vectors docs release console pictures format bench clean

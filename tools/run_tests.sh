@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 bin=.venv/bin
-parts=(tests/unit tests/property tests/vectors tests/behaviour)
+parts=(tests/unit tests/property tests/campaigns tests/vectors tests/behaviour)
 if $bin/python -c 'import sys; from headstream.spark.sessions.java import main; sys.exit(main())'; then
   $bin/headstream jars --quiet
   # Made once a machine, in a minute; the suite starts some thirty JVMs, each of them seven seconds of CPU sooner for it.

@@ -161,6 +161,13 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
     show_default=True,
     help="Byte order of column masks in Avro messages; auto: detected from the messages.",
 )
+@click.option(
+    "--datetimes",
+    type=click.Choice(["utc", "ntz", "text"]),
+    default="utc",
+    show_default=True,
+    help="Type of DATETIME columns: TIMESTAMP, TIMESTAMP_NTZ, or a STRING that keeps times finer than a microsecond.",
+)
 @output_option
 @click.pass_context
 def run(context: click.Context, /, config_file: Path | None, output: str, **options: Any) -> None:
@@ -204,7 +211,7 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
         for name, value in options.items()
         if value is not None and (config_file is None or context.get_parameter_source(name) is not default)
     }
-    of_tables = {name: given.pop(name) for name in ("mask_order", "catalog") if name in given}
+    of_tables = {name: given.pop(name) for name in ("mask_order", "datetimes", "catalog") if name in given}
     spark = dict(given.pop("spark", ()))
     if "driver_memory" in given:
         spark["spark.driver.memory"] = given.pop("driver_memory")

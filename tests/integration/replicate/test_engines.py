@@ -30,6 +30,7 @@ from tests.support.replicate.change_tables import METADATA, NAMES, TYPES, change
 from tests.support.replicate.histories import amount, current, deliver, random_history, tell
 from tests.support.replicate.moving_rows import MovingSource
 from tests.support.replicate.partition_histories import PartitionHistory
+from tests.unit.replicate.apply.test_widening import GROWTHS
 
 pytestmark = pytest.mark.spark
 
@@ -180,6 +181,19 @@ def test_columns_are_added_and_grow(open_engine: Open) -> None:
         {"ID": 1, "name": "a", "part": "p", "total": None}
     ]
     assert again.count_values("total") in (0, None)
+
+
+def test_columns_of_every_type_grow_without_loss(open_engine: Open) -> None:
+    names = {f"c{number}": types for number, types in enumerate(GROWTHS)}
+    engine = open_engine("t")
+    engine.create({name: narrow for name, (narrow, _) in names.items()})
+    rows = pa.table({name: pa.array([GROWTHS[types], None]).cast(arrow_type(types[0])) for name, types in names.items()})
+    open_engine("t").append(rows, "test", 1)
+    open_engine("t").widen({name: wide for name, (_, wide) in names.items()})
+    again = open_engine("t")
+    assert again.columns == {name: wide for name, (_, wide) in names.items()}
+    found = again.read(list(names), "true").sort_by("c0")
+    assert found.to_pylist() == rows.cast(pa.schema([(name, arrow_type(wide)) for name, (_, wide) in names.items()])).to_pylist()
 
 
 def test_column_that_needs_mapping_is_added_to_a_table_without(open_engine: Open) -> None:

@@ -228,7 +228,7 @@ class KeyLog:
             if rows[name].type == kind:
                 known = pc.is_in(rows[name], pa.array(list(parts), kind))
             else:  # the column was widened since, or is of an older schema
-                known = pa.chunked_array([pa.array([value in parts for value in rows[name].to_pylist()], pa.bool_())])
+                known = _is_among(rows[name], pa.array(list(parts), kind))
             found = pc.and_(found, known)
         return found
 
@@ -265,6 +265,14 @@ def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[Key
         key = tuple(row[key] for key in keys)
         events.append(KeyEvent(kind, key, sequence, columns, before, row["_hs_transaction"] or "", row["_hs_event"] or 0))
     return events
+
+
+def _is_among(values: pa.ChunkedArray, known: pa.Array) -> pa.ChunkedArray:
+    """Return which values are among others of another type, one of which has the values of both."""
+    try:
+        return pc.is_in(values.cast(known.type), known)
+    except pa.ArrowInvalid:  # the values have the wider type
+        return pc.is_in(values, known.cast(values.type))
 
 
 def _identity(event: KeyEvent) -> tuple[Any, ...]:

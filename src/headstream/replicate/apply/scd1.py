@@ -91,7 +91,7 @@ class Scd1Table(MergedTable):
             return
         if self._soft and DELETED not in self.engine.columns:
             self.engine.add_columns({DELETED: "BOOLEAN"})
-        added = fit_columns(self.engine, self.columns, schema)
+        added = fit_columns(self.engine, self.columns, schema, self.keys)
         if older and added:
             self.engine.update({"_hs_versions": not_carried_sql(added)}, "TRUE")
             self._versioned = True
@@ -344,19 +344,22 @@ class Scd1Table(MergedTable):
         return RowCounts(counts.inserted, counts.updated, counts.deleted + removed)
 
 
-def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str]) -> list[str]:
+def fit_columns(
+    engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str], keys: Sequence[str] = ()
+) -> list[str]:
     """Extend a table's columns to fit a schema; return the new ones.
 
     Args:
         engine: Writes the table.
         columns: The table's columns of the source.
         schema: Column names and Spark types of the changes.
+        keys: The table's key columns.
 
     Raises:
         SchemaError: a column's types in table and schema cannot be reconciled.
     """
     try:
-        evolution = plan_evolution(columns, schema)
+        evolution = plan_evolution(columns, schema, keys)
     except SchemaError as error:
         raise SchemaError(error.what, where=str(engine.path), advice=error.advice) from None
     if evolution.widened:

@@ -225,12 +225,13 @@ class Decoder:
 
     Attributes:
         zone: The schema zone.
+        orders: The byte orders of masks.
     """
 
     def __init__(self, zone: SchemaZone, options: DecodeOptions | None = None) -> None:
         self._options = DecodeOptions() if options is None else options
         self._catalog = SchemaCatalog(zone, self._options)
-        self._orders = MaskOrders(zone.directory, zone.place)
+        self.orders = MaskOrders(zone.directory, zone.place)
         self.zone, self._told = zone, set[str]()
 
     def decode(self, raw: pa.RecordBatch) -> Decoded:
@@ -269,7 +270,7 @@ class Decoder:
                 reasons |= dict.fromkeys(rows.tolist(), str(schema))
                 named |= dict.fromkeys(rows.tolist(), schema_id)
             else:
-                result = decode_avro_rows(schema, raw, envelopes, rows, self._orders)
+                result = decode_avro_rows(schema, raw, envelopes, rows, self.orders)
                 self._add(decoded, schema, result.changes)
                 reasons |= result.faults
                 named |= dict.fromkeys(result.faults, schema.metadata.schema_id)

@@ -146,6 +146,7 @@ def _to_columns(schema: TableSchema, raw: pa.RecordBatch, messages: list[_Messag
         raw,
         np.array(rows, np.int64),
         faults,
+        masks.findings,
         ChangeParts(
             data={name: column(name, now) for name in schema.types},
             before={name: column(name, past) for name in (schema.types if schema.has_details else schema.metadata.key_columns)},

@@ -39,7 +39,7 @@ from headstream.replicate.run.processor import Processor
 from headstream.replicate.run.progress import Listener, ProgressReports, batch_numbers
 from headstream.replicate.run.registration import CatalogTables
 from headstream.replicate.run.session_check import check_classic, check_delta, check_workers
-from headstream.replicate.run.status import HEARTBEAT_US, note_status, note_targets, read_status
+from headstream.replicate.run.status import HEARTBEAT_US, describe_orders, note_status, note_targets, read_status
 from headstream.replicate.run.stored_metrics import StoredMetrics
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.run.unit_merge import Parts
@@ -352,7 +352,8 @@ class ReplicatePipeline:
         self._catalog.offer(self._summary.tables)
         heartbeat_us = HEARTBEAT_US if isinstance(self._keeper, LocalKeeper) else HEARTBEAT_US + _KEEP_EVERY_US
         catalog = self._catalog.status()
-        note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us, heartbeat_us, catalog)
+        orders = describe_orders(self._decoder.orders, self._zone)
+        note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us, heartbeat_us, catalog, orders)
         if self._metrics.is_wanted:
             self._metrics.write(describe_pipeline(self.status()))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from headstream.errors import SchemaError
-from headstream.replicate.codec import Lineage
+from headstream.replicate.codec import Lineage, TableMetadata
 from headstream.replicate.codec.avro.plan import RowPlan, compile_rows
 from headstream.replicate.codec.avro.schema import parse_schema
 from headstream.replicate.schemas.schemas import TableSchema, table_schema
@@ -151,11 +151,22 @@ class SchemaCatalog:
         try:
             settings = rules.settings_of(lineage.schema, lineage.table)
             details = self._options.details and settings.changes
-            made = table_schema(entry.metadata, settings, own_schema=own_schema, avro=avro, details=details)
+            made = table_schema(
+                entry.metadata, settings, earlier=self._find_earlier(entry), own_schema=own_schema, avro=avro, details=details
+            )
             self._check_owner(made.table, lineage, several_tasks=settings.tasks == "all")
         except SchemaError as error:
             return error
         return made
+
+    def _find_earlier(self, entry: ZoneEntry) -> list[TableMetadata]:
+        """Return the versions of a table that arrived before one of them."""
+        lineage = entry.metadata.lineage
+        history = self._zone.history(lineage.schema, lineage.table)
+        if all(other.metadata.schema_id != entry.metadata.schema_id for other in history):
+            self._zone.expire()  # the list of an object store's schemas is older than this one
+            history = self._zone.history(lineage.schema, lineage.table)
+        return [other.metadata for other in sorted(history, key=_arrival) if _arrival(other) < _arrival(entry)]
 
     @staticmethod
     def _plan_unwanted(entry: ZoneEntry, own_schema: str | None) -> RowPlan | None:
@@ -198,6 +209,10 @@ class SchemaCatalog:
                 if now is None or (entry.arrived_us, entry.metadata.schema_id) < (now.arrived_us, now.metadata.schema_id):
                     first[target] = entry
         return {target: entry.metadata.lineage for target, entry in first.items()}
+
+
+def _arrival(entry: ZoneEntry) -> tuple[int, int, str]:
+    return entry.arrived_us, entry.metadata.lineage.table_version, entry.metadata.schema_id
 
 
 def _table_of(entry: ZoneEntry) -> tuple[str, str]:

@@ -43,7 +43,8 @@ class TableSettings:
         mask_order: Byte order of Avro column masks: `little` (byte 0 holds the first eight columns), `big`, or `auto`: the
             order proved by the task's own messages, `little` until then.
         decimal_overflow: What a NUMERIC of more than 38 digits becomes: a STRING, or an error.
-        datetimes: What a DATETIME becomes: `utc` a TIMESTAMP, read as UTC; `ntz` a TIMESTAMP_NTZ, as it is written.
+        datetimes: What a DATETIME becomes: `utc` a TIMESTAMP, read as UTC; `ntz` a TIMESTAMP_NTZ, as it is written; `text` a
+            STRING with all digits of the second. The first two hold microseconds.
         tasks: `one`: changes of a second task that captures the table are refused; `all`: every task's changes are
             applied, ordered by their change sequences, which begin with the commit time.
         catalog: Template of the name under which it is registered in Spark's catalog, `lake.{schema}.{table}` with the target's
@@ -71,7 +72,7 @@ class TableSettings:
     column_names: Literal["plain", "mapped"] = "plain"
     mask_order: Literal["auto", "little", "big"] = "auto"
     decimal_overflow: Literal["string", "error"] = "string"
-    datetimes: Literal["utc", "ntz"] = "utc"
+    datetimes: Literal["utc", "ntz", "text"] = "utc"
     tasks: Literal["one", "all"] = "one"
     catalog: str = ""
     changes: bool = True
