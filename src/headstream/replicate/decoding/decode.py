@@ -1,12 +1,13 @@
 """One pass over a batch of raw messages: routed on the envelope's bytes, decoded by schema, every row accounted for.
 
-A message ends in one of five categories:
+A message ends in one of six categories:
 
     metadata   a metadata message, for the schema zone (raw)
     waiting    data whose schema has not arrived (raw, with the schema id)
     dead       messages that can never be a change (raw, with the reason)
     changes    one Arrow batch a schema id, in the target's types
     unwanted   a change of a table that is not a target (counted; with `atomic` also its transaction events)
+    tombstone  a null payload, by which a compacted topic marks a deleted key (counted)
 
 Findings are warnings about the messages; they do not stop the pipeline.
 
@@ -25,6 +26,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headstream.errors import SchemaError
 from headstream.replicate.codec import envelopes as forms
@@ -48,6 +50,8 @@ __all__ = ["DECODED_SCHEMA", "DECODED_SPARK_SCHEMA", "Decoded", "Decoder", "deco
 
 _REGISTRY_REASON: Final = "the message has schema registry framing, and no registry is configured: set registry"
 
+_COUNTED: Final = ("unwanted", "tombstones")
+"""The categories of messages of which only the number is needed."""
 _KEPT_DECODERS: Final = 8
 """Decoders that a worker caches between micro-batches: one per pipeline and its settings."""
 
@@ -76,6 +80,7 @@ class Decoded:
         dead: Raw messages with a reason.
         changes: Schema id -> decoded changes.
         unwanted: Number of messages of tables that are not targets.
+        tombstones: Number of messages with a null payload.
         events: Their transaction events, EVENTS_SCHEMA, if requested.
         findings: Warning for the user -> number of messages concerned.
         size_bytes: Size of the input messages.
@@ -89,6 +94,7 @@ class Decoded:
     dead: list[pa.RecordBatch] = field(default_factory=list)
     changes: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     unwanted: int = 0
+    tombstones: int = 0
     events: list[pa.RecordBatch] = field(default_factory=list)
     findings: dict[str, int] = field(default_factory=dict)
     size_bytes: int = 0
@@ -101,7 +107,7 @@ class Decoded:
         """Number of input messages."""
         batches = [*self.metadata, *self.waiting, *self.dead, *(b for group in self.changes.values() for b in group)]
         count: int = sum(batch.num_rows for batch in batches)
-        return count + self.unwanted + sum(stored.traits.count for stored in self.stored.values())
+        return count + self.unwanted + self.tombstones + sum(stored.traits.count for stored in self.stored.values())
 
     def extend(self, other: Decoded) -> None:
         """Add the result of another batch."""
@@ -111,6 +117,7 @@ class Decoded:
         for schema_id, batches in other.changes.items():
             self.changes.setdefault(schema_id, []).extend(batches)
         self.unwanted += other.unwanted
+        self.tombstones += other.tombstones
         self.events += other.events
         self.size_bytes += other.size_bytes
         self.times += other.times
@@ -143,8 +150,7 @@ class Decoded:
         rows.append(("bytes", None, self.size_bytes, b""))
         rows += [("times", json.dumps(times), 0, b"") for times in self.times]
         rows += [("context", context, 0, b"") for context in self.contexts]
-        if self.unwanted:
-            rows.append(("unwanted", None, self.unwanted, b""))
+        rows += [(kind, None, getattr(self, kind), b"") for kind in _COUNTED if getattr(self, kind)]
         columns = list(zip(*rows, strict=True))
         arrays = [pa.array(values, kind.type) for values, kind in zip(columns, DECODED_SCHEMA, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=DECODED_SCHEMA)
@@ -161,8 +167,8 @@ class Decoded:
         traits: dict[str, list[ChangeTraits]] = {}
         names = [table[name].to_pylist() for name in ("kind", "schema_id", "count")]
         for kind, name, count, content in zip(*names, table["content"], strict=True):
-            if kind == "unwanted":
-                decoded.unwanted += count
+            if kind in _COUNTED:
+                setattr(decoded, kind, getattr(decoded, kind) + count)
             elif kind == "bytes":
                 decoded.size_bytes += count
             elif kind == "times":
@@ -240,14 +246,16 @@ class Decoder:
             raw: The columns of raw.SOURCE_COLUMNS.
         """
         raw = in_raw_types(raw)
-        offsets, data = offsets_and_data(raw.column("payload"))
+        payloads = raw.column("payload")
+        offsets, data = offsets_and_data(payloads)
         ends = np.frombuffer(offsets, np.int32)
-        decoded = Decoded(size_bytes=int(ends[-1] - ends[0]), times=_times_of(raw))
+        decoded = Decoded(size_bytes=int(ends[-1] - ends[0]), times=_times_of(raw), tombstones=payloads.null_count)
         if self._options.tracing:
             decoded.contexts = find_contexts(raw.column("headers"))
         envelopes = split_envelopes(offsets, data)
         form = np.frombuffer(envelopes.form, np.uint8)
-        reasons: dict[int, str] = {row: str(fault) for row, fault in envelopes.faults.items()}
+        tombstones = set(pc.indices_nonzero(payloads.is_null()).to_pylist()) if decoded.tombstones else ()
+        reasons: dict[int, str] = {row: str(fault) for row, fault in envelopes.faults.items() if row not in tombstones}
         metadata = np.flatnonzero(form == forms.METADATA).tolist()
         waiting: dict[int, str] = {}
         named: dict[int, str] = {}

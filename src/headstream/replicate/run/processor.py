@@ -82,6 +82,7 @@ class Processor:
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
         self._summary.messages += decoded.message_count
         self._summary.size_bytes += decoded.size_bytes
+        self._summary.tombstones += decoded.tombstones
         before = self.parking.begin_batch(batch_id)
         if self._merge.learn(decoded) or decoded.waiting:
             waiting, decoded.waiting = decoded.waiting, []
