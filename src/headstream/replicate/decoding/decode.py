@@ -40,7 +40,7 @@ from headstream.replicate.decoding.mask_orders import MaskOrders
 from headstream.replicate.decoding.rows import decode_avro_events, decode_avro_rows
 from headstream.replicate.decoding.trace_contexts import find_contexts
 from headstream.replicate.schemas.registry import RegistrySchemas, framed_ids
-from headstream.replicate.schemas.schema_catalog import DecodeOptions, SchemaCatalog, Unwanted
+from headstream.replicate.schemas.schema_catalog import DecodeOptions, Missing, SchemaCatalog, Unwanted
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.zone import SchemaZone, check_zone
 from headstream.replicate.schemas.zone_objects import copy_directory
@@ -265,10 +265,10 @@ class Decoder:
             reasons |= dict.fromkeys(framed, _REGISTRY_REASON)
         elif framed:
             groups |= {(schema_id, None): np.array(rows, np.int64) for schema_id, rows in framed_ids(raw, framed).items()}
-        for (schema_id, own_schema), rows in groups.items():
-            schema = self._catalog.find(schema_id, own_schema)
-            if schema is None:
-                waiting |= dict.fromkeys(rows.tolist(), schema_id)
+        for schema_id, own_schema, topic, rows in self._by_topic(groups, raw):
+            schema = self._catalog.find(schema_id, own_schema, topic=topic)
+            if isinstance(schema, Missing):
+                waiting |= dict.fromkeys(rows.tolist(), schema.schema_id)
             elif isinstance(schema, Unwanted):
                 decoded.unwanted += len(rows)
                 if schema.rows is not None:
@@ -291,6 +291,19 @@ class Decoder:
         named |= waiting | json.waiting | json.named
         self._set_aside(decoded, raw, metadata + json.metadata, waiting | json.waiting, reasons | json.faults, named)
         return decoded
+
+    def _by_topic(
+        self, groups: Mapping[tuple[str, str | None], np.ndarray], raw: pa.RecordBatch
+    ) -> Iterator[tuple[str, str | None, str | None, np.ndarray]]:
+        """Yield groups of rows by schema id and own schema; by topic too, where the table depends on it."""
+        for (schema_id, own_schema), rows in groups.items():
+            if not self._catalog.needs_topic(schema_id):
+                yield schema_id, own_schema, None, rows
+                continue
+            topics = raw.column("topic").take(pa.array(rows)).dictionary_encode()
+            codes = topics.indices.to_numpy(zero_copy_only=False)
+            for code, topic in enumerate(topics.dictionary.to_pylist()):
+                yield schema_id, own_schema, topic, rows[codes == code]
 
     def schema(self, schema_id: str) -> TableSchema:
         """Return the schema that changes of this id were decoded by.
@@ -373,6 +386,7 @@ def decode_partitions(
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)
         decoder.zone.expire()  # the driver decodes a micro-batch again once it has stored new schemas
+        decoder.zone.scan()  # also those of further tables for an id that is known
         for batch in _gathered(batches):
             yield _decode(decoder, batch, with_traits=with_traits)
 

@@ -21,7 +21,7 @@ from headstream.replicate.columns.conversion import array_from_json
 from headstream.replicate.decoding.row_masks import settle_masks
 from headstream.replicate.decoding.rows import ChangeParts, DecodedRows, Faults, assemble_changes, header_maps
 from headstream.replicate.decoding.transaction_events import transaction_events
-from headstream.replicate.schemas.schema_catalog import DecodeOptions, Found, SchemaCatalog, Unwanted, find_topic_table
+from headstream.replicate.schemas.schema_catalog import DecodeOptions, Found, Missing, SchemaCatalog, Unwanted, find_topic_table
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.zone import table_id
 
@@ -66,7 +66,7 @@ def decode_json_rows(raw: pa.RecordBatch, rows: list[int], catalog: SchemaCatalo
         options: The names of a message's parts, and the tables of topics.
     """
     result = JsonRows()
-    groups: dict[tuple[str, str | None], list[_Message]] = {}
+    groups: dict[tuple[str, str | None, str | None], list[_Message]] = {}
     payloads, topics = raw.column("payload"), raw.column("topic")
     for row in rows:
         try:
@@ -74,12 +74,14 @@ def decode_json_rows(raw: pa.RecordBatch, rows: list[int], catalog: SchemaCatalo
             if envelope.type == "MD":
                 result.metadata.append(row)
                 continue
-            named = _schema_named(envelope, topics[row].as_py(), options)
-            groups.setdefault(named, []).append((row, envelope, decode_data(envelope, None)))
+            topic = topics[row].as_py()
+            named = _schema_named(envelope, topic, options)
+            place = topic if catalog.needs_topic(named[0]) else None
+            groups.setdefault((*named, place), []).append((row, envelope, decode_data(envelope, None)))
         except (DecodeError, SchemaError) as error:
             result.faults[row] = str(error)
-    for (wanted, own_schema), messages in groups.items():
-        schema = catalog.find(wanted, own_schema, avro=False)
+    for (wanted, own_schema, place), messages in groups.items():
+        schema = catalog.find(wanted, own_schema, avro=False, topic=place)
         if isinstance(schema, Unwanted) and options.atomic:
             result.events.append(transaction_events(schema.lineage, *_transaction_parts([change for _, _, change in messages])))
         _decode_group(result, raw, wanted, messages, schema)
@@ -100,8 +102,8 @@ def _schema_named(envelope: Envelope, topic: str, options: DecodeOptions) -> tup
 
 def _decode_group(result: JsonRows, raw: pa.RecordBatch, wanted: str, messages: list[_Message], schema: Found) -> None:
     rows = [row for row, _, _ in messages]
-    if schema is None:
-        result.waiting |= dict.fromkeys(rows, wanted)
+    if isinstance(schema, Missing):
+        result.waiting |= dict.fromkeys(rows, schema.schema_id)
     elif isinstance(schema, Unwanted):
         result.unwanted += len(rows)
     elif isinstance(schema, SchemaError):

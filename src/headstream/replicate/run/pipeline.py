@@ -306,6 +306,8 @@ class ReplicatePipeline:
         with self._labels.reading(f"decode, micro-batch {batch_id}"):
             if self._store_session is None:
                 decoded = Decoded.from_table(read(rows))
+                if self._processor.shares_ids(decoded):
+                    decoded = Decoded.from_table(read(rows))
             else:
                 stored, decoded = store_decoded(self._store_session, rows, read, self._processor.learn)
         self._is_collecting = False

@@ -65,6 +65,10 @@ class Processor:
         self._between.close()
         self.parking.close()
 
+    def shares_ids(self, decoded: Decoded) -> bool:
+        """Learn the schemas of a micro-batch; return whether it must be decoded again: an id of it is that of two tables."""
+        return self._merge.learn(Decoded(metadata=decoded.metadata)) and self._merge.newly_shared
+
     def process(self, decoded: Decoded, find_raw: _Find, batch_id: int, read_until_us: int | None = None) -> None:
         """Process a micro-batch.
 

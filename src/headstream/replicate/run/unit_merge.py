@@ -76,6 +76,8 @@ class UnitMerge:
         health: The failing tables.
         loads: The waiting rows of loads.
         transactions: The known transactions and their states.
+        newly_shared: Whether the last learn() found further tables for known schema ids: rows of the same messages can have
+            been decoded by the schema of the other table.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -83,18 +85,21 @@ class UnitMerge:
         self._now_us = parts.clock_us
         self.health = TableHealth(parts.ledger)
         self.loads = LoadWaits(parts.ledger, parts.tables)
+        self.newly_shared = False
         self.transactions = Transactions(parts.config, parts.ledger, parts.clock_us())
 
     def learn(self, decoded: Decoded) -> bool:
         """Put the schemas of metadata messages into the zone; return whether one of them is new."""
-        learned = 0
+        learned, self.newly_shared = 0, False
         for batch in decoded.metadata:
             reasons: list[str | None] = []
             for row in batch.to_pylist():
                 try:
                     metadata = decode_metadata(decode_envelope(row["payload"]))
                     entry = ZoneEntry(metadata, self._now_us(), row["topic"], row["partition"], row["offset"])
-                    learned += self._parts.zone.add(entry)
+                    is_new = self._parts.zone.add(entry)
+                    learned += is_new
+                    self.newly_shared |= is_new and self._parts.zone.find(metadata.schema_id) != entry
                     reasons.append(None)
                 except (DecodeError, SchemaError) as error:
                     reasons.append(str(error))

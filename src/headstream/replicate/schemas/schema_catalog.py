@@ -12,13 +12,13 @@ from headstream.replicate.codec import Lineage
 from headstream.replicate.codec.avro.plan import RowPlan, compile_rows
 from headstream.replicate.codec.avro.schema import parse_schema
 from headstream.replicate.schemas.schemas import TableSchema, table_schema
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry, shared_id
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.formats import MessageFormat
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableRules
 
-__all__ = ["DecodeOptions", "Found", "SchemaCatalog", "Unwanted", "find_topic_table"]
+__all__ = ["DecodeOptions", "Found", "Missing", "SchemaCatalog", "Unwanted", "find_topic_table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,22 @@ class Unwanted:
     rows: RowPlan | None
 
 
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A schema that has not arrived.
+
+    Args:
+        schema_id: The id that the zone will store it under.
+    """
+
+    schema_id: str
+
+
 _Ready: TypeAlias = TableSchema | SchemaError | Unwanted
-Found: TypeAlias = _Ready | None
-"""A schema, the reason why it is unusable, an unselected table, or None for a schema that has not arrived."""
+Found: TypeAlias = _Ready | Missing
+"""A schema, the reason why it is unusable, an unselected table, or a schema that has not arrived."""
+_IDS_OF_TABLES: Final = ("table:", "registry-")
+"""Beginnings of ids that name one table."""
 
 _MAX_SCHEMAS: Final = 10_000
 """Prepared schemas in the cache: bounded, since every message can contain a schema of its own."""
@@ -93,43 +106,71 @@ class SchemaCatalog:
         self._owners: dict[tuple[str, str], Lineage] = {}
         self._owners_of = -1
 
-    def find(self, schema_id: str, own_schema: str | None = None, *, avro: bool = True) -> Found:
+    def needs_topic(self, schema_id: str) -> bool:
+        """Return whether the table of messages that name an id depends on their topic."""
+        if not schema_id or schema_id.startswith(_IDS_OF_TABLES):
+            return False
+        return bool(self._options.topic_tables or self._zone.sharing(schema_id))
+
+    def find(
+        self, schema_id: str, own_schema: str | None = None, *, avro: bool = True, topic: str | None = None
+    ) -> Found:
         """Return the schema of messages that name an id, or contain a schema themselves, or both.
 
         Args:
             schema_id: messageSchemaId; empty if absent.
             own_schema: messageSchema, if present.
             avro: Whether Avro rows are to be decoded by it.
+            topic: The messages' topic, where needs_topic(); None for an id of the zone.
         """
-        known = self._ready.get((schema_id, own_schema, avro))
+        known = self._ready.get((schema_id, own_schema, avro)) if topic is None else None
         if known is not None:
             return known
         try:
-            entry = self._find_entry(schema_id, own_schema)
+            entry = self._find_entry(schema_id, own_schema, topic)
         except SchemaError as error:
             return error
-        return None if entry is None else self._prepare(entry, own_schema, avro)
+        return entry if isinstance(entry, Missing) else self._prepare(entry, own_schema, avro)
 
-    def find_table(self, schema: str, table: str) -> Found:
-        """Return the newest schema of a table, for JSON messages that name only a table."""
-        entry = self._zone.find_table(schema, table)
-        return None if entry is None else self.find(entry.metadata.schema_id, avro=False)
-
-    def _find_entry(self, schema_id: str, own_schema: str | None) -> ZoneEntry | None:
-        entry = self._zone.find(schema_id) if schema_id else None
+    def _find_entry(self, schema_id: str, own_schema: str | None, topic: str | None) -> ZoneEntry | Missing:
         if own_schema is None:
             if not schema_id:
                 raise SchemaError("the message has neither a schema id nor a schema of its own")
-            return entry
+            return self._find_placed(schema_id, topic)
         if not schema_id:
             return self._find_described(own_schema)
         try:
             described = self._find_described(own_schema)
         except SchemaError:  # it names no known table: the id decides, whose metadata can still arrive
-            return entry
-        if entry is None or _table_of(entry) != _table_of(described):
-            return described  # a row decoded by the message's own schema belongs to the table named there
+            return self._find_placed(schema_id, topic)
+        entry = self._zone.find(schema_id)
+        if entry is None or entry.table != described.table:
+            # A row decoded by the message's own schema belongs to the table named there.
+            return self._zone.find(shared_id(schema_id, *described.table)) or described
         return entry
+
+    def _find_placed(self, schema_id: str, topic: str | None) -> ZoneEntry | Missing:
+        """Return the schema that an id names in a topic: rows are never applied to a table that their topic rules out.
+
+        Raises:
+            SchemaError: several tables have the id, and the topic does not tell which one is meant.
+        """
+        entry = self._zone.find(schema_id)
+        if entry is None or topic is None:
+            return entry or Missing(schema_id)
+        told = find_topic_table(self._options.topic_tables, topic)
+        if told is not None and told != entry.table:
+            own_id = shared_id(schema_id, *told)
+            return self._zone.find(own_id) or Missing(own_id)
+        others = [] if told is not None else self._zone.sharing(schema_id)
+        fitting = [each for each in (entry, *others) if each.topic == topic or not others]
+        if len(fitting) == 1:
+            return fitting[0]
+        names = " and ".join(sorted(".".join(each.table) for each in (entry, *others)))
+        raise SchemaError(
+            f"schema id {schema_id} is that of the tables {names}, and the topic {topic} does not tell which one is meant",
+            advice="Name the topic's table: topic_tables; then redrive the message",
+        )
 
     def _find_described(self, own_schema: str) -> ZoneEntry:
         """Return the newest schema of the table that the namespace of a message's own schema names."""
@@ -198,10 +239,6 @@ class SchemaCatalog:
                 if now is None or (entry.arrived_us, entry.metadata.schema_id) < (now.arrived_us, now.metadata.schema_id):
                     first[target] = entry
         return {target: entry.metadata.lineage for target, entry in first.items()}
-
-
-def _table_of(entry: ZoneEntry) -> tuple[str, str]:
-    return entry.metadata.lineage.schema, entry.metadata.lineage.table
 
 
 def find_topic_table(topic_tables: Mapping[str, str], topic: str) -> tuple[str, str] | None:
