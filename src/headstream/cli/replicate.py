@@ -139,7 +139,9 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 @click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of waiting messages.  [default: 10 million]")
 @click.option("--max-parked-bytes", type=_SIZE, help="Maximum size of waiting messages.  [default: 20GiB]")
 @click.option("--max-parked-age", "max_parked_age_us", type=_DURATION, help="Warn of messages that wait longer.  [default: 1d]")
-@click.option("--max-dead-rate", type=click.FloatRange(0, 1), help="Stop above this share of dead letters.  [default: 0.1]")
+@click.option(
+    "--max-dead-rate", type=click.FloatRange(0, 1), help="Stop a table above this share of dead letters.  [default: 0.1]"
+)
 @click.option(
     "--catalog", metavar="NAME", help="Register each table in Spark's catalog: '{schema}.{table}', 'lake.{schema}.{table}'."
 )

@@ -292,6 +292,13 @@ class Decoder:
         self._set_aside(decoded, raw, metadata + json.metadata, waiting | json.waiting, reasons | json.faults, named)
         return decoded
 
+    def target_of(self, schema_id: str) -> tuple[str, str] | None:
+        """Return the target of a schema id's table, even if its rows cannot be applied; None for unknown and unselected tables.
+
+        A source that is rejected, since its target is that of another one, has a name of its own.
+        """
+        return self._catalog.target_of(schema_id)
+
     def _by_topic(
         self, groups: Mapping[tuple[str, str | None], np.ndarray], raw: pa.RecordBatch
     ) -> Iterator[tuple[str, str | None, str | None, np.ndarray]]:

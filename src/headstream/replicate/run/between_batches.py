@@ -106,9 +106,11 @@ class BetweenBatches:
         for batch in release.messages.combine_chunks().to_batches():
             decoded.extend(self._parts.decoder.decode(batch))
         self._merge.learn(decoded)
+        stopped = self._merge.stops.retry(decoded)
+        resting = resting | self._merge.health.stopped
         state = self._merge.loads.state(release=release.number, waiting=decoded.waiting)
         applied, aside, standing = self._merge.apply(decoded, "release", release.number, resting, state, repeated=release.repeats)
-        held = [replace(part, messages=choose_messages(release.messages, part.messages)) for part in aside]
+        held = [replace(part, messages=choose_messages(release.messages, part.messages)) for part in aside] + stopped
         decoded.dead += choose_messages(release.messages, find_rejected(decoded, applied, aside)).to_batches()
         dead = self._parking.finish_release(
             release, self._now_us(), held=held, waiting=decoded.waiting, dead=decoded.dead, also=standing.record
@@ -116,7 +118,7 @@ class BetweenBatches:
         again = sum(part.messages.num_rows for part in held) + sum(batch.num_rows for batch in decoded.waiting)
         self._parts.summary.dead += dead
         self._parts.summary.released += release.messages.num_rows - dead - again
-        return {part.table for part in aside if part.cause == "table"}
+        return {part.table for part in held if part.cause == "table"}
 
     def _deal_with_overdue(self) -> bool:
         """Delay or dead-letter messages that waited too long for their schema; return whether there were any."""
@@ -197,7 +199,4 @@ class BetweenBatches:
 
     def table_of(self, schema_id: str) -> Table | None:
         """Return the target table of a schema id, if the zone has it and its table is selected."""
-        try:
-            return self._parts.decoder.schema(schema_id).table
-        except SchemaError:
-            return None
+        return self._parts.decoder.target_of(schema_id)

@@ -32,6 +32,7 @@ from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.parked.table_health import TableHealth
 from headstream.replicate.run.load_waits import LoadWaits, ReadState
+from headstream.replicate.run.stopped_tables import StoppedTables
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.run.transactions import Standing, Transactions
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
@@ -74,6 +75,7 @@ class UnitMerge:
 
     Attributes:
         health: The failing tables.
+        stops: The stopped ones among them.
         loads: The waiting rows of loads.
         transactions: The known transactions and their states.
         newly_shared: Whether the last learn() found further tables for known schema ids: rows of the same messages can have
@@ -84,6 +86,7 @@ class UnitMerge:
         self._parts = parts
         self._now_us = parts.clock_us
         self.health = TableHealth(parts.ledger)
+        self.stops = StoppedTables(parts.config, parts.decoder, self.health, parts.clock_us)
         self.loads = LoadWaits(parts.ledger, parts.tables)
         self.newly_shared = False
         self.transactions = Transactions(parts.config, parts.ledger, parts.clock_us())

@@ -112,9 +112,7 @@ class SchemaCatalog:
             return False
         return bool(self._options.topic_tables or self._zone.sharing(schema_id))
 
-    def find(
-        self, schema_id: str, own_schema: str | None = None, *, avro: bool = True, topic: str | None = None
-    ) -> Found:
+    def find(self, schema_id: str, own_schema: str | None = None, *, avro: bool = True, topic: str | None = None) -> Found:
         """Return the schema of messages that name an id, or contain a schema themselves, or both.
 
         Args:
@@ -204,6 +202,22 @@ class SchemaCatalog:
             return compile_rows(entry.metadata.data_schema if own_schema is None else own_schema)
         except SchemaError:
             return None
+
+    def target_of(self, schema_id: str) -> tuple[str, str] | None:
+        """Return the target of a schema id's table; see Decoder.target_of()."""
+        try:
+            entry = self._zone.find(schema_id)
+        except SchemaError:
+            return None
+        if entry is None or not self._options.rules.wants(*entry.table):
+            return None
+        lineage, settings = entry.metadata.lineage, self._options.rules.settings_of(*entry.table)
+        target = settings.target_name(schema=lineage.schema, table=lineage.table, task=lineage.task, server=lineage.server)
+        try:
+            self._check_owner(target, lineage, several_tasks=settings.tasks == "all")
+        except SchemaError:
+            return lineage.schema, f"{lineage.table} of {lineage.task or lineage.server}"
+        return target
 
     def _check_owner(self, target: tuple[str, str], lineage: Lineage, *, several_tasks: bool) -> None:
         """Reject a second source of a target: another table, or another task that captures the same one."""

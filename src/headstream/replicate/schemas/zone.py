@@ -6,7 +6,9 @@ processes can read it while others write it, and reading it needs neither Java n
     {"arrived_us": 1690000000000000, "topic": "cdc/metadata", "partition": 1, "offset": 0, "metadata": {...}}
 
 A schema whose id another table's schema has already is stored as `<id>@table-<hash of its table>`: rows of the id are then told
-apart by their topics or by their own schemas (schema_catalog.py). A message that names only its table waits for `table:<schema>/<table>`, for which find() returns the newest schema of that
+apart by their topics or by their own schemas (schema_catalog.py).
+
+A message that names only its table waits for `table:<schema>/<table>`, for which find() returns the newest schema of that
 table. `.zone` contains a name unique to this zone, by which a process on another machine checks that it sees the
 same directory and not a local one at the same path. Ids of a schema registry, `registry-<id>` and `registry-<id>-<id of
 the key's schema>`, are fetched from it on first use, and then stored as files too. In an object store the files are objects

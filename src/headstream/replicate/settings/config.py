@@ -108,7 +108,8 @@ class ReplicateConfig:
         max_parked_count: Most waiting messages; beyond it the pipeline stops reading.
         max_parked_bytes: Most bytes of waiting messages.
         max_parked_age_us: Longest wait of a message before an alarm is raised, microseconds.
-        max_dead_rate: Largest share of a micro-batch's messages that is dead-lettered, 0 to 1; beyond it the pipeline stops.
+        max_dead_rate: Largest share of a table's messages that is dead-lettered, 0 to 1; beyond it the table stops. The same of
+            a topic's messages that belong to no table; beyond it the pipeline stops.
         dead_rate_messages: Smallest number of messages that the share is computed from.
         atomic: Whether a transaction's changes to a table become visible all at once or not at all.
         transaction_wait_us: How long a transaction can lack some of its events before `on_incomplete_transaction`
