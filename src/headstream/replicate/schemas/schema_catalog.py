@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from headstream.errors import SchemaError
 from headstream.replicate.codec import Lineage
 from headstream.replicate.codec.avro.plan import RowPlan, compile_rows
-from headstream.replicate.codec.avro.schema import parse_schema
+from headstream.replicate.codec.avro.schema import AvroField, AvroType, parse_schema
 from headstream.replicate.schemas.schemas import TableSchema, table_schema
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry, shared_id
+from headstream.replicate.schemas.target_columns import match_fields
+from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry, shared_id, table_id
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.formats import MessageFormat
 from headstream.replicate.settings.registry_settings import RegistrySettings
@@ -135,17 +136,51 @@ class SchemaCatalog:
             if not schema_id:
                 raise SchemaError("the message has neither a schema id nor a schema of its own")
             return self._find_placed(schema_id, topic)
-        if not schema_id:
-            return self._find_described(own_schema)
         try:
-            described = self._find_described(own_schema)
+            record = parse_schema(own_schema)
+            table = self._zone.find_namespace(record.name.rpartition(".")[0])
         except SchemaError:  # it names no known table: the id decides, whose metadata can still arrive
+            if not schema_id:
+                raise
             return self._find_placed(schema_id, topic)
-        entry = self._zone.find(schema_id)
-        if entry is None or entry.table != described.table:
-            # A row decoded by the message's own schema belongs to the table named there.
-            return self._zone.find(shared_id(schema_id, *described.table)) or described
-        return entry
+        entry = self._zone.find(schema_id) if schema_id else None
+        if entry is not None and entry.table == table:
+            return entry
+        # A row decoded by the message's own schema belongs to the table named there.
+        shared = self._zone.find(shared_id(schema_id, *table)) if schema_id else None
+        return shared or self._find_versions(*table, [field.name for field in _data_fields(record)])[0]
+
+    def find_versions(self, schema: str, table: str, names: Iterable[str]) -> list[Found]:
+        """Return the schemas of a table that rows of some columns can be of, the likeliest first, for JSON.
+
+        The result for a row does not depend on which other schemas have arrived: those with exactly its columns come first, then
+        those with further columns, each the newest first; a row with columns that no schema has waits for the next one.
+
+        Args:
+            schema: The source schema.
+            table: The source table.
+            names: The columns of the rows.
+
+        Returns:
+            One or more; if it is one, it can be no schema.
+        """
+        found = [
+            each if isinstance(each, Missing) else self._prepare(each, None, False)
+            for each in self._find_versions(schema, table, names)
+        ]
+        return [each for each in found if isinstance(each, TableSchema)] or found[:1]
+
+    def _find_versions(self, schema: str, table: str, names: Iterable[str]) -> list[ZoneEntry] | list[Missing]:
+        history = self._zone.history(schema, table)[::-1]
+        if history and not self._options.rules.wants(schema, table):
+            return history[:1]
+        wanted, exact, wider = tuple(names), list[ZoneEntry](), list[ZoneEntry]()
+        for entry in history:
+            columns = [column.name for column in entry.metadata.columns]
+            matched, left = match_fields(columns, wanted)
+            if not left:
+                (exact if len(matched) == len(columns) else wider).append(entry)
+        return exact + wider or [Missing(table_id(schema, table, len(history)))]
 
     def _find_placed(self, schema_id: str, topic: str | None) -> ZoneEntry | Missing:
         """Return the schema that an id names in a topic: rows are never applied to a table that their topic rules out.
@@ -169,10 +204,6 @@ class SchemaCatalog:
             f"schema id {schema_id} is that of the tables {names}, and the topic {topic} does not tell which one is meant",
             advice="Name the topic's table: topic_tables; then redrive the message",
         )
-
-    def _find_described(self, own_schema: str) -> ZoneEntry:
-        """Return the newest schema of the table that the namespace of a message's own schema names."""
-        return self._zone.find_namespace(parse_schema(own_schema).name.rpartition(".")[0])
 
     def _prepare(self, entry: ZoneEntry, own_schema: str | None, avro: bool) -> _Ready:
         key = (entry.metadata.schema_id, own_schema, avro)
@@ -253,6 +284,13 @@ class SchemaCatalog:
                 if now is None or (entry.arrived_us, entry.metadata.schema_id) < (now.arrived_us, now.metadata.schema_id):
                     first[target] = entry
         return {target: entry.metadata.lineage for target, entry in first.items()}
+
+
+def _data_fields(record: AvroType) -> tuple[AvroField, ...]:
+    """Return the fields of the rows of a message's own schema; none if it is not one of data messages."""
+    sections = [field.type for field in record.fields if field.name == "data"]
+    rows = [branch for section in sections for branch in (section.branches or (section,)) if branch.kind == "record"]
+    return rows[0].fields if rows else ()
 
 
 def find_topic_table(topic_tables: Mapping[str, str], topic: str) -> tuple[str, str] | None:

@@ -9,10 +9,12 @@ A schema whose id another table's schema has already is stored as `<id>@table-<h
 apart by their topics or by their own schemas (schema_catalog.py).
 
 A message that names only its table waits for `table:<schema>/<table>`, for which find() returns the newest schema of that
-table. `.zone` contains a name unique to this zone, by which a process on another machine checks that it sees the
-same directory and not a local one at the same path. Ids of a schema registry, `registry-<id>` and `registry-<id>-<id of
-the key's schema>`, are fetched from it on first use, and then stored as files too. In an object store the files are objects
-(zone_objects.py), of which each process has a copy.
+table; for `table:<schema>/<table>?after=<n>` if it fits none of the n schemas that the table has had until then.
+
+`.zone` contains a name unique to this zone, by which a process on another machine checks that it sees the same directory and not
+a local one at the same path. Ids of a schema registry, `registry-<id>` and `registry-<id>-<id of the key's schema>`, are fetched
+from it on first use, and then stored as files too. In an object store the files are objects (zone_objects.py), of which each
+process has a copy.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ _SUFFIX: Final = ".json"
 _MAX_ID_CHARACTERS: Final = 80
 """Longest schema id: percent-encoded it is a file name, with up to three characters for each, and file names have at most 255."""
 _TABLE_PREFIX: Final = "table:"
+_AFTER: Final = "?after="
 _SHARED: Final = "@table-"
 _MARK_NAME: Final = ".zone"
 
@@ -82,14 +85,16 @@ ZONE_SCHEMA: Final = pa.schema(
 """The columns of SchemaZone.table()."""
 
 
-def table_id(schema: str, table: str) -> str:
+def table_id(schema: str, table: str, after: int = 0) -> str:
     """Return the pseudo id that a message waits for if it names only its table.
 
     Args:
         schema: The source schema.
         table: The source table.
+        after: How many schemas the table has had, none of which the message fits.
     """
-    return f"{_TABLE_PREFIX}{urllib.parse.quote(schema, safe='')}/{urllib.parse.quote(table, safe='')}"
+    name = f"{_TABLE_PREFIX}{urllib.parse.quote(schema, safe='')}/{urllib.parse.quote(table, safe='')}"
+    return f"{name}{_AFTER}{after}" if after else name
 
 
 def shared_id(schema_id: str, schema: str, table: str) -> str:
@@ -259,8 +264,10 @@ class SchemaZone:
         if (entry := self._entries.get(schema_id)) is not None:
             return entry
         if schema_id.startswith(_TABLE_PREFIX):
-            schema, _, table = schema_id[len(_TABLE_PREFIX) :].partition("/")
-            return self.find_table(urllib.parse.unquote(schema), urllib.parse.unquote(table))
+            name, _, after = schema_id[len(_TABLE_PREFIX) :].partition(_AFTER)
+            schema, table = (urllib.parse.unquote(part) for part in name.split("/"))
+            history = self.history(schema, table)
+            return history[-1] if len(history) > int(after or 0) else None
         if 0 < len(schema_id) <= _MAX_ID_CHARACTERS:
             entry = self._find_file(self._path(schema_id)) or self._fetch(schema_id)
             if entry is not None:
@@ -285,15 +292,6 @@ class SchemaZone:
         if not self._scanned:
             self.scan()
         return self._sharing.get(schema_id, [])
-
-    def find_table(self, schema: str, table: str) -> ZoneEntry | None:
-        """Return the newest schema of a table, or None if the zone has no schema of it.
-
-        Args:
-            schema: The source schema.
-            table: The source table.
-        """
-        return next(reversed(self.history(schema, table)), None)
 
     def history(self, schema: str, table: str, *, task: str | None = None) -> list[ZoneEntry]:
         """Return every schema that a table has had, the oldest first.
@@ -357,14 +355,14 @@ class SchemaZone:
             )
         return pa.Table.from_pylist(rows, schema=ZONE_SCHEMA)
 
-    def find_namespace(self, namespace: str) -> ZoneEntry:
-        """Return the newest schema of the table that an Avro namespace ends with: `...<schema>.<table>`.
+    def find_namespace(self, namespace: str) -> tuple[str, str]:
+        """Return schema and name of the table that an Avro namespace ends with: `...<schema>.<table>`.
 
         Raises:
             SchemaError: the zone has no schema of such a table, or the namespace fits several tables.
         """
         self.scan()
-        fitting = [history[-1] for name, history in self._by_table.items() if f".{namespace}".endswith(f".{name[0]}.{name[1]}")]
+        fitting = [name for name in self._by_table if f".{namespace}".endswith(f".{name[0]}.{name[1]}")]
         if len(fitting) != 1:
             known = "no table" if not fitting else "several tables"
             raise SchemaError(
