@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from headstream.errors import HeadstreamError, SchemaError
+from headstream.replicate.columns.large_values import MAX_UNIT_BYTES
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import ParkingLot, Release
@@ -103,7 +104,8 @@ class BetweenBatches:
     def _bring_back(self, release: Release, resting: dict[Table, str]) -> set[Table]:
         """Apply a release; return the tables that did not apply it."""
         decoded = Decoded()
-        for batch in release.messages.combine_chunks().to_batches():
+        messages = release.messages
+        for batch in (messages.combine_chunks() if messages.nbytes <= MAX_UNIT_BYTES else messages).to_batches():
             decoded.extend(self._parts.decoder.decode(batch))
         self._merge.learn(decoded)
         stopped = self._merge.stops.retry(decoded)

@@ -24,6 +24,7 @@ from headstream.replicate.apply.engines import Engines
 from headstream.replicate.apply.job_labels import JobLabels
 from headstream.replicate.apply.stored_batch import open_store_session
 from headstream.replicate.checkpoint.keeper import LocalKeeper
+from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import RAW_SCHEMA, SOURCE_COLUMNS, match_rows
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
 from headstream.replicate.decoding.frame_times import FrameTimes
@@ -379,7 +380,7 @@ def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:
     """Return the wanted ones of the reread messages: decoded changes were sent without their bytes."""
     fields = [RAW_SCHEMA.field(name).with_nullable(True) for name in SOURCE_COLUMNS]
     found = found.select(list(SOURCE_COLUMNS)).cast(pa.schema(fields))  # a session of Spark can be set to give other types
-    chosen = found.take(match_rows(found, wanted)[0])
+    chosen = take_rows(found, match_rows(found, wanted)[0])
     empty = pa.nulls(chosen.num_rows, pa.string())
     return chosen.append_column("schema_id", empty).append_column("reason", empty).select(RAW_SCHEMA.names).cast(RAW_SCHEMA)
 

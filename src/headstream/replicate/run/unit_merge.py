@@ -18,6 +18,7 @@ import pyarrow as pa
 from headstream.errors import DecodeError, SchemaError
 from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
 from headstream.replicate.codec import decode_envelope, decode_metadata
+from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import (
     COORDINATE_COLUMNS,
     RAW_SCHEMA,
@@ -174,7 +175,7 @@ def find_rejected(decoded: Decoded, applied: Applied, aside: list[Held]) -> pa.T
 def choose_messages(messages: pa.Table, wanted: pa.Table) -> pa.Table:
     """Return the messages at the wanted coordinates, with the wanted schema ids, reasons and transactions."""
     rows, places = match_rows(messages, wanted)
-    found = messages.select(RAW_SCHEMA.names).take(rows)
+    found = take_rows(messages.select(RAW_SCHEMA.names), rows)
     for name in ("schema_id", "reason"):
         column = wanted[name].combine_chunks().take(places).cast(pa.string())
         found = found.set_column(RAW_SCHEMA.get_field_index(name), RAW_SCHEMA.field(name), column)
