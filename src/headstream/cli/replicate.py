@@ -146,6 +146,8 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
     "--catalog", metavar="NAME", help="Register each table in Spark's catalog: '{schema}.{table}', 'lake.{schema}.{table}'."
 )
 @click.option("--take-over", is_flag=True, help="Continue with tables of another pipeline whose checkpoint is lost.")
+@click.option("--accept-recreated", is_flag=True, help="Read topics that were deleted and created again from their beginning.")
+@click.option("--accept-loss", is_flag=True, help="Continue without messages that were deleted before they were read.")
 @click.option("--once", is_flag=True, help="End when all existing messages are applied.")
 @click.option(
     "--trigger-every", "trigger_every_us", type=_DURATION, help="Start a micro-batch at most this often.  [default: at once]"

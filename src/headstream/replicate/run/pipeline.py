@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headstream.errors import HeadstreamError, InvalidInputError, ReplicateError
+from headstream.errors import HeadstreamError, InvalidInputError, LogError, ReplicateError
 from headstream.metrics.output import MetricsOutput
 from headstream.replicate.apply.engines import Engines
 from headstream.replicate.apply.job_labels import JobLabels
@@ -28,7 +28,7 @@ from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import RAW_SCHEMA, SOURCE_COLUMNS, match_rows
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
 from headstream.replicate.decoding.frame_times import FrameTimes
-from headstream.replicate.inputs.collecting import collect, find_planned_batch, is_too_big, reason_of
+from headstream.replicate.inputs.collecting import collect, find_planned_batch, find_source_fault, is_too_big, reason_of
 from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.run.background import BackgroundRun
@@ -162,9 +162,9 @@ class ReplicatePipeline:
             self._keeper.save()
             self._catalog.finish(self._summary.tables, every_table=self._config.once and not self._stopping.is_set())
             finished = True
-        except (PySparkException, Py4JError, ConnectionError) as error:
+        except (PySparkException, Py4JError, ConnectionError, LogError) as error:
             cause = error if self._failure is None else self._failure
-            if isinstance(cause, (PySparkException, Py4JError, ConnectionError)):
+            if isinstance(cause, (PySparkException, Py4JError, ConnectionError)) or find_source_fault(cause) is not None:
                 raise self._explain(cause) from cause
             raise cause from None
         finally:
@@ -188,7 +188,7 @@ class ReplicatePipeline:
         except HeadstreamError as error:
             _LOGGER.warning("the end of the run is not in its checkpoint, and the next run repeats what is missing: %s", error)
 
-    def _explain(self, error: Exception) -> ReplicateError:
+    def _explain(self, error: BaseException) -> ReplicateError:
         """Translate a failure of Spark into an error with advice."""
         is_lost = isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError)
         if is_too_big(error) or (is_lost and self._is_collecting):
@@ -202,6 +202,9 @@ class ReplicatePipeline:
                 "Spark more memory (--driver-memory 4g, or spark.driver.memory), or lower max_bytes_per_batch or "
                 "max_messages_per_batch",
             )
+        found = find_source_fault(error)
+        if found is not None:
+            return ReplicateError(found.what, where=self._config.source, advice=found.advice)
         if not is_lost:
             return ReplicateError(f"the Spark query failed: {reason_of(error)}", where=self._config.source)
         return ReplicateError(
@@ -263,6 +266,8 @@ class ReplicatePipeline:
             self._run_batch(source, batch, batch_id)
 
         checkpoint = query_checkpoint(self._config)
+        if self._config.accept_recreated:
+            source.accept_recreated(checkpoint)
         self._planned = find_planned_batch(checkpoint)
         writer = source.stream().writeStream.foreachBatch(run_batch)
         writer = writer.option("checkpointLocation", str(checkpoint))

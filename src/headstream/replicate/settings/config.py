@@ -116,6 +116,9 @@ class ReplicateConfig:
             applies, microseconds.
         on_incomplete_transaction: `wait` raises an alarm and keeps waiting, `apply` applies the events that arrived, `fail` stops
             the pipeline.
+        accept_recreated: Whether topics that were deleted and created again are read from their beginning; otherwise the run
+            ends.
+        accept_loss: Whether messages that were deleted before they were read are left out; otherwise the run ends.
         take_over: Whether this pipeline takes over tables that another one has written; otherwise it rejects them.
         once: Stop after applying all messages that existed at the start.
         trigger_every_us: Least time between the starts of two micro-batches, microseconds; 0: the next one starts at once.
@@ -167,6 +170,8 @@ class ReplicateConfig:
     transaction_wait_us: int = 300_000_000
     on_incomplete_transaction: OnIncompleteTransaction = "wait"
     take_over: bool = False
+    accept_recreated: bool = False
+    accept_loss: bool = False
     once: bool = False
     trigger_every_us: int = 0
     max_messages_per_batch: int = MAX_MESSAGES_PER_BATCH
