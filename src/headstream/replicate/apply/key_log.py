@@ -16,6 +16,7 @@ table's columns and their types without being rewritten:
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ from deltalake import DeltaTable, write_deltalake
 from headstream.replicate.apply.logged_rows import LOGGED, stacked
 from headstream.replicate.columns.changes import OLD_PREFIX
 from headstream.replicate.columns.row_merge import Key, KeyEvent
-from headstream.replicate.columns.row_versions import read_versions
+from headstream.replicate.columns.row_versions import UNIFORM_MARK, read_versions
 from headstream.replicate.storage.delta_places import Translated
 
 __all__ = ["MAX_KEPT", "KeyLog", "read_events"]
@@ -186,6 +187,17 @@ class KeyLog:
     def drop_old(self) -> None:
         """Remove the table of old_moves() after its migration."""
         shutil.rmtree(self._old, ignore_errors=True)
+
+    def leave_out(self, names: Sequence[str]) -> None:
+        """Record that no logged change carries some columns: a schema that is older than the changes adds them."""
+        rows = self._rows
+        if rows is None or not names:
+            return
+        whole = pc.binary_join_element_wise(UNIFORM_MARK, rows["_hs_sequence"], "")
+        versions = pc.coalesce(rows["_hs_versions"], whole)
+        left_out = json.dumps(list(names), ensure_ascii=False)
+        place = rows.schema.get_field_index("_hs_versions")
+        self.replace(rows.set_column(place, "_hs_versions", pc.binary_join_element_wise(versions, left_out, "\n")))
 
     def _identities(self, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
         """Iterate over what _identity() gives for each row's event, without reading its versions."""

@@ -26,6 +26,7 @@ from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed, collapse
 from headstream.replicate.columns.conversion import arrow_type, in_table_types
+from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.row_merge import Key
 from headstream.replicate.columns.row_versions import not_carried_sql
 
@@ -91,6 +92,8 @@ class Scd1Table(MergedTable):
             return
         if self._soft and DELETED not in self.engine.columns:
             self.engine.add_columns({DELETED: "BOOLEAN"})
+        if older and self._log:
+            self._log.leave_out([name for name in schema if name not in self.columns])
         added = fit_columns(self.engine, self.columns, schema, self.keys)
         if older and added:
             self.engine.update({"_hs_versions": not_carried_sql(added)}, "TRUE")
@@ -145,7 +148,7 @@ class Scd1Table(MergedTable):
         tracks = self.tracks
         if tracks or self._versioned or self._soft:
             places = self._resolver.find_late(changes, tracks=tracks) if changes.num_rows else pa.array([], pa.int64())
-            late = changes.take(places)
+            late = take_rows(changes, places)
             changes = changes.filter(pc.invert(pc.is_in(pa.array(range(changes.num_rows), pa.int64()), places)))
         return changes, self._resolver.resolve(events, late, collapsed, ended, tracks=tracks)
 

@@ -122,16 +122,18 @@ def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
         if not transactions
         else {"wait_seconds": round((now_us - transactions[0].since_us) / 1e6, 3), "lacks": transactions[0].describe()}
     )
+    health = TableHealth(ledger)
     status["failing_tables"] = [
         {
             "table": ".".join(found.table),
             "failures": found.failures,
             "poisoned": found.is_poisoned,
+            "stopped": found.table in health.stopped,
             "since_us": found.since_us,
             "next_us": found.next_us,
             "reason": found.reason,
         }
-        for found in TableHealth(ledger).failing.values()
+        for found in health.failing.values()
     ]
     requests = Requests(ledger)
     status["requests"] = [{"id": request.id, "kind": request.kind} for request in requests.open()]

@@ -104,10 +104,11 @@ def test_decoder_accounts_for_every_message_when_schemas_are_missing(tmp_path: P
     messages = list(source.capture())
     decoded = Decoder(SchemaZone(tmp_path / "zone")).decode(raw_batch([*(m.value for m in messages), None, b"", b"junk"]))
     assert decoded.message_count == len(messages) + 3
+    assert decoded.tombstones == 1
     waiting = {row["offset"]: row["schema_id"] for batch in decoded.waiting for row in batch.to_pylist()}
     assert waiting == {i: m.schema_id for i, m in enumerate(messages) if m.role == "data"}
     assert sum(batch.num_rows for batch in decoded.metadata) == sum(m.role == "metadata" for m in messages)
-    assert [row["reason"] is not None for batch in decoded.dead for row in batch.to_pylist()] == [True] * 3
+    assert [row["reason"] is not None for batch in decoded.dead for row in batch.to_pylist()] == [True] * 2
 
 
 KEYLESS = TableMetadata("F" * 32, Lineage("s", "t", "shop", "log"), (ColumnMetadata("line", 1, "INT4"),), "")
