@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+
+from tests.support.suite_groups import GroupScheduling, arrange
+from tests.support.suite_times import SuiteTimes
 
 # A shell starts its background jobs, a suite among them, with Ctrl-C ignored, which programs that tests start and
 # interrupt would inherit. A handler, unlike being ignored, is not inherited.
@@ -13,3 +18,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes says more of the machine than of what is tested.
 settings.register_profile("headstream", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headstream")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SuiteTimes(config), "suite-times")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    return GroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        arrange(items)
