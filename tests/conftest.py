@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,6 +11,7 @@ from xdist.remote import Producer
 
 from tests.support.suite_groups import GroupScheduling, arrange
 from tests.support.suite_times import SuiteTimes
+from tests.support.tiers import mark_repeated_seeds
 
 # A shell starts its background jobs, a suite among them, with Ctrl-C ignored, which programs that tests start and
 # interrupt would inherit. A handler, unlike being ignored, is not inherited.
@@ -28,7 +30,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupSc
     return GroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    mark_repeated_seeds(items)  # before pytest selects by markers
+    yield
     if hasattr(config, "workerinput"):
         arrange(items)

@@ -57,7 +57,7 @@ def _shared_process(path: str) -> str | None:
     text = (_ROOT / path).read_text(encoding="utf-8")
     if "spark: SparkSession" in text:
         return "spark"
-    return "kafka" if "empty_cluster" in text else None
+    return "kafka" if "empty_cluster" in text or "kafka_broker: KafkaBroker" in text else None
 
 
 def _expected_cpu_seconds(nodeid: str) -> float:

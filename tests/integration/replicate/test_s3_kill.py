@@ -50,7 +50,7 @@ def test_tables_equal_the_source_when_the_pipeline_is_killed_and_each_run_has_an
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))  # what a killed run leaves there is not found by the next
     place = server.place(tmp_path.name)
-    run_killed(tmp_path, 24, 1, place=place, checkpoint=place / "checkpoint")
+    run_killed(tmp_path, 24, 1, "--max-messages-per-batch", "240", place=place, checkpoint=place / "checkpoint")
     assert not (tmp_path / "checkpoint").exists()
     secrets = ACCESS_KEY.encode(), SECRET_KEY.encode()
     copy = tmp_path / "copy"
@@ -61,6 +61,7 @@ def test_tables_equal_the_source_when_the_pipeline_is_killed_and_each_run_has_an
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.nightly
 def test_tables_in_a_store_equal_the_source_when_the_pipeline_is_killed_and_the_store_fails_now_and_then(
     server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
