@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -16,6 +17,10 @@ from tests.support.tiers import mark_repeated_seeds
 # A shell starts its background jobs, a suite among them, with Ctrl-C ignored, which programs that tests start and
 # interrupt would inherit. A handler, unlike being ignored, is not inherited.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The JVMs of tests live for seconds: the simple JIT compiler needs a third less processor time for that.
+for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(_name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # How long an example takes says more of the machine than of what is tested.
 settings.register_profile("headstream", deadline=None, suppress_health_check=[HealthCheck.too_slow])

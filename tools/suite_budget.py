@@ -53,6 +53,7 @@ def make_budget(tests: dict[str, float]) -> dict[str, Any]:
 
 
 def file_of(name: str) -> str:
+    """Return the file that a test is in."""
     return name.partition("::")[0]
 
 
@@ -97,6 +98,7 @@ def make_table(times: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str]) -> int:
+    """Carry out the command; return 0."""
     does = arguments[0] if arguments and arguments[0] in ("table", "write") else "compare"
     paths = [Path(name) for name in arguments if name != does] or [TIMES]
     times = read_times(paths)

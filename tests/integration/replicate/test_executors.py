@@ -200,7 +200,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
         yield running
 
 
-@pytest.mark.parametrize("how", [[], *(pytest.param(how, marks=pytest.mark.soak) for how in (["soft", "lose-executor"], ["s3"]))])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param([], marks=pytest.mark.nightly),
+        *(pytest.param(how, marks=pytest.mark.soak) for how in (["soft", "lose-executor"], ["s3"])),
+    ],
+)
 def test_executors_extend_histories_append_changes_and_find_whole_transactions(
     tmp_path: Path, server: S3Server, how: list[str]
 ) -> None:

@@ -97,6 +97,7 @@ def test_run_refuses_a_store_that_it_cannot_reach_before_spark_starts(
     assert not (tmp_path / "checkpoint").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_the_example_runs_when_it_names_this_store(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = fill((tmp_path / "log").as_uri())

@@ -62,7 +62,11 @@ def fill(zone: SchemaZone, messages: list[SourceMessage]) -> None:
 
 @pytest.mark.parametrize(
     ("partial", "order"),
-    [(True, "little"), (False, "big"), *(pytest.param(*both, marks=pytest.mark.nightly) for both in ((False, "little"), (True, "big")))],
+    [
+        (True, "little"),
+        (False, "big"),
+        *(pytest.param(*both, marks=pytest.mark.nightly) for both in ((False, "little"), (True, "big"))),
+    ],
 )
 def test_decoder_and_tables_equal_the_source_when_data_is_shuffled(tmp_path: Path, partial: bool, order: Any) -> None:
     source = SourceDatabase(11, tables=PLAIN_TABLES, rows=40, transactions=150)
