@@ -12,7 +12,7 @@ from xdist.remote import Producer
 
 from tests.support.suite_groups import GroupScheduling, arrange
 from tests.support.suite_times import SuiteTimes
-from tests.support.tiers import mark_repeated_seeds
+from tests.support.tiers import FIRST_TIER, mark_repeated_seeds, take_fewer_examples
 
 # A shell starts its background jobs, a suite among them, with Ctrl-C ignored, which programs that tests start and
 # interrupt would inherit. A handler, unlike being ignored, is not inherited.
@@ -38,6 +38,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupSc
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     mark_repeated_seeds(items)  # before pytest selects by markers
+    if config.option.markexpr == FIRST_TIER:
+        take_fewer_examples(items)
     yield
     if hasattr(config, "workerinput"):
         arrange(items)

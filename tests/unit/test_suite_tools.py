@@ -8,13 +8,18 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.suite_groups import find_group
 from tests.support.suite_times import tree_cpu_seconds
+from tests.support.tiers import FIRST_TIER, take_fewer_examples
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,6 +78,33 @@ def test_a_parameter_named_seed_is_nightly_but_for_its_first_value_per_combinati
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     found = [line.partition("::")[2] for line in ran.stdout.splitlines() if "::" in line]
     assert found == ["test_it[0-a]", "test_it[0-b]"], ran.stdout + ran.stderr
+
+
+def test_take_fewer_examples_divides_them_once_per_function() -> None:
+    @settings(max_examples=200)
+    @given(st.integers())
+    def many(number: int) -> None: ...
+
+    @settings(max_examples=5)
+    @given(st.integers())
+    def few(number: int) -> None: ...
+
+    tests: Any = [SimpleNamespace(obj=many), SimpleNamespace(obj=few), SimpleNamespace(obj=many), SimpleNamespace()]
+    take_fewer_examples(tests)
+    counts = []
+    for test in (many, few):
+        calls = 0
+
+        def counted(number: int) -> None:
+            nonlocal calls
+            calls += 1
+
+        test.hypothesis.inner_test = counted  # type: ignore[attr-defined]
+        test()
+        counts.append(calls)
+    assert counts == [50, 5]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert f"-m '{FIRST_TIER}'" in project["tool"]["pytest"]["ini_options"]["addopts"]
 
 
 def test_tree_cpu_seconds_counts_a_child_while_it_runs_and_when_it_has_ended() -> None:
