@@ -136,7 +136,7 @@ def test_each_change_is_applied_once_when_answers_of_the_store_are_lost(server: 
     work.close()
 
 
-@pytest.mark.parametrize(("seed", "scd_type"), [(51, 1), (52, 2)])
+@pytest.mark.parametrize(("seed", "scd_type"), [(51, 1), pytest.param(52, 2, marks=pytest.mark.nightly)])
 def test_tables_in_a_store_equal_the_source_under_hostile_delivery_crashes_and_a_store_that_fails(
     server: S3Server, tmp_path: Path, seed: int, scd_type: Any
 ) -> None:
