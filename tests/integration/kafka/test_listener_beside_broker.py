@@ -92,7 +92,7 @@ def _produce(kafka: KafkaSocket, topic: str, batch: bytes) -> tuple[int, int, in
 def test_deleted_records_move_the_log_start_offset_of_every_answer(compare: Callable[[Story], Any]) -> None:
     def story(kafka: KafkaSocket, settings: dict[str, Any], topic: str) -> Any:
         _fill(settings, topic, 100)
-        answers = []
+        answers: list[tuple[Any, ...]] = []
         for offset in (0, 40, 10, 101, -2, 41, -1, 99):
             answers.append((offset, _delete(kafka, topic, offset), _offset(kafka, topic, _FIRST), _offset(kafka, topic, _END)))
             answers += [_fetch(kafka, topic, each) for each in (0, 39, 40, 100)]
