@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.remote import Producer
+from xdist.remote import Producer  # type: ignore[import-untyped]
 
 from tests.support.suite_groups import GroupScheduling, arrange
 from tests.support.suite_times import SuiteTimes

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 __all__ = ["GroupScheduling", "arrange", "find_group"]
 
@@ -22,7 +22,7 @@ _OWN_GROUP_SECONDS: Final = 10.0
 """A test that costs more may run beside the others of its file."""
 
 
-class GroupScheduling(LoadScopeScheduling):
+class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Give a process one group of tests after another."""
 
     def _split_scope(self, nodeid: str) -> str:
