@@ -62,7 +62,8 @@ def _shared_process(path: str) -> str | None:
 
 def _expected_cpu_seconds(nodeid: str) -> float:
     """Return what a test cost when the budget was written, in seconds of processor time."""
-    count, seconds = _budget()["others"].get(nodeid.partition("::")[0], (1, 0.02))
+    unknown = 3.0 if nodeid.startswith("tests/integration/") else 0.02
+    count, seconds = _budget()["others"].get(nodeid.partition("::")[0], (1, unknown))
     cost: float = _budget()["tests"].get(nodeid, seconds / count)
     return cost
 
