@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SuiteTimes(config), "suite-times")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
     return GroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
 
