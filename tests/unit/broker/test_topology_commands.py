@@ -190,7 +190,7 @@ def test_no_protocol_gives_a_new_stream_or_topic_a_name_with_control_characters(
         lambda: topics.create(TopicName("shop", name), 1, Limits.WIDE),
         lambda: topics.rename(TopicName("shop", "orders"), name),
     ):
-        with pytest.raises(InvalidInputError, match="control characters|NUL"):
+        with pytest.raises(InvalidInputError, match=r"control characters|NUL"):
             change()
 
 
