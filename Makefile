@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KERNELS := $(shell find src/headstream/codec src/headstream/replicate/codec -name '*.py') $(shell find src/headstream -name '*.pxd' -o -name '*.h') \
-	$(addprefix src/headstream/,wire/frame_scan.py segments/read_ahead.py log/partition/partition_end.py) $(wildcard src/headstream/server/fast_path/*.py)
+KERNELS := $(shell find src/headstream/core/codec src/headstream/replicate/codec -name '*.py') $(shell find src/headstream -name '*.pxd' -o -name '*.h') \
+	$(addprefix src/headstream/,core/wire/frame_scan.py log/segments/read_ahead.py log/partition/partition_end.py) $(wildcard src/headstream/server/iggy/fast_path/*.py)
 TESTED := tests/unit tests/property tests/campaigns tests/vectors
 
 .DEFAULT_GOAL := help
@@ -123,4 +123,4 @@ bench: setup ## measure side by side; results are written to bench/results
 
 clean: ## remove what was built, the environment included
 	rm -rf $(VENV) build dist src/*.egg-info headstream-demo
-	find src -name '*.so' -delete; find src -name __pycache__ -prune -exec rm -r {} +; find src/headstream/codec src/headstream/wire -name '*.c' -delete
+	find src -name '*.so' -delete; find src -name __pycache__ -prune -exec rm -r {} +; find src/headstream/core/codec src/headstream/core/wire -name '*.c' -delete

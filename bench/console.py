@@ -19,10 +19,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from bench.machine import run_benchmark
 from headstream.client.client import Client
-from headstream.codec.binary import encode_sent
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
-from headstream.model.topology import Limits
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
+from headstream.core.model.topology import Limits
 from tests.behaviour.console.conftest import FLAGS, log_in
 from tests.support.server.http_servers import Http, serving
 

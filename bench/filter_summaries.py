@@ -26,11 +26,11 @@ sys.path.insert(0, str(ROOT))
 
 import headstream as hs  # noqa: E402
 from bench.machine import Report, run_benchmark  # noqa: E402
-from headstream.codec.binary import encode_sent  # noqa: E402
-from headstream.model import constructors as kinds  # noqa: E402
-from headstream.model.headers import Headers  # noqa: E402
-from headstream.model.identifiers import TopicName  # noqa: E402
-from headstream.model.message import Message  # noqa: E402
+from headstream.core.codec.binary import encode_sent  # noqa: E402
+from headstream.core.model import constructors as kinds  # noqa: E402
+from headstream.core.model.headers import Headers  # noqa: E402
+from headstream.core.model.identifiers import TopicName  # noqa: E402
+from headstream.core.model.message import Message  # noqa: E402
 
 TOPIC = "bench/topic"
 NAMES = "tenant,user_id,source,campaign"

@@ -20,8 +20,8 @@ import psutil  # noqa: E402
 
 import headstream as hs  # noqa: E402
 from bench.machine import Report, run_benchmark  # noqa: E402
-from headstream.model.identifiers import TopicName  # noqa: E402
-from headstream.model.polling import PollingStrategy  # noqa: E402
+from headstream.core.model.identifiers import TopicName  # noqa: E402
+from headstream.core.model.polling import PollingStrategy  # noqa: E402
 from tests.support.server.server_process import ServerProcess  # noqa: E402
 
 TOPIC = "bench/topic"

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import headstream as hs
-from headstream.codec.binary import decode_polled, encode_polled
-from headstream.codec.kip82 import STRICT
+from headstream.core.codec.binary import decode_polled, encode_polled
+from headstream.core.codec.kip82 import STRICT
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.machine import Report

@@ -29,7 +29,7 @@ import importlib, json, random, struct, sys, time
 def find(name, *modules):
     for module in modules:
         try:
-            return getattr(importlib.import_module("headstream.codec.batch." + module), name)
+            return getattr(importlib.import_module("headstream.core.codec.batch." + module), name)
         except ImportError:
             continue
 stamp = find("stamp", "stored.stamp", "stamp")

@@ -24,10 +24,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench.machine import Report  # noqa: E402
-from headstream.codec import mode  # noqa: E402
-from headstream.codec.batch.stored.stamp import stamp  # noqa: E402
-from headstream.codec.batch.to_columns.columns import decode_columns  # noqa: E402
-from headstream.codec.binary import decode_polled, encode_sent  # noqa: E402
+from headstream.core.codec import mode  # noqa: E402
+from headstream.core.codec.batch.stored.stamp import stamp  # noqa: E402
+from headstream.core.codec.batch.to_columns.columns import decode_columns  # noqa: E402
+from headstream.core.codec.binary import decode_polled, encode_sent  # noqa: E402
 from tests.support import kernels  # noqa: E402
 from tests.support.messages.batches import header, sent  # noqa: E402
 

@@ -18,10 +18,10 @@ sys.path.insert(0, str(ROOT))
 from bench.machine import Report, run_benchmark  # noqa: E402
 from headstream.broker.broker import Broker  # noqa: E402
 from headstream.client.client import Client  # noqa: E402
+from headstream.core.model.groups import Member  # noqa: E402
+from headstream.core.model.identifiers import TopicName  # noqa: E402
+from headstream.core.model.leases import LeaseChange, LeaseRequest, LeaseStep  # noqa: E402
 from headstream.log.opening import open_directory  # noqa: E402
-from headstream.model.groups import Member  # noqa: E402
-from headstream.model.identifiers import TopicName  # noqa: E402
-from headstream.model.leases import LeaseChange, LeaseRequest, LeaseStep  # noqa: E402
 
 NAME = TopicName("bench", "jobs")
 COUNT = 1_000_000

@@ -23,13 +23,13 @@ sys.path.insert(0, str(ROOT))
 import headstream as hs  # noqa: E402
 from bench.machine import Report  # noqa: E402
 from headstream.broker.broker import Broker  # noqa: E402
-from headstream.codec.batch.stored.stamp import stamp  # noqa: E402
+from headstream.core.codec.batch.stored.stamp import stamp  # noqa: E402
+from headstream.core.model.identifiers import TopicName  # noqa: E402
+from headstream.core.model.polling import OffsetOwner, PollingStrategy  # noqa: E402
+from headstream.core.model.topology import Limits  # noqa: E402
 from headstream.log.opening import open_directory, open_memory  # noqa: E402
+from headstream.log.segments.follower import PartitionFollower  # noqa: E402
 from headstream.log.system.linux import reserve  # noqa: E402
-from headstream.model.identifiers import TopicName  # noqa: E402
-from headstream.model.polling import OffsetOwner, PollingStrategy  # noqa: E402
-from headstream.model.topology import Limits  # noqa: E402
-from headstream.segments.follower import PartitionFollower  # noqa: E402
 from tests.support.messages.batches import sent  # noqa: E402
 
 TOPIC = TopicName("bench", "topic")

@@ -21,13 +21,13 @@ sys.path.insert(0, str(ROOT))
 
 from bench.machine import Report  # noqa: E402
 from headstream.broker.broker import Broker  # noqa: E402
-from headstream.codec.batch.stored.stamp import stamp  # noqa: E402
+from headstream.core.codec.batch.stored.stamp import stamp  # noqa: E402
+from headstream.core.model.identifiers import TopicName  # noqa: E402
+from headstream.core.model.polling import OffsetOwner, PollingStrategy  # noqa: E402
+from headstream.core.model.topology import Fsync, Limits  # noqa: E402
 from headstream.log.opening import open_directory  # noqa: E402
-from headstream.model.identifiers import TopicName  # noqa: E402
-from headstream.model.polling import OffsetOwner, PollingStrategy  # noqa: E402
-from headstream.model.topology import Fsync, Limits  # noqa: E402
-from headstream.segments.follower import PartitionFollower  # noqa: E402
-from headstream.segments.layout import IndexEntry, encode_entry, encode_header, segment_path  # noqa: E402
+from headstream.log.segments.follower import PartitionFollower  # noqa: E402
+from headstream.log.segments.layout import IndexEntry, encode_entry, encode_header, segment_path  # noqa: E402
 from tests.support.messages.batches import sent  # noqa: E402
 
 TOPIC = TopicName("bench", "topic")

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 
-from headstream.codec import mode
+from headstream.core.codec import mode
 
 RESULTS = Path(__file__).parent / "results"
 _PACKAGES = ("pyspark", "pyarrow", "deltalake", "fastavro")

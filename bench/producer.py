@@ -35,7 +35,7 @@ import gc, json, sys, tempfile, time
 from contextlib import ExitStack
 from pathlib import Path
 import headstream as hs
-from headstream.codec import mode
+from headstream.core.codec import mode
 try:
     from tests.support.server.server_process import ServerProcess
 except ImportError:  # an older version

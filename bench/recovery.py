@@ -21,11 +21,11 @@ sys.path.insert(0, str(ROOT))
 
 from bench.machine import Report  # noqa: E402
 from headstream.broker.broker import Broker  # noqa: E402
+from headstream.core.model.identifiers import TopicName  # noqa: E402
+from headstream.core.model.topology import Limits  # noqa: E402
 from headstream.log.checks.verification import Verification  # noqa: E402
 from headstream.log.opening import open_directory  # noqa: E402
 from headstream.log.system.files import OsFiles  # noqa: E402
-from headstream.model.identifiers import TopicName  # noqa: E402
-from headstream.model.topology import Limits  # noqa: E402
 from tests.support.messages.batches import sent  # noqa: E402
 
 TOPIC = TopicName("bench", "topic")

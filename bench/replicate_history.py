@@ -17,11 +17,11 @@ import pyarrow as pa
 from bench.machine import Report, run_benchmark
 from bench.replicate_messages import change_batch, make_table, mix, table_types
 from bench.replicate_sizes import NoMappedTables
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
-from headstream.replicate.apply.scd1 import Scd1Table
-from headstream.replicate.apply.scd2 import Scd2Table
-from headstream.replicate.apply.scd2_events import read_events
 from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.apply.type1.merge import Scd1Table
+from headstream.replicate.apply.type2.events import read_events
+from headstream.replicate.apply.type2.merge import Scd2Table
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 
 TABLE = make_table(0)
 TYPES = table_types()

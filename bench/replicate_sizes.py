@@ -28,10 +28,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from bench.machine import Report, run_benchmark
 from bench.replicate_messages import change_batch, fill_table, make_sequence, make_table, mix, table_types
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
-from headstream.replicate.apply.scd1 import Scd1Table
 from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.apply.type1.merge import Scd1Table
 from headstream.replicate.codec import ColumnMetadata, TableMetadata
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.storage.places import Place
 
 CHANGES: Final = 10_000

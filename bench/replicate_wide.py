@@ -21,11 +21,11 @@ import pyarrow as pa
 from bench.machine import Report, run_benchmark
 from bench.replicate_messages import make_sequence
 from bench.replicate_sizes import NoMappedTables
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
-from headstream.replicate.apply.scd1 import Scd1Table
 from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.apply.type1.merge import Scd1Table
 from headstream.replicate.codec import ColumnMetadata, Lineage, TableMetadata
 from headstream.replicate.columns.changes import BOOKKEEPING, OLD_PREFIX, OPERATIONS
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 
 COLUMNS: Final = 1000
 KEY: Final = "c0"

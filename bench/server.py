@@ -29,12 +29,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench.machine import Report  # noqa: E402
-from headstream.codec.binary import encode_sent  # noqa: E402
-from headstream.model.message import Message  # noqa: E402
-from headstream.model.partitioning import Partitioning  # noqa: E402
-from headstream.wire.commands.messages import SendMessages  # noqa: E402
-from headstream.wire.commands.streams import CreateStream  # noqa: E402
-from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic  # noqa: E402
+from headstream.core.codec.binary import encode_sent  # noqa: E402
+from headstream.core.model.message import Message  # noqa: E402
+from headstream.core.model.partitioning import Partitioning  # noqa: E402
+from headstream.core.wire.commands.messages import SendMessages  # noqa: E402
+from headstream.core.wire.commands.streams import CreateStream  # noqa: E402
+from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic  # noqa: E402
 from tests.support.server.iggy_environments import make_environment  # noqa: E402
 from tests.support.server.peers import TcpPeer  # noqa: E402
 from tests.support.server.server_process import ServerProcess  # noqa: E402

@@ -32,8 +32,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 import headstream as hs
 from bench.machine import Report
 from bench.spark_sink import PAYLOAD_BYTES, DroppingSink, dropped, rows_of, writer
-from headstream.log.staging import Manifest
-from headstream.model.identifiers import TopicName
+from headstream.core.model.identifiers import TopicName
+from headstream.log.staged.staging import Manifest
 from headstream.spark import session, stop
 from headstream.spark.sink.columns import plan_columns
 from headstream.spark.sink.log import DirectorySink

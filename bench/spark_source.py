@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 import headstream as hs
 from bench.machine import Report
 from bench.spark_kafka import anchor_frames, filled_broker
-from headstream.codec.binary import encode_sent
+from headstream.core.codec.binary import encode_sent
 from headstream.log.opening import close_log, open_directory
 from headstream.spark import session, stop
 from headstream.spark.source.options import HeaderShape, parse_options

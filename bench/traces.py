@@ -38,12 +38,12 @@ from bench.machine import run_benchmark  # noqa: E402
 from bench.replicate_decode import make_messages, make_zone  # noqa: E402
 from bench.replicate_messages import make_table, raw_batches  # noqa: E402
 from headstream.broker.broker import Broker  # noqa: E402
-from headstream.codec.binary import encode_sent  # noqa: E402
+from headstream.core.codec.binary import encode_sent  # noqa: E402
+from headstream.core.model.identifiers import TopicName  # noqa: E402
+from headstream.core.model.message import Message  # noqa: E402
 from headstream.interceptors import Tracing  # noqa: E402
 from headstream.interceptors.append_tracing import AppendTracing  # noqa: E402
 from headstream.log.opening import open_memory  # noqa: E402
-from headstream.model.identifiers import TopicName  # noqa: E402
-from headstream.model.message import Message  # noqa: E402
 from headstream.replicate.decoding.decode import Decoder  # noqa: E402
 from headstream.replicate.schemas.schema_catalog import DecodeOptions  # noqa: E402
 from tests.support.server.server_process import ServerProcess  # noqa: E402

@@ -8,9 +8,9 @@ from typing import Final
 from tools.svg_picture import Picture
 
 import headstream as hs
-from headstream.codec import binary
-from headstream.codec import json as json_transport
-from headstream.codec.kafka.messages import encode_record
+from headstream.core.codec import binary
+from headstream.core.codec import json as json_transport
+from headstream.core.codec.kafka.messages import encode_record
 
 __all__ = ["draw_dialects", "split_binary"]
 

@@ -16,12 +16,21 @@ from pathlib import Path
 from typing import Any, Final
 
 import headstream as hs
-from headstream.cli.lines import encode_document
-from headstream.codec import binary
-from headstream.codec import json as json_transport
-from headstream.codec.kip82 import LENIENT, STRICT, Kip82Message, decode_set, encode_message, encode_set, from_message, requests
+from headstream.cli.shared.lines import encode_document
+from headstream.core.codec import binary
+from headstream.core.codec import json as json_transport
+from headstream.core.codec.kip82 import (
+    LENIENT,
+    STRICT,
+    Kip82Message,
+    decode_set,
+    encode_message,
+    encode_set,
+    from_message,
+    requests,
+)
+from headstream.core.model.header_block import BINARY, HeaderLayout
 from headstream.errors import DecodeError
-from headstream.model.header_block import BINARY, HeaderLayout
 
 DIRECTORY: Final = Path(__file__).parents[1] / "vectors"
 
@@ -102,17 +111,17 @@ def vectors() -> dict[str, dict[str, Any]]:
     return {
         "binary-headers.json": _file(
             "Header blocks of Iggy's binary transport",
-            "src/headstream/model/header_block.py",
+            "src/headstream/core/model/header_block.py",
             _blocks(BINARY, {**HEADERS, "every kind": IGGY_KINDS, "wide kinds": WIDE_KINDS}),
         ),
         "binary-messages.json": _file(
             "Messages of Iggy's binary transport, as a log stores and delivers them",
-            "src/headstream/codec/binary.py",
+            "src/headstream/core/codec/binary.py",
             _messages(MESSAGES, lambda one: binary.encode_polled([one]), binary.decode_polled),
         ),
         "binary-first-messages.json": _file(
             "The same from before messages had a state and a checksum",
-            "src/headstream/codec/binary.py",
+            "src/headstream/core/codec/binary.py",
             _messages(
                 {name: one for name, one in MESSAGES.items() if one.state == 1},
                 lambda one: binary.encode_polled([one], dialect="binary-first"),
@@ -121,7 +130,7 @@ def vectors() -> dict[str, dict[str, Any]]:
         ),
         "json-messages.json": _file(
             "Replies of Iggy's JSON transport to a poll, each with one message",
-            "src/headstream/codec/json.py",
+            "src/headstream/core/codec/json.py",
             _messages(
                 {name: one for name, one in MESSAGES.items() if not one.headers.repeated},
                 lambda one: json_transport.encode_polled([one], 1, 42),
@@ -130,22 +139,22 @@ def vectors() -> dict[str, dict[str, Any]]:
         ),
         "kip82-headers.json": _file(
             "Header blocks of KIP-82, read strictly",
-            "src/headstream/codec/kip82/headers.py",
+            "src/headstream/core/codec/kip82/headers.py",
             _blocks(STRICT, {**HEADERS, "every type": TYPED_KINDS}),
         ),
         "kip82-lenient-headers.json": _file(
             "Header blocks that are read in lenient mode alone",
-            "src/headstream/codec/kip82/headers.py",
+            "src/headstream/core/codec/kip82/headers.py",
             _lenient_blocks(),
         ),
         "kip82-messages.json": _file(
             "Messages of KIP-82",
-            "src/headstream/codec/kip82/message.py",
+            "src/headstream/core/codec/kip82/message.py",
             [*_messages(TYPED_MESSAGES, lambda one: encode_message(from_message(one)), decode_set), *_sets()],
         ),
         "kip82-requests.json": _file(
             "Requests and responses of Produce and Fetch, in version 4 as KIP-82 proposed it and in older ones",
-            "src/headstream/codec/kip82/requests.py",
+            "src/headstream/core/codec/kip82/requests.py",
             _requests(),
         ),
     }

@@ -36,7 +36,7 @@ _USE: Final = """
 import sys
 import headstream as hs
 assert hs.__file__.startswith(sys.argv[1]), f"{hs.__file__} is not the wheel's"
-from headstream.codec.mode import describe
+from headstream.core.codec.mode import describe
 with hs.connect("memory://") as log:
     log.create_topic("shop/orders")
     with log.producer("shop/orders") as producer:

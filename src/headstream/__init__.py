@@ -16,8 +16,30 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from headstream.codec.dialect_modules import DIALECT_MODULES as _DIALECT_MODULES
 from headstream.connect import connect, connect_async
+from headstream.core.codec.dialect_modules import DIALECT_MODULES as _DIALECT_MODULES
+from headstream.core.model.constructors import (
+    bool_,
+    char,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    int128,
+    null,
+    raw,
+    string,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+    uint128,
+)
+from headstream.core.model.header_values import HeaderKind, HeaderValue
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message, MessageState, ReceivedMessage, checksum
 from headstream.errors import (
     AccessError,
     AlreadyExistsError,
@@ -70,50 +92,28 @@ from headstream.errors import (
     UnsupportedError,
     WaitTimeoutError,
 )
-from headstream.model.constructors import (
-    bool_,
-    char,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    int128,
-    null,
-    raw,
-    string,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-    uint128,
-)
-from headstream.model.header_values import HeaderKind, HeaderValue
-from headstream.model.headers import Headers
-from headstream.model.message import Message, MessageState, ReceivedMessage, checksum
 from headstream.version import __version__
 
 if TYPE_CHECKING:
+    from headstream.client.admin.async_server import AsyncServer
     from headstream.client.async_client import AsyncClient
-    from headstream.client.async_consumer import AsyncConsumer, AsyncTopicsConsumer
-    from headstream.client.async_producer import AsyncProducer
-    from headstream.client.async_server import AsyncServer
     from headstream.client.client import Client
-    from headstream.client.consumer import Consumer
-    from headstream.client.decoding import DecodedMessage
-    from headstream.client.outcomes import ProducerStats
-    from headstream.client.producer import Producer
-    from headstream.client.receipts import Delivered, Receipt
-    from headstream.client.remote.server import Server
-    from headstream.client.topics_consumer import TopicsConsumer
-    from headstream.codec.conversion import convert, plan_conversion
-    from headstream.model.deliveries import Retry
-    from headstream.model.groups import Group, GroupMember, GroupPartition
-    from headstream.model.partitioning import Partitioning
-    from headstream.model.polling import PollingStrategy
-    from headstream.model.topology import Fsync, Limits, Partition, Stream, Topic
-    from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
+    from headstream.client.consumer.async_consumer import AsyncConsumer, AsyncTopicsConsumer
+    from headstream.client.consumer.consumer import Consumer
+    from headstream.client.consumer.decoding import DecodedMessage
+    from headstream.client.consumer.topics_consumer import TopicsConsumer
+    from headstream.client.producer.async_producer import AsyncProducer
+    from headstream.client.producer.outcomes import ProducerStats
+    from headstream.client.producer.producer import Producer
+    from headstream.client.producer.receipts import Delivered, Receipt
+    from headstream.client.transports.remote.server import Server
+    from headstream.core.codec.conversion import convert, plan_conversion
+    from headstream.core.model.deliveries import Retry
+    from headstream.core.model.groups import Group, GroupMember, GroupPartition
+    from headstream.core.model.partitioning import Partitioning
+    from headstream.core.model.polling import PollingStrategy
+    from headstream.core.model.topology import Fsync, Limits, Partition, Stream, Topic
+    from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 
 bool = bool_  # the kind's name, `hs.bool`; left out of __all__ so that a star import keeps the built-in
 
@@ -232,25 +232,25 @@ _DIALECT_MODULES.append("headstream.replicate.codec.dialect")
 
 _LATER = {
     "AsyncClient": "headstream.client.async_client",
-    **dict.fromkeys(("AsyncConsumer", "AsyncTopicsConsumer"), "headstream.client.async_consumer"),
-    "AsyncProducer": "headstream.client.async_producer",
-    "AsyncServer": "headstream.client.async_server",
-    "Server": "headstream.client.remote.server",
+    **dict.fromkeys(("AsyncConsumer", "AsyncTopicsConsumer"), "headstream.client.consumer.async_consumer"),
+    "AsyncProducer": "headstream.client.producer.async_producer",
+    "AsyncServer": "headstream.client.admin.async_server",
+    "Server": "headstream.client.transports.remote.server",
     "Client": "headstream.client.client",
-    "Consumer": "headstream.client.consumer",
-    "DecodedMessage": "headstream.client.decoding",
-    "Producer": "headstream.client.producer",
-    **dict.fromkeys(("Delivered", "Receipt"), "headstream.client.receipts"),
-    "ProducerStats": "headstream.client.outcomes",
-    "TopicsConsumer": "headstream.client.topics_consumer",
-    **dict.fromkeys(("convert", "plan_conversion"), "headstream.codec.conversion"),
-    "Retry": "headstream.model.deliveries",
-    **dict.fromkeys(("Group", "GroupMember", "GroupPartition"), "headstream.model.groups"),
-    "Partitioning": "headstream.model.partitioning",
-    "PollingStrategy": "headstream.model.polling",
-    **dict.fromkeys(("Fsync", "Limits", "Partition", "Stream", "Topic"), "headstream.model.topology"),
+    "Consumer": "headstream.client.consumer.consumer",
+    "DecodedMessage": "headstream.client.consumer.decoding",
+    "Producer": "headstream.client.producer.producer",
+    **dict.fromkeys(("Delivered", "Receipt"), "headstream.client.producer.receipts"),
+    "ProducerStats": "headstream.client.producer.outcomes",
+    "TopicsConsumer": "headstream.client.consumer.topics_consumer",
+    **dict.fromkeys(("convert", "plan_conversion"), "headstream.core.codec.conversion"),
+    "Retry": "headstream.core.model.deliveries",
+    **dict.fromkeys(("Group", "GroupMember", "GroupPartition"), "headstream.core.model.groups"),
+    "Partitioning": "headstream.core.model.partitioning",
+    "PollingStrategy": "headstream.core.model.polling",
+    **dict.fromkeys(("Fsync", "Limits", "Partition", "Stream", "Topic"), "headstream.core.model.topology"),
     **dict.fromkeys(
-        ("GlobalPermissions", "Permissions", "StreamPermissions", "TopicPermissions"), "headstream.wire.commands.permissions"
+        ("GlobalPermissions", "Permissions", "StreamPermissions", "TopicPermissions"), "headstream.core.wire.commands.permissions"
     ),
 }
 """Names imported on first access, with their modules: not every program needs them (a server needs no client)."""

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote
 
-from headstream.codec.mode import warn_if_interpreted
+from headstream.core.codec.mode import warn_if_interpreted
+from headstream.core.model.urls import split_url
 from headstream.errors import InvalidOptionError, InvalidUrlError, MissingExtraError
-from headstream.model.urls import split_url
 
 if TYPE_CHECKING:
     from headstream.client.async_client import AsyncClient
@@ -170,10 +170,10 @@ def _check_options(options: dict[str, Any], known: tuple[str, ...]) -> None:
 def _make_remote(parts: SplitResult, options: dict[str, Any], chain: Chain | None) -> Client:
     # Import only the modules of one transport: those of a server or those of an embedded log.
     from headstream.client.client import Client
-    from headstream.client.remote.address import parse_address
-    from headstream.client.remote.caller import Caller
-    from headstream.client.remote.server import Server
-    from headstream.client.remote.transport import RemoteTransport, connector_of
+    from headstream.client.transports.remote.address import parse_address
+    from headstream.client.transports.remote.caller import Caller
+    from headstream.client.transports.remote.server import Server
+    from headstream.client.transports.remote.transport import RemoteTransport, connector_of
 
     address = parse_address(parts, options)
     caller = Caller(address, connector_of(address))
@@ -182,11 +182,11 @@ def _make_remote(parts: SplitResult, options: dict[str, Any], chain: Chain | Non
 
 def _make_kafka(parts: SplitResult, options: dict[str, Any], chain: Chain | None) -> Client:
     from headstream.client.client import Client
-    from headstream.client.kafka.address import parse_kafka_address
+    from headstream.client.transports.kafka.address import parse_kafka_address
 
     address = parse_kafka_address(parts, options)
     try:
-        from headstream.client.kafka.transport import KafkaTransport
+        from headstream.client.transports.kafka.transport import KafkaTransport
     except ImportError as error:
         if error.name != "confluent_kafka":
             raise

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import headstream as hs
-from headstream.client import topics_consumer
+from headstream.client.consumer import topics_consumer
 from tests.behaviour.conftest import Place, at, numbers
 
 _END_S = 120.0

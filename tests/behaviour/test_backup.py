@@ -21,11 +21,11 @@ from headstream.broker.broker import Broker
 from headstream.cli.main import cli
 from headstream.client.client import Client
 from headstream.log.checks.backup import Backup
-from headstream.log.compaction import Compaction
 from headstream.log.log import Log
 from headstream.log.partition.segment_removal import drop_segment
+from headstream.log.segments.layout import INDEX_SUFFIX, base_offsets
 from headstream.log.system.files import OsFile, OsFiles
-from headstream.segments.layout import INDEX_SUFFIX, base_offsets
+from headstream.log.upkeep.compaction import Compaction
 from tests.behaviour.test_killed_writers import STRIDE, check_runs, find_damage, messages_of, numbers_of
 from tests.support.log.busy_writer import KEYS, ORDERS, SEGMENT_BYTES, make_topics
 

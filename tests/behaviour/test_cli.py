@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from headstream.connect import connect
-from headstream.model.identifiers import format_message_id
-from headstream.model.message import Message
+from headstream.core.model.identifiers import format_message_id
+from headstream.core.model.message import Message
 from tests.support.cli_inputs import ALL_KINDS, COMMAND, environment, run
 
 TOPIC = "shop/orders"

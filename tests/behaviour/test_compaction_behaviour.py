@@ -14,7 +14,7 @@ import pytest
 
 import headstream as hs
 from headstream.errors import OffsetOutOfRangeError
-from headstream.log import compaction, retention
+from headstream.log.upkeep import compaction, retention
 from tests.behaviour.conftest import KINDS, open_place
 
 TOPIC = "shop/prices"

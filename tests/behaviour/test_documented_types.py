@@ -67,7 +67,7 @@ def test_python_of_the_pages_and_annotations_with_the_exported_names_pass_a_stri
         'note: Revealed type is "int"',
         'note: Revealed type is "int"',
         'note: Revealed type is "int"',
-        'note: Revealed type is "headstream.model.message.MessageState"',
+        'note: Revealed type is "headstream.core.model.message.MessageState"',
         'note: Revealed type is "int | None"',
     ]
     errors = [line for line in told if "error:" in line]

@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 import pytest
 
 import headstream as hs
-from headstream.client.remote.address import parse_address
-from headstream.client.remote.caller import Caller
-from headstream.client.remote.transport import connector_of
-from headstream.codec.binary import encode_sent
+from headstream.client.transports.remote.address import parse_address
+from headstream.client.transports.remote.caller import Caller
+from headstream.client.transports.remote.transport import connector_of
+from headstream.core.codec.binary import encode_sent
+from headstream.core.wire.extensions.epochs import CommitEpoch, GetEpoch, StageBatch, StagedBatch, UnstageParts
+from headstream.core.wire.extensions.messages import AppendMessages, MeasureRange
 from headstream.errors import InvalidInputError
-from headstream.segments.layout import STAGED_NAME
+from headstream.log.segments.layout import STAGED_NAME
 from headstream.testing.local_server import LocalServer
-from headstream.wire.extensions.epochs import CommitEpoch, GetEpoch, StageBatch, StagedBatch, UnstageParts
-from headstream.wire.extensions.messages import AppendMessages, MeasureRange
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.client.erasing import ERASURE_REASON, ErasedPartition, Erasure, find_letter_topics
+from headstream.client.dead_letters.erasing import ERASURE_REASON, ErasedPartition, Erasure, find_letter_topics
 from headstream.errors import HeaderError, LegalHoldError, OffsetOutOfRangeError
 from tests.behaviour.conftest import Place
 from tests.support.cli_inputs import run

@@ -10,7 +10,7 @@ import pytest
 
 import headstream as hs
 from headstream.log.checks.backup import Backup
-from headstream.log.staging import StagedWriter
+from headstream.log.staged.staging import StagedWriter
 from headstream.log.system.files import OsFiles
 from headstream.testing.local_server import LocalServer
 from tests.support.messages.batches import sent

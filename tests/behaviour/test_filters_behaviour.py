@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.broker import page
-from headstream.client import receiving
+from headstream.broker.messages import page
+from headstream.client.consumer import receiving
+from headstream.core.model.identifiers import format_message_id
 from headstream.errors import HeaderError, InvalidInputError, InvalidOptionError
-from headstream.model.identifiers import format_message_id
 from tests.behaviour.conftest import Place, at, numbers, open_place
 
 TOPIC = "shop/orders"

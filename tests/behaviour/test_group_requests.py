@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import headstream as hs
-from headstream.wire.codes import Code
+from headstream.core.wire.codes import Code
 from tests.support.server.served import Running, serving
 
 CYCLES = 10

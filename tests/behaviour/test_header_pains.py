@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner
 
 import headstream as hs
-from headstream.cli.header_text import format_header, parse_header
 from headstream.cli.main import cli
-from headstream.codec.conversion import convert, read_messages
-from headstream.codec.kafka import KafkaRecord, decode_record, encode_record
+from headstream.cli.shared.header_text import format_header, parse_header
+from headstream.core.codec.conversion import convert, read_messages
+from headstream.core.codec.kafka import KafkaRecord, decode_record, encode_record
 
 DIALECTS = ("binary-wide", "json-wide", "kip82")
 

@@ -28,10 +28,10 @@ STAGES = textwrap.dedent(
     """
     import sys
     from urllib.parse import urlsplit
-    from headstream.client.remote.address import parse_address
-    from headstream.codec.binary import encode_sent
-    from headstream.log.staging import Manifest
-    from headstream.model.message import Message
+    from headstream.client.transports.remote.address import parse_address
+    from headstream.core.codec.binary import encode_sent
+    from headstream.log.staged.staging import Manifest
+    from headstream.core.model.message import Message
     from headstream.spark.sink.server_sink import ServerSink
 
     sink = ServerSink(parse_address(urlsplit(sys.argv[1]), {}))

@@ -9,9 +9,9 @@ import time
 import pytest
 
 import headstream as hs
-from headstream.codec.binary import encode_sent
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
 from tests.support.server.http_servers import serving
 
 TOPIC = TopicName("shop", "orders")

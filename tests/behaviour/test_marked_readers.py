@@ -14,19 +14,19 @@ from confluent_kafka import Consumer, TopicPartition
 
 import headstream as hs
 from headstream.cli.main import cli
-from headstream.client.remote.address import parse_address
-from headstream.client.remote.caller import Caller
-from headstream.client.remote.transport import connector_of
-from headstream.codec.binary import decode_polled
+from headstream.client.transports.remote.address import parse_address
+from headstream.client.transports.remote.caller import Caller
+from headstream.client.transports.remote.transport import connector_of
+from headstream.core.codec.binary import decode_polled
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.model.urls import split_url
+from headstream.core.wire.commands.messages import PollMessages
+from headstream.core.wire.commands.offsets import ConsumerRef
 from headstream.mirror import Mirror, MirrorOptions
-from headstream.model.polling import ConsumerKind, PollingKind
-from headstream.model.urls import split_url
 from headstream.server.network.addresses import Address
 from headstream.spark.source.options import parse_options
 from headstream.spark.source.reader import read_task
 from headstream.spark.source.source import HeadstreamReader
-from headstream.wire.commands.messages import PollMessages
-from headstream.wire.commands.offsets import ConsumerRef
 from tests.support.cli_inputs import run
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
 

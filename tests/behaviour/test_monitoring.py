@@ -23,12 +23,12 @@ import yaml  # type: ignore[import-untyped]
 from tools import make_dashboard
 
 import headstream as hs
+from headstream.core.wire.commands.system import Stats
 from headstream.metrics.families import MOST_SERIES, write_openmetrics
 from headstream.replicate.run.metrics import describe_pipeline
 from headstream.replicate.run.status import note_status, read_status
 from headstream.server.http.metrics import describe_server
 from headstream.testing import SourceDatabase
-from headstream.wire.commands.system import Stats
 from tests.support.replicate.pipeline_work import Work, plain
 from tests.support.server.server_process import ServerProcess
 

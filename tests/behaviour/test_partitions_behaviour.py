@@ -12,7 +12,7 @@ import pytest
 
 import headstream as hs
 from headstream.errors import InvalidOptionError, OffsetOutOfRangeError, PartitionNotFoundError, TopicNotFoundError
-from headstream.segments.follower import PartitionFollower
+from headstream.log.segments.follower import PartitionFollower
 from tests.behaviour.conftest import Place, at, numbers
 
 Send = Callable[..., None]

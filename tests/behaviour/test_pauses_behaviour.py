@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import headstream as hs
+from headstream.core.model.delivery_views import DeliveryStatus, GroupDeliveries
 from headstream.errors import InvalidInputError, InvalidOptionError, UnsupportedError
-from headstream.model.delivery_views import DeliveryStatus, GroupDeliveries
 from tests.behaviour.conftest import Place
 
 TOPIC, DEAD = "shop/orders", "shop/orders.dead"

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.codec.binary import decode_polled
-from headstream.segments.follower import PartitionFollower
+from headstream.core.codec.binary import decode_polled
+from headstream.log.segments.follower import PartitionFollower
 
 SEGMENT_BYTES = 64 * 1024
 """Small, so that segments are rolled all the time."""

@@ -62,8 +62,8 @@ def test_fixtures_are_found_once_when_a_conftest_names_them_too(tmp_path: Path) 
 
 def test_the_plugin_leaves_headstreams_modules_to_the_usual_import() -> None:
     """Pytest compiles the modules of a plugin's distribution anew, 400 of them here, which would slow down everybody's tests."""
-    import headstream.model.message
+    import headstream.core.model.message
     import pytest_headstream
 
     assert type(pytest_headstream.__loader__).__name__ == "AssertionRewritingHook"  # so pytest does it to plugins
-    assert type(headstream.model.message.__loader__).__name__ != "AssertionRewritingHook"
+    assert type(headstream.core.model.message.__loader__).__name__ != "AssertionRewritingHook"

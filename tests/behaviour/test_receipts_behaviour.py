@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.broker.messages import Messages
+from headstream.broker.messages.messages import Messages
 from headstream.client.async_client import AsyncClient
 from headstream.testing.local_server import LocalServer
 from tests.behaviour.conftest import at, open_place

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import headstream as hs
+from headstream.core.model.producers import Appended
 from headstream.errors import AlreadyExistsError, InvalidInputError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.log import Log
-from headstream.model.producers import Appended
 from tests.behaviour.conftest import Place
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import PollingKind
-from headstream.wire.codes import EXTENSION_CONTEXT
-from headstream.wire.commands.sessions import Login
-from headstream.wire.commands.streams import CreateStream
-from headstream.wire.commands.system import GetStats
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import PollingKind
+from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.streams import CreateStream
+from headstream.core.wire.commands.system import GetStats
 from tests.behaviour.conformance.scenes import build, poll, polled, send
 from tests.support.server.peers import HttpPeer, Peer, RefusedError, TcpPeer
 from tests.support.server.server_process import ServerProcess

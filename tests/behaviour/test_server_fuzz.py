@@ -18,17 +18,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.wire.codes import EXTENSION_CONTEXT, Code
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
+from headstream.core.wire.commands.sessions import Login, Ping
+from headstream.core.wire.commands.streams import CreateStream, DeleteStream, ListStreams
+from headstream.core.wire.commands.users import CreateUser, UserStatus
+from headstream.core.wire.frames import MAX_FRAME_BYTES, encode_request
+from headstream.core.wire.refusals import decode_refusal
+from headstream.core.wire.statuses import Status
+from headstream.core.wire.table import COMMANDS, decode_command
 from headstream.errors import HeadstreamError
-from headstream.model.partitioning import Partitioning
-from headstream.wire.codes import EXTENSION_CONTEXT, Code
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.wire.commands.sessions import Login, Ping
-from headstream.wire.commands.streams import CreateStream, DeleteStream, ListStreams
-from headstream.wire.commands.users import CreateUser, UserStatus
-from headstream.wire.frames import MAX_FRAME_BYTES, encode_request
-from headstream.wire.refusals import decode_refusal
-from headstream.wire.statuses import Status
-from headstream.wire.table import COMMANDS, decode_command
 from tests.behaviour.conformance.scenes import create_topic, poll, polled, send
 from tests.support.server.peers import TcpPeer
 from tests.support.server.server_process import ServerProcess

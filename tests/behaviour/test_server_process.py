@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.codec.binary import decode_polled, encode_sent
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.commands.messages import PollMessages, SendMessages
+from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.commands.sessions import Ping
+from headstream.core.wire.commands.streams import CreateStream, ListStreams
+from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
 from headstream.errors import AuthenticationError
 from headstream.log.checks.verification import Verification
 from headstream.log.system.files import OsFiles
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import ConsumerKind, PollingKind
-from headstream.wire.commands.messages import PollMessages, SendMessages
-from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.commands.sessions import Ping
-from headstream.wire.commands.streams import CreateStream, ListStreams
-from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
 from tests.support.server.served import Peer, server_process
 from tests.support.server.server_process import ServerProcess
 

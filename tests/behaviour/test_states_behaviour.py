@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import headstream as hs
+from headstream.core.model.polling import OffsetOwner
 from headstream.errors import InvalidInputError, OffsetOutOfRangeError, PartitionNotFoundError
-from headstream.model.polling import OffsetOwner
 from tests.behaviour.conftest import Place
 
 Send = Callable[..., None]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.client import topics_consumer
+from headstream.client.consumer import topics_consumer
 from headstream.testing.local_server import LocalServer
 from tests.behaviour.conftest import at, numbers, open_place
 from tests.behaviour.kafka_differences import skip_differing

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from headstream.codec.binary import encode_sent
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning
-from headstream.wire.commands.messages import SendMessages
-from headstream.wire.commands.streams import CreateStream
-from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.wire.commands.messages import SendMessages
+from headstream.core.wire.commands.streams import CreateStream
+from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
 from tests.support.server.certificates import make_certificate
 from tests.support.server.peers import TcpPeer
 from tests.support.server.served import wait_for

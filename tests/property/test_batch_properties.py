@@ -12,22 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headstream.codec.batch.results import WantedHeader
-from headstream.codec.batch.stored.scan import scan
-from headstream.codec.batch.stored.stamp import stamp
-from headstream.codec.batch.to_columns.columns import decode_columns
-from headstream.codec.binary import (
-    decode_headers,
-    decode_polled,
-    decode_sent,
-    encode_headers,
-    encode_polled,
-    encode_sent,
-)
+from headstream.core.codec.batch.results import WantedHeader
+from headstream.core.codec.batch.stored.scan import scan
+from headstream.core.codec.batch.stored.stamp import stamp
+from headstream.core.codec.batch.to_columns.columns import decode_columns
+from headstream.core.codec.binary import decode_headers, decode_polled, decode_sent, encode_headers, encode_polled, encode_sent
+from headstream.core.model.constructors import int128
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
 from headstream.errors import DecodeError, HeaderError, LimitError
-from headstream.model.constructors import int128
-from headstream.model.headers import Headers
-from headstream.model.message import Message
 from tests.support import kernels
 from tests.support.messages.strategies import all_headers
 

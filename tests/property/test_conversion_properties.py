@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headstream as hs
-from headstream.codec.conversion import DIALECTS, convert, fit_message, plan_conversion, read_messages
-from headstream.codec.conversion.findings import Policy
+from headstream.core.codec.conversion import DIALECTS, convert, fit_message, plan_conversion, read_messages
+from headstream.core.codec.conversion.findings import Policy
 from headstream.errors import HeadstreamError, InvalidInputError
 from headstream.replicate.codec.envelope import Envelope, encode_envelope
 from tests.support.messages.headers import MESSAGES, PAIRS

@@ -9,14 +9,14 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headstream.codec.batch.stored import filter_scan
-from headstream.codec.binary import decode_polled, encode_polled
+from headstream.core.codec.batch.stored import filter_scan
+from headstream.core.codec.binary import decode_polled, encode_polled
+from headstream.core.filters.evaluation import FAILED, TRUE, evaluate
+from headstream.core.filters.filter import parse_filter
+from headstream.core.model import constructors as kinds
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message, MessageState, ReceivedMessage
 from headstream.errors import InvalidInputError
-from headstream.filters.evaluation import FAILED, TRUE, evaluate
-from headstream.filters.filter import parse_filter
-from headstream.model import constructors as kinds
-from headstream.model.headers import Headers
-from headstream.model.message import Message, MessageState, ReceivedMessage
 from tests.support import kernels
 from tests.support.messages.strategies import known_values
 

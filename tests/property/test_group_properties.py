@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headstream.broker.assignment import assign
-from headstream.broker.membership import GroupMembers
+from headstream.broker.groups.assignment import assign
+from headstream.broker.groups.membership import GroupMembers
+from headstream.core.model.groups import Assignment
 from headstream.errors import RebalancedError
-from headstream.model.groups import Assignment
 
 MEMBERS = st.lists(st.integers(1, 9), unique=True, max_size=6)
 

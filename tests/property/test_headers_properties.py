@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headstream as hs
-from headstream.codec.binary import decode_headers, encode_headers
+from headstream.core.codec.binary import decode_headers, encode_headers
+from headstream.core.model.constructors import CONSTRUCTORS
+from headstream.core.model.header_values import KIND_WIDTHS
 from headstream.errors import HeaderError
-from headstream.model.constructors import CONSTRUCTORS
-from headstream.model.header_values import KIND_WIDTHS
 from tests.support.messages.broken import refusal
 from tests.support.messages.headers import FEW_KEYS, PAIRS
 

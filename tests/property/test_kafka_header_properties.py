@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headstream.codec.kafka import KafkaHeader, KafkaRecord, decode_record, encode_record
-from headstream.model.headers import Headers
-from headstream.model.message import Message
-from headstream.model.reserved import is_reserved
+from headstream.core.codec.kafka import KafkaHeader, KafkaRecord, decode_record, encode_record
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
+from headstream.core.model.reserved import is_reserved
 from tests.support import kernels
 from tests.support.messages.kafka_columns import kafka_columns, kafka_rows, varied
 from tests.support.messages.strategies import all_headers

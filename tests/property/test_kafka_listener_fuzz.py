@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Limits
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Limits
 from headstream.server.kafka.apis import APIS
 from tests.support.messages.kafka_records import Record, make_batch, make_records
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener

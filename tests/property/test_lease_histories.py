@@ -46,6 +46,6 @@ def test_a_pause_that_ends_at_once_is_found_out(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_second_message_on_trial_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headstream.broker.leases.replace", lambda request, count: request)
+    monkeypatch.setattr("headstream.broker.deliveries.leases.replace", lambda request, count: request)
     with pytest.raises(AssertionError, match="on trial"):
         run_some()

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from headstream.log import compaction_pass, marked_removal
+from headstream.core.model.message import MessageState
 from headstream.log.catalog.catalog import Catalog
 from headstream.log.catalog.state_records import find_states
-from headstream.log.commits import StagedCommits
 from headstream.log.partition import recovery
 from headstream.log.partition.closed_segments import Closed, list_closed
 from headstream.log.partition.partition import PartitionWriter
+from headstream.log.segments.layout import INDEX_ENTRY_BYTES
+from headstream.log.segments.segment import Segment
+from headstream.log.staged.commits import StagedCommits
 from headstream.log.states import MessageStates
 from headstream.log.system.files import Files
-from headstream.model.message import MessageState
-from headstream.segments.layout import INDEX_ENTRY_BYTES
-from headstream.segments.segment import Segment
+from headstream.log.upkeep import compaction_pass, marked_removal
 from headstream.testing.damage_histories import DamageHistory
 from headstream.testing.fault_campaign import main, run_history
 from headstream.testing.fault_histories import FaultHistory

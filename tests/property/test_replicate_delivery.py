@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from headstream.errors import StorageError
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
-from headstream.replicate.apply.key_log import KeyLog
+from headstream.replicate.apply.moved_keys.key_log import KeyLog
 from headstream.replicate.codec import decode_envelope
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.parking import ParkingLot
 from headstream.replicate.schemas.zone import SchemaZone

@@ -13,14 +13,14 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headstream.replicate.apply.fold import FoldTask, join_reports
-from headstream.replicate.apply.key_ranges import value_ranges
+from headstream.replicate.apply.on_executors.fold import FoldTask, join_reports
 from headstream.replicate.columns.changes import collapse
 from headstream.replicate.columns.conversion import in_table_types
 from headstream.replicate.columns.key_buckets import bucket_numbers
 from headstream.replicate.columns.loads import Load, Loads
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, coordinates_table, leave_out
 from headstream.replicate.columns.traits import ChangeTraits, join_traits, traits_of
+from headstream.replicate.engines.key_ranges import value_ranges
 from tests.support.replicate.change_tables import KEYLESS, METADATA, NAMES, TYPES, change, sequence, table
 
 GAP_US = 50

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headstream.client.retrying.fetching import RetryingFetching
-from headstream.client.retrying.track import Track
+from headstream.client.consumer.retrying.fetching import RetryingFetching
+from headstream.client.consumer.retrying.track import Track
 from headstream.log.partition.delivery_journal import DeliveryJournal
 from headstream.testing.retry_histories import run_history
 
@@ -64,6 +64,6 @@ def test_messages_that_overtake_a_failing_one_are_found_out(monkeypatch: pytest.
 
 
 def test_a_second_dead_letter_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headstream.broker.dead_letters.DeadLetterCopies.find_copy", lambda *arguments: None)
+    monkeypatch.setattr("headstream.broker.deliveries.dead_letters.DeadLetterCopies.find_copy", lambda *arguments: None)
     with pytest.raises(AssertionError, match="two dead letters"):
         run_history(27)

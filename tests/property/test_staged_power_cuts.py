@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from headstream.codec.binary import decode_polled
+from headstream.core.codec.binary import decode_polled
+from headstream.core.model.topology import Fsync, Limits
 from headstream.log.administration import create_topic
 from headstream.log.catalog.catalog import TopicRecord
-from headstream.log.commits import StagedCommits
 from headstream.log.partition.partition import PartitionWriter
-from headstream.log.staging import Manifest, StagedPart, StagedWriter, inbox_path
-from headstream.model.topology import Fsync, Limits
-from headstream.segments.follower import PartitionFollower
-from headstream.segments.layout import INBOX_NAME, STAGED_NAME
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.layout import INBOX_NAME, STAGED_NAME
+from headstream.log.staged.commits import StagedCommits
+from headstream.log.staged.staging import Manifest, StagedPart, StagedWriter, inbox_path
 from headstream.testing.faulty_files import FaultyFiles, Killed
 from headstream.testing.log_histories import KillableLog
 from tests.support.log.logs import SEED

@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from headstream.codec.binary import decode_polled, encode_sent
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.filters.evaluation import FAILED, TRUE, evaluate
+from headstream.core.filters.filter import parse_filter
+from headstream.core.model import constructors as kinds
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message, MessageState, ReceivedMessage, StateChange
+from headstream.core.model.topology import Limits, TopicOptions
 from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError
-from headstream.filters.evaluation import FAILED, TRUE, evaluate
-from headstream.filters.filter import parse_filter
 from headstream.log.administration import create_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
-from headstream.log.compaction_pass import CompactionPass
-from headstream.log.retention import Retention
-from headstream.log.segment_rewrite import PassContext
-from headstream.log.summaries import Summaries
-from headstream.model import constructors as kinds
-from headstream.model.headers import Headers
-from headstream.model.message import Message, MessageState, ReceivedMessage, StateChange
-from headstream.model.topology import Limits, TopicOptions
-from headstream.segments import skipping
-from headstream.segments.follower import PartitionFollower
-from headstream.segments.summaries import SegmentSummary, read_summary
+from headstream.log.segments import skipping
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.summaries import SegmentSummary, read_summary
+from headstream.log.upkeep.compaction_pass import CompactionPass
+from headstream.log.upkeep.retention import Retention
+from headstream.log.upkeep.segment_rewrite import PassContext
+from headstream.log.upkeep.summaries import Summaries
 from headstream.testing.faulty_files import FaultyFiles, Killed
 from headstream.testing.log_histories import KillableLog
 from tests.support.log.logs import SEED

@@ -10,23 +10,23 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headstream.codec.batch.stored import summaries
-from headstream.codec.binary import decode_polled, encode_polled
+from headstream.core.codec.batch.stored import summaries
+from headstream.core.codec.binary import decode_polled, encode_polled
+from headstream.core.filters import pruning
+from headstream.core.filters.evaluation import FAILED, TRUE, evaluate
+from headstream.core.filters.expression import Field
+from headstream.core.filters.filter import Filter, parse_filter
+from headstream.core.filters.pruning import MessagesSummary, possible_truths
+from headstream.core.filters.summarizing import HeaderSummarizer
+from headstream.core.filters.value_summary import ValueSummary, whole_range
+from headstream.core.model import constructors as kinds
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message, ReceivedMessage
 from headstream.errors import InvalidInputError
-from headstream.filters import pruning
-from headstream.filters.evaluation import FAILED, TRUE, evaluate
-from headstream.filters.expression import Field
-from headstream.filters.filter import Filter, parse_filter
-from headstream.filters.pruning import MessagesSummary, possible_truths
-from headstream.filters.summarizing import HeaderSummarizer
-from headstream.filters.value_summary import ValueSummary, whole_range
+from headstream.log.segments.index import IndexReader
+from headstream.log.segments.layout import IndexEntry, encode_entry, encode_header
+from headstream.log.segments.summaries import SegmentSummary, encode_summary, read_summary
 from headstream.log.system.files import MemoryFiles
-from headstream.model import constructors as kinds
-from headstream.model.headers import Headers
-from headstream.model.message import Message, ReceivedMessage
-from headstream.segments.index import IndexReader
-from headstream.segments.layout import IndexEntry, encode_entry, encode_header
-from headstream.segments.summaries import SegmentSummary, encode_summary, read_summary
 from tests.property.test_filter_properties import NAMES, expressions, messages
 from tests.support import kernels
 

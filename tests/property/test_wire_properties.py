@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headstream.core.wire.fields import fields_of
+from headstream.core.wire.frames import FrameBuffer, encode_request, encode_response
+from headstream.core.wire.records import Command
+from headstream.core.wire.table import COMMANDS, decode_command
 from headstream.errors import DecodeError, HeadstreamError
-from headstream.wire.fields import fields_of
-from headstream.wire.frames import FrameBuffer, encode_request, encode_response
-from headstream.wire.records import Command
-from headstream.wire.table import COMMANDS, decode_command
 
 NUMBERS = st.integers(1, (1 << 32) - 1)
 FRAMES = st.lists(st.tuples(NUMBERS, st.binary(max_size=300)), max_size=8)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from headstream.model.constructors import CONSTRUCTORS
-from headstream.model.header_values import KIND_WIDTHS, HeaderKind, HeaderValue
-from headstream.model.headers import Headers
-from headstream.model.message import Message
+from headstream.core.model.constructors import CONSTRUCTORS
+from headstream.core.model.header_values import KIND_WIDTHS, HeaderKind, HeaderValue
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
 
 __all__ = ["ALL_KINDS", "COMMAND", "environment", "header_values", "headers", "messages", "run"]
 

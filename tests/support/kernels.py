@@ -12,12 +12,12 @@ import importlib.machinery
 import sys
 from types import ModuleType
 
-from headstream.codec.mode import InterpretedFinder
+from headstream.core.codec.mode import InterpretedFinder
 
 _PACKAGES = (
-    "headstream.codec.",
-    "headstream.wire.",
-    "headstream.segments.",
+    "headstream.core.codec.",
+    "headstream.core.wire.",
+    "headstream.log.segments.",
     "headstream.log.",
     "headstream.broker.",
     "headstream.server.",
@@ -28,10 +28,10 @@ _MISSING = ModuleType("missing")
 
 @functools.cache
 def interpreted(name: str) -> ModuleType:
-    """Return a module of headstream.codec that runs from its source, and all it imports from there as well.
+    """Return a module of headstream.core.codec that runs from its source, and all it imports from there as well.
 
     Args:
-        name: The module's name below headstream.codec, as in `batch.scan`, or its full name.
+        name: The module's name below headstream.core.codec, as in `batch.scan`, or its full name.
     """
     fullname = _fullname(name)
     shelved = {key: module for key, module in sys.modules.items() if key.startswith(_PACKAGES)}
@@ -42,7 +42,7 @@ def interpreted(name: str) -> ModuleType:
             del sys.modules[key]
     sys.meta_path.insert(0, finder)
     cython = sys.modules.get("cython", _MISSING)
-    sys.modules["cython"] = None  # type: ignore[assignment]  # as on a machine that has none: headstream.codec.uncompiled
+    sys.modules["cython"] = None  # type: ignore[assignment]  # as on a machine that has none: headstream.core.codec.uncompiled
     try:
         module = importlib.import_module(fullname)
     finally:
@@ -62,10 +62,10 @@ def interpreted(name: str) -> ModuleType:
 
 
 def variants(name: str) -> list[ModuleType]:
-    """Return a module of headstream.codec in each way it runs here: [compiled, interpreted] or [interpreted].
+    """Return a module of headstream.core.codec in each way it runs here: [compiled, interpreted] or [interpreted].
 
     Args:
-        name: The module's name below headstream.codec, as in `batch.scan`, or its full name.
+        name: The module's name below headstream.core.codec, as in `batch.scan`, or its full name.
     """
     usual = importlib.import_module(_fullname(name))
     return [usual, interpreted(name)] if _is_compiled(usual) else [usual]

@@ -30,14 +30,14 @@ def test_imports_are_found_when_they_are_in_functions_or_compiled_code(tmp_path:
     package.mkdir(parents=True)
     for path in (package.parent / "__init__.py", package / "__init__.py", package / "codes.py"):
         path.write_text("", "utf-8")
-    body = "def f():\n    from headstream.wire import codes\nfrom cython.cimports.headstream.wire.codes import x\nimport os\n"
+    body = "def f():\n    from headstream.core.wire import codes\nfrom cython.cimports.headstream.core.wire.codes import x\nimport os\n"
     (package / "user.py").write_text(body, "utf-8")
-    assert draw_imports.read_imports(tmp_path) == {("headstream.wire.user", "headstream.wire.codes")}
+    assert draw_imports.read_imports(tmp_path) == {("headstream.core.wire.user", "headstream.core.wire.codes")}
 
 
 def test_drawing_is_refused_when_an_import_runs_up() -> None:
     with pytest.raises(draw_imports.UpwardImportError, match="model is not above log"):
-        draw_imports.read_panels({("headstream.model.message", "headstream.log.log")})
+        draw_imports.read_panels({("headstream.core.model.message", "headstream.log.log")})
 
 
 def test_drawing_is_refused_when_rooms_of_one_row_import_each_other() -> None:
@@ -46,6 +46,6 @@ def test_drawing_is_refused_when_rooms_of_one_row_import_each_other() -> None:
 
 
 def test_arrow_is_left_out_when_a_longer_path_implies_it() -> None:
-    imports = {("headstream.cli.a", "headstream.log.b"), ("headstream.log.b", "headstream.model.c")}
-    panel, *_ = draw_imports.read_panels({*imports, ("headstream.cli.a", "headstream.model.c")})
+    imports = {("headstream.cli.a", "headstream.log.b"), ("headstream.log.b", "headstream.core.model.c")}
+    panel, *_ = draw_imports.read_panels({*imports, ("headstream.cli.a", "headstream.core.model.c")})
     assert {(source.label, target.label) for source, target in panel.arrows} == {("cli", "log"), ("log", "model")}

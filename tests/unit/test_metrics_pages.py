@@ -11,21 +11,21 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
-from headstream.broker.delivery_views import GroupAges
+from headstream.broker.deliveries.delivery_views import GroupAges
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.transitions import TransitionKind
+from headstream.core.wire.commands.system import Stats
 from headstream.interceptors import Metrics
 from headstream.log.opening import close_log, open_memory
 from headstream.metrics.families import write_openmetrics
 from headstream.mirror.metrics import describe_mirror
 from headstream.mirror.mirror import MirrorStats
-from headstream.model.identifiers import TopicName
-from headstream.model.transitions import TransitionKind
 from headstream.replicate.run.metrics import describe_pipeline
 from headstream.server.http.delivery_metrics import describe_deliveries
 from headstream.server.http.metrics import describe_server
 from headstream.server.http.removal_metrics import describe_removals
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.spark.lag import LagListener
-from headstream.wire.commands.system import Stats
 
 DOCS = Path(__file__).parents[2] / "docs"
 WAITING = ("parked", "delayed", "dead", "waiting_bytes", "oldest_wait_seconds", "waiting_for_loads", "open_transactions")

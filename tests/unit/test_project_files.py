@@ -13,8 +13,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from headstream.log.catalog.schema import VERSION as CATALOG_VERSION
+from headstream.log.segments.layout import COMPACTED_VERSION, FORMAT_VERSION, INDEX_VERSION
 from headstream.replicate.parked.ledger_schema import STEPS
-from headstream.segments.layout import COMPACTED_VERSION, FORMAT_VERSION, INDEX_VERSION
 from headstream.spark.sessions.spark_home import SOURCE_VERSIONS
 
 ROOT = Path(__file__).parents[2]

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from headstream.codec.batch.stored.scan import scan
-from headstream.codec.batch.stored.stamp import stamp
-from headstream.codec.binary import decode_polled, decode_sent, encode_polled, encode_sent
-from headstream.model.message import Message
+from headstream.core.codec.batch.stored.scan import scan
+from headstream.core.codec.batch.stored.stamp import stamp
+from headstream.core.codec.binary import decode_polled, decode_sent, encode_polled, encode_sent
+from headstream.core.model.message import Message
 
 RECORDS: list[dict[str, Any]] = [
     record for record in json.loads((Path(__file__).parent / "iggy-vectors.json").read_text()) if record["dialect"] == "seed"

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.cli.lines import decode_document, encode_document
-from headstream.codec import binary
-from headstream.codec import json as json_transport
-from headstream.codec.kip82 import LENIENT, STRICT, decode_set, to_message
-from headstream.model.header_block import BINARY, HeaderLayout
+from headstream.cli.shared.lines import decode_document, encode_document
+from headstream.core.codec import binary
+from headstream.core.codec import json as json_transport
+from headstream.core.codec.kip82 import LENIENT, STRICT, decode_set, to_message
+from headstream.core.model.header_block import BINARY, HeaderLayout
 from tests.support import kernels
 from tests.support.messages.broken import breakages, refusal
 

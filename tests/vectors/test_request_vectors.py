@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headstream.codec.kip82 import requests
+from headstream.core.codec.kip82 import requests
 from headstream.errors import DecodeError
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/kip82-requests.json").read_text(encoding="utf-8"))["vectors"]

@@ -7,10 +7,10 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from headstream.core.model.identifiers import TopicName
 from headstream.errors import PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.catalog.catalog import StreamRecord, TopicRecord, topics_of
 from headstream.log.log import Log
-from headstream.model.identifiers import TopicName
 
 __all__ = ["Backing"]
 

@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable
 
 from headstream.broker.backing import Backing
-from headstream.broker.dead_lettering import DeadLettering
-from headstream.broker.dead_letters import DeadLetterCopies
-from headstream.broker.deliveries import Deliveries
-from headstream.broker.delivery_views import DeliveryViews
-from headstream.broker.entropy import Entropy
-from headstream.broker.groups import Groups
-from headstream.broker.leases import Leases
-from headstream.broker.messages import Messages
-from headstream.broker.offsets import BrokerOffsets
+from headstream.broker.deliveries.dead_lettering import DeadLettering
+from headstream.broker.deliveries.dead_letters import DeadLetterCopies
+from headstream.broker.deliveries.deliveries import Deliveries
+from headstream.broker.deliveries.delivery_views import DeliveryViews
+from headstream.broker.deliveries.leases import Leases
+from headstream.broker.deliveries.pauses import Pauses
+from headstream.broker.deliveries.transitions import Transitions
+from headstream.broker.groups.groups import Groups
+from headstream.broker.messages.entropy import Entropy
+from headstream.broker.messages.messages import Messages
+from headstream.broker.messages.offsets import BrokerOffsets
 from headstream.broker.partitions import Partitions
-from headstream.broker.pauses import Pauses
 from headstream.broker.streams import Streams
 from headstream.broker.topics import Topics
-from headstream.broker.transitions import Transitions
 from headstream.log.log import Log
 from headstream.log.opening import close_log
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from headstream.broker.backing import Backing
 from headstream.broker.topics import Topics
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Topic
 from headstream.log.administration import add_partitions, delete_partitions
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Topic
 
 __all__ = ["Partitions"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from headstream.model.topology import Fsync
+from headstream.core.model.topology import Fsync
 
 __all__ = ["DEFAULT_PASSWORD", "DEFAULT_USERNAME", "ServerSettings"]
 

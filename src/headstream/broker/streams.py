@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headstream.broker.backing import Backing
+from headstream.core.model.identifiers import check_new_name
+from headstream.core.model.topology import Stream
 from headstream.errors import AlreadyExistsError
 from headstream.log.administration import create_stream, delete_stream, rename_stream
 from headstream.log.catalog.catalog import StreamRecord
-from headstream.model.identifiers import check_new_name
-from headstream.model.topology import Stream
 
 __all__ = ["Streams"]
 

@@ -7,11 +7,11 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from headstream.broker.backing import Backing
+from headstream.core.model.identifiers import TopicName, check_name, check_new_name
+from headstream.core.model.topology import Fsync, Limits, Partition, Topic, TopicOptions, check_partition_count
 from headstream.errors import AlreadyExistsError, PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord, find_topic
-from headstream.model.identifiers import TopicName, check_name, check_new_name
-from headstream.model.topology import Fsync, Limits, Partition, Topic, TopicOptions, check_partition_count
 
 __all__ = ["Topics"]
 

@@ -8,8 +8,8 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from headstream.cli.output import escape, print_text
-from headstream.cli.parameters import output_option
+from headstream.cli.shared.output import escape, print_text
+from headstream.cli.shared.parameters import output_option
 
 __all__ = ["backup"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from headstream.cli.output import print_text
+from headstream.cli.shared.output import print_text
 
 __all__ = ["completion"]
 

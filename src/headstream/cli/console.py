@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headstream.cli.checkpoints import pipelines_option, read_pipelines
-from headstream.cli.contexts import place_of
-from headstream.cli.output import print_text
-from headstream.cli.parameters import url_option
-from headstream.cli.schemas import open_schemas, schemas_option
+from headstream.cli.shared.checkpoints import pipelines_option, read_pipelines
+from headstream.cli.shared.contexts import place_of
+from headstream.cli.shared.output import print_text
+from headstream.cli.shared.parameters import url_option
+from headstream.cli.shared.schemas import open_schemas, schemas_option
 
 if TYPE_CHECKING:
     from headstream.replicate.storage.places import Place
@@ -41,8 +41,8 @@ def console(url: str, port: int, browser: bool, pipelines: tuple[Place, ...], sc
       headstream console --url file:///var/lib/shop --pipeline /data/checkpoint
       headstream console --url kafka://localhost:9092 --schemas http://registry:8081
     """
-    from headstream.cli.secrets import add_password
-    from headstream.client.remote.address import SCHEMES
+    from headstream.cli.shared.secrets import add_password
+    from headstream.client.transports.remote.address import SCHEMES
     from headstream.connect import connect_plain
     from headstream.server.http.console.commands import ClientCommands
     from headstream.server.http.console.local import LocalConsole

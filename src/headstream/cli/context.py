@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from headstream.cli.contexts import Context, Contexts, contexts_path
-from headstream.cli.output import print_object, print_objects
-from headstream.cli.parameters import Checked, output_option
-from headstream.cli.secrets import read_secret
+from headstream.cli.shared.contexts import Context, Contexts, contexts_path
+from headstream.cli.shared.output import print_object, print_objects
+from headstream.cli.shared.parameters import Checked, output_option
+from headstream.cli.shared.secrets import read_secret
 from headstream.errors import HeadstreamError
 
 __all__ = ["context"]

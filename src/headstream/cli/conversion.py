@@ -13,12 +13,12 @@ from typing import Any, Final
 import click
 
 from headstream.cli.inspecting.recognition import recognize
-from headstream.cli.lines import decode_line, encode_line
-from headstream.cli.output import print_objects
-from headstream.cli.parameters import LocalPath, output_option
-from headstream.codec.conversion import DIALECTS, POLICIES, convert_all, fit_message, plan_conversion, read_messages
+from headstream.cli.shared.lines import decode_line, encode_line
+from headstream.cli.shared.output import print_objects
+from headstream.cli.shared.parameters import LocalPath, output_option
+from headstream.core.codec.conversion import DIALECTS, POLICIES, convert_all, fit_message, plan_conversion, read_messages
+from headstream.core.model.message import Message
 from headstream.errors import HeadstreamError, InvalidInputError, InvalidOptionError
-from headstream.model.message import Message
 
 __all__ = ["convert_"]
 

@@ -11,10 +11,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headstream.cli.parameters import LocalPath
+from headstream.cli.shared.parameters import LocalPath
 from headstream.connect import connect
+from headstream.core.model.constructors import uint8
 from headstream.errors import InvalidInputError
-from headstream.model.constructors import uint8
 from headstream.spark.sessions.java import find_java
 from headstream.testing import CaptureOptions, SourceDatabase, digest_rows
 from headstream.testing.samples import sample_messages

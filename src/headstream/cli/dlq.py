@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headstream.cli.confirmation import confirm, yes_option
-from headstream.cli.dead_letters import Letters, LetterSource, source_options
-from headstream.cli.filtering import FilterInput, filter_options
-from headstream.cli.output import print_object, print_objects
-from headstream.cli.parameters import PARTITION, Checked, output_option, topic_argument
-from headstream.errors import InvalidInputError, OffsetOutOfRangeError
-from headstream.model.reserved import (
+from headstream.cli.shared.confirmation import confirm, yes_option
+from headstream.cli.shared.dead_letters import Letters, LetterSource, source_options
+from headstream.cli.shared.filtering import FilterInput, filter_options
+from headstream.cli.shared.output import print_object, print_objects
+from headstream.cli.shared.parameters import PARTITION, Checked, output_option, topic_argument
+from headstream.core.model.reserved import (
     ATTEMPTS_HEADER,
     FIRST_ERROR_HEADER,
     FIRST_FAILED_HEADER,
@@ -24,9 +23,10 @@ from headstream.model.reserved import (
     REDRIVES_HEADER,
     RESERVED_PREFIX,
 )
+from headstream.errors import InvalidInputError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:
-    from headstream.model.message import ReceivedMessage
+    from headstream.core.model.message import ReceivedMessage
 
 __all__ = ["dlq"]
 
@@ -94,7 +94,7 @@ def reasons(source: LetterSource, chosen: FilterInput, output: str) -> None:
     Example:
       headstream dlq reasons shop/orders.dead
     """
-    from headstream.client.letters import LetterReasons
+    from headstream.client.dead_letters.letters import LetterReasons
 
     with source.open() as letters:
         if chosen.explain(letters.log, ("available",), output):
@@ -161,8 +161,8 @@ def redrive(source: LetterSource, chosen: FilterInput, dry_run: bool, rate: floa
 
 def _redrive(source: LetterSource, letters: Letters, chosen: FilterInput, rate: float | None, *, is_dry: bool) -> dict[str, Any]:
     """Send letters back, or ask their pipeline to; return the members of the output."""
-    from headstream.client.letters import place_of_origin
-    from headstream.client.redriving import Redrive, RedriveCounts
+    from headstream.client.dead_letters.letters import place_of_origin
+    from headstream.client.dead_letters.redriving import Redrive, RedriveCounts
 
     if source.checkpoint is not None:
         offsets = [letter.offset for letter in letters.find(chosen)]
@@ -193,7 +193,7 @@ def discard(source: LetterSource, chosen: FilterInput, dry_run: bool, yes: bool,
     Example:
       headstream dlq discard shop/orders.dead --where "hs.origin.offset = 17"
     """
-    from headstream.client.letters import discard_letters
+    from headstream.client.dead_letters.letters import discard_letters
 
     found: dict[int, list[int]] = {}
     members: dict[str, Any] = {}

@@ -11,14 +11,14 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from headstream.cli.confirmation import confirm, describe_loss, yes_option
-from headstream.cli.filtering import FilterInput, filter_options
-from headstream.cli.output import print_object, print_objects, print_text
-from headstream.cli.parameters import output_option, topic_argument, url_option
+from headstream.cli.shared.confirmation import confirm, describe_loss, yes_option
+from headstream.cli.shared.filtering import FilterInput, filter_options
+from headstream.cli.shared.output import print_object, print_objects, print_text
+from headstream.cli.shared.parameters import output_option, topic_argument, url_option
 
 if TYPE_CHECKING:
     from headstream.client.client import Client
-    from headstream.client.erasing import ErasedPartition
+    from headstream.client.dead_letters.erasing import ErasedPartition
 
 __all__ = ["erase"]
 
@@ -61,7 +61,7 @@ def erase(
       headstream erase shop/orders --where "user_id = 42" --dry-run
       headstream erase shop/orders --where "user_id = 42" --dead-letter shop/orders.dead --yes
     """
-    from headstream.client.erasing import Erasure, find_letter_topics
+    from headstream.client.dead_letters.erasing import Erasure, find_letter_topics
     from headstream.connect import connect_plain
 
     if chosen.where is None:

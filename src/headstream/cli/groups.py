@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headstream.cli.confirmation import confirm, yes_option
-from headstream.cli.delivery_output import ATTEMPT_COLUMNS, COUNT_COLUMNS, describe_deliveries, describe_story
-from headstream.cli.output import print_object, print_objects, print_text
-from headstream.cli.parameters import (
+from headstream.cli.shared.confirmation import confirm, yes_option
+from headstream.cli.shared.delivery_output import ATTEMPT_COLUMNS, COUNT_COLUMNS, describe_deliveries, describe_story
+from headstream.cli.shared.output import print_object, print_objects, print_text
+from headstream.cli.shared.parameters import (
     PARTITION,
     Checked,
     complete_names,
@@ -20,12 +20,12 @@ from headstream.cli.parameters import (
     topic_argument,
     url_option,
 )
+from headstream.core.model.polling import OffsetOwner
 from headstream.errors import AlreadyExistsError, UnsupportedError
-from headstream.model.polling import OffsetOwner
 
 if TYPE_CHECKING:
-    from headstream.model.groups import Group
-    from headstream.model.polling import PollingStrategy
+    from headstream.core.model.groups import Group
+    from headstream.core.model.polling import PollingStrategy
 
 __all__ = ["group"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headstream.cli.output import print_objects
-from headstream.cli.parameters import output_option
+from headstream.cli.shared.output import print_objects
+from headstream.cli.shared.parameters import output_option
 
 if TYPE_CHECKING:
     from headstream.spark.sessions.jar_sets import JarSet

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from headstream.cli.output import OutputClosedError
+from headstream.cli.shared.output import OutputClosedError
 from headstream.errors import HeadstreamError, InvalidOptionError, InvalidUrlError, MissingExtraError
 
 __all__ = ["cli", "main"]
@@ -138,7 +138,7 @@ def _discard_output() -> None:
 
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from headstream.codec.mode import describe
+        from headstream.core.codec.mode import describe
         from headstream.version import __version__
 
         click.echo(f"headstream {__version__} ({describe()})")

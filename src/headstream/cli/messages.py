@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from headstream.cli.filtering import FilterInput, filter_options
-from headstream.cli.header_text import parse_header
-from headstream.cli.message_view import MessageForm, form_options, is_before, print_message_lines, print_message_table
-from headstream.cli.output import check_reader, print_object
-from headstream.cli.parameters import (
+from headstream.cli.shared.filtering import FilterInput, filter_options
+from headstream.cli.shared.header_text import parse_header
+from headstream.cli.shared.message_view import MessageForm, form_options, is_before, print_message_lines, print_message_table
+from headstream.cli.shared.output import check_reader, print_object
+from headstream.cli.shared.parameters import (
     PARTITION,
     Checked,
     open_log,
@@ -25,18 +25,18 @@ from headstream.cli.parameters import (
     until_option,
     url_option,
 )
+from headstream.core.model.header_values import HeaderValue
+from headstream.core.model.identifiers import check_name, parse_message_id
+from headstream.core.model.message import ReceivedMessage
+from headstream.core.model.polling import PollingKind, PollingStrategy
+from headstream.core.model.topology import Topic
 from headstream.errors import InvalidInputError
-from headstream.model.header_values import HeaderValue
-from headstream.model.identifiers import check_name, parse_message_id
-from headstream.model.message import ReceivedMessage
-from headstream.model.polling import PollingKind, PollingStrategy
-from headstream.model.topology import Topic
 
 if TYPE_CHECKING:
     from headstream.client.arguments import ConsumerOptions
     from headstream.client.client import Client
-    from headstream.client.consumer import Consumer
-    from headstream.client.producer import Producer
+    from headstream.client.consumer.consumer import Consumer
+    from headstream.client.producer.producer import Producer
 
 __all__ = ["poll", "send", "tail"]
 

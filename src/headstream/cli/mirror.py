@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headstream.cli.output import print_object, print_text
-from headstream.cli.parameters import Checked, LocalPath, output_option
+from headstream.cli.shared.output import print_object, print_text
+from headstream.cli.shared.parameters import Checked, LocalPath, output_option
+from headstream.core.model.quantities import parse_size_bytes
 from headstream.errors import InvalidInputError
 from headstream.metrics.output import MetricsOutput
-from headstream.model.quantities import parse_size_bytes
 
 if TYPE_CHECKING:
     from headstream.mirror import Mirror, MirrorPlan, MirrorStats
@@ -114,8 +114,8 @@ def mirror(
 
 def _resolve(name: str) -> str:
     """Return the URL of a URL or of a context's name, with its password."""
-    from headstream.cli.contexts import Contexts, contexts_path
-    from headstream.cli.secrets import add_password
+    from headstream.cli.shared.contexts import Contexts, contexts_path
+    from headstream.cli.shared.secrets import add_password
 
     return add_password(name if "://" in name else Contexts(contexts_path()).get(name).to_url())
 

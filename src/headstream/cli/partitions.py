@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headstream.cli.confirmation import confirm, describe_loss, yes_option
-from headstream.cli.delivery_output import STATE_COLUMNS, describe_state, print_message_states
-from headstream.cli.output import print_object, print_objects
-from headstream.cli.parameters import PARTITION, Checked, open_log, output_option, topic_argument, url_option
+from headstream.cli.shared.confirmation import confirm, describe_loss, yes_option
+from headstream.cli.shared.delivery_output import STATE_COLUMNS, describe_state, print_message_states
+from headstream.cli.shared.output import print_object, print_objects
+from headstream.cli.shared.parameters import PARTITION, Checked, open_log, output_option, topic_argument, url_option
+from headstream.core.model.message import parse_state, state_name
 from headstream.errors import PartitionNotFoundError
-from headstream.model.message import parse_state, state_name
 
 if TYPE_CHECKING:
-    from headstream.model.topology import Partition, Topic
+    from headstream.core.model.topology import Partition, Topic
 
 __all__ = ["PARTITION_COLUMNS", "describe_partition", "partition"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headstream.cli.output import print_text
+from headstream.cli.shared.output import print_text
 
 if TYPE_CHECKING:
     from headstream.server.app import ServerApp
@@ -89,8 +89,8 @@ def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> Non
     if not loaded.pipelines and not loaded.schemas:
         run(loaded, _show)
         return
-    from headstream.cli.checkpoints import find_checkpoint, read_pipelines
-    from headstream.cli.schemas import open_schemas
+    from headstream.cli.shared.checkpoints import find_checkpoint, read_pipelines
+    from headstream.cli.shared.schemas import open_schemas
 
     explain_avro = open_schemas(loaded.schemas, "headstream.schemas")
     places = [find_checkpoint(text, "headstream.pipelines") for text in loaded.pipelines]

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headstream.cli.confirmation import confirm, describe_loss, yes_option
-from headstream.cli.output import format_time, print_object, print_objects
-from headstream.cli.parameters import Checked, open_log, output_option, stream_argument, url_option, warn_missing_log
-from headstream.model.identifiers import check_name
+from headstream.cli.shared.confirmation import confirm, describe_loss, yes_option
+from headstream.cli.shared.output import format_time, print_object, print_objects
+from headstream.cli.shared.parameters import Checked, open_log, output_option, stream_argument, url_option, warn_missing_log
+from headstream.core.model.identifiers import check_name
 
 if TYPE_CHECKING:
-    from headstream.model.topology import Stream
+    from headstream.core.model.topology import Stream
 
 __all__ = ["stream"]
 

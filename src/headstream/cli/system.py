@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headstream.cli.output import format_time, print_object, print_objects
-from headstream.cli.parameters import open_log, output_option, url_option
+from headstream.cli.shared.output import format_time, print_object, print_objects
+from headstream.cli.shared.parameters import open_log, output_option, url_option
 
 if TYPE_CHECKING:
-    from headstream.wire.commands.system import Client, ClientDetails
+    from headstream.core.wire.commands.system import Client, ClientDetails
 
 __all__ = ["client", "me", "ping", "snapshot", "stats"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from headstream.cli.output import format_time, print_object, print_objects
-from headstream.cli.parameters import Checked, open_log, output_option, url_option
-from headstream.cli.topic_options import parse_age_us
+from headstream.cli.shared.output import format_time, print_object, print_objects
+from headstream.cli.shared.parameters import Checked, open_log, output_option, url_option
+from headstream.cli.shared.topic_options import parse_age_us
 from headstream.errors import NotFoundError
 
 __all__ = ["token"]

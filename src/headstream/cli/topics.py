@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
-from headstream.cli.confirmation import confirm, describe_loss, yes_option
-from headstream.cli.output import format_time, print_object, print_objects, print_text
-from headstream.cli.parameters import Checked, open_log, output_option, topic_argument, url_option, warn_missing_log
 from headstream.cli.partitions import PARTITION_COLUMNS, describe_partition
-from headstream.cli.topic_options import changing_options, creating_options, format_options
-from headstream.model.identifiers import check_name
-from headstream.model.topology import MAX_PARTITIONS, Fsync, Limits
+from headstream.cli.shared.confirmation import confirm, describe_loss, yes_option
+from headstream.cli.shared.output import format_time, print_object, print_objects, print_text
+from headstream.cli.shared.parameters import Checked, open_log, output_option, topic_argument, url_option, warn_missing_log
+from headstream.cli.shared.topic_options import changing_options, creating_options, format_options
+from headstream.core.model.identifiers import check_name
+from headstream.core.model.topology import MAX_PARTITIONS, Fsync, Limits
 
 if TYPE_CHECKING:
     from headstream.client.arguments import TopicOptionsInput
-    from headstream.model.topology import Topic
+    from headstream.core.model.topology import Topic
 
 __all__ = ["topic"]
 

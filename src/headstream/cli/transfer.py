@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headstream.cli.filtering import FilterInput, filter_options
-from headstream.cli.message_view import MessageForm, is_before, print_message_lines
-from headstream.cli.output import print_object
-from headstream.cli.parameters import (
+from headstream.cli.shared.filtering import FilterInput, filter_options
+from headstream.cli.shared.message_view import MessageForm, is_before, print_message_lines
+from headstream.cli.shared.output import print_object
+from headstream.cli.shared.parameters import (
     FORMS,
     PARTITION,
     Checked,
@@ -28,17 +28,17 @@ from headstream.cli.parameters import (
     until_option,
     url_option,
 )
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import ReceivedMessage
+from headstream.core.model.polling import PollingKind, PollingStrategy
+from headstream.core.model.topology import MAX_PARTITIONS, Limits
 from headstream.errors import InvalidInputError
-from headstream.model.identifiers import TopicName
-from headstream.model.message import ReceivedMessage
-from headstream.model.polling import PollingKind, PollingStrategy
-from headstream.model.topology import MAX_PARTITIONS, Limits
 
 if TYPE_CHECKING:
     from headstream.cli.importing.importer import ImportOptions
     from headstream.client.arguments import ConsumerOptions
     from headstream.client.client import Client
-    from headstream.model.topology import Partition
+    from headstream.core.model.topology import Partition
 
 __all__ = ["export", "import_"]
 

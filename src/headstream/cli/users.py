@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headstream.cli.confirmation import confirm, yes_option
-from headstream.cli.output import format_time, print_object, print_objects
-from headstream.cli.parameters import Checked, open_log, output_option, url_option
-from headstream.cli.rights import RIGHTS_HELP, Grant, build_permissions, format_permissions, parse_grant
-from headstream.cli.secrets import read_secret
+from headstream.cli.shared.confirmation import confirm, yes_option
+from headstream.cli.shared.output import format_time, print_object, print_objects
+from headstream.cli.shared.parameters import Checked, open_log, output_option, url_option
+from headstream.cli.shared.rights import RIGHTS_HELP, Grant, build_permissions, format_permissions, parse_grant
+from headstream.cli.shared.secrets import read_secret
 
 if TYPE_CHECKING:
-    from headstream.wire.commands.users import User
+    from headstream.core.wire.commands.users import User
 
 __all__ = ["user"]
 

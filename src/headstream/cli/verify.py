@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from headstream.cli.output import escape, print_text, write_json_list
-from headstream.cli.parameters import output_option
+from headstream.cli.shared.output import escape, print_text, write_json_list
+from headstream.cli.shared.parameters import output_option
 
 if TYPE_CHECKING:
     from headstream.log.system.findings import LogFinding

@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias, TypedDict
 
-from headstream.client.listening import PartitionsCallback
-from headstream.client.transport import TopicNaming, Transport
+from headstream.client.consumer.listening import PartitionsCallback
+from headstream.client.transports.transport import TopicNaming, Transport
+from headstream.core.model.deliveries import Retry
+from headstream.core.model.headers import HeadersInput
+from headstream.core.model.identifiers import TopicName, parse_message_id
+from headstream.core.model.message import parse_state
+from headstream.core.model.partitioning import Partitioning, PartitioningKind
+from headstream.core.model.polling import OffsetOwner, PollingStrategy
+from headstream.core.model.quantities import parse_duration_us
 from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError
-from headstream.model.deliveries import Retry
-from headstream.model.headers import HeadersInput
-from headstream.model.identifiers import TopicName, parse_message_id
-from headstream.model.message import parse_state
-from headstream.model.partitioning import Partitioning, PartitioningKind
-from headstream.model.polling import OffsetOwner, PollingStrategy
-from headstream.model.quantities import parse_duration_us
 
 __all__ = [
     "ConsumerOptions",

@@ -21,27 +21,27 @@ from headstream.client.arguments import (
     StatesInput,
     TopicOptionsInput,
 )
-from headstream.client.async_consumer import AsyncConsumer, AsyncTopicsConsumer, LoopCallbacks
-from headstream.client.async_producer import AsyncProducer
 from headstream.client.checks import check_consumer_options, milliseconds
 from headstream.client.client import Client
-from headstream.client.filtering import FilterPlan
-from headstream.client.producing import ProducerOptions
-from headstream.client.receipts import Delivered
+from headstream.client.consumer.async_consumer import AsyncConsumer, AsyncTopicsConsumer, LoopCallbacks
+from headstream.client.consumer.filtering import FilterPlan
+from headstream.client.producer.async_producer import AsyncProducer
+from headstream.client.producer.producing import ProducerOptions
+from headstream.client.producer.receipts import Delivered
 from headstream.client.worker import Worker
-from headstream.model.delivery_views import GroupDeliveries, MessageStory
-from headstream.model.groups import Group
-from headstream.model.headers import HeadersInput
-from headstream.model.identifiers import TopicName
-from headstream.model.message import ReceivedMessage, StateChange
-from headstream.model.polling import OffsetOwner
-from headstream.model.removals import Removal
-from headstream.model.topology import ClusterStats, Stream, Topic
+from headstream.core.model.delivery_views import GroupDeliveries, MessageStory
+from headstream.core.model.groups import Group
+from headstream.core.model.headers import HeadersInput
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import ReceivedMessage, StateChange
+from headstream.core.model.polling import OffsetOwner
+from headstream.core.model.removals import Removal
+from headstream.core.model.topology import ClusterStats, Stream, Topic
 
 if TYPE_CHECKING:
-    from headstream.client.async_decoding import AsyncDecodingConsumer, AsyncDecodingTopicsConsumer
-    from headstream.client.async_server import AsyncServer
-    from headstream.client.encoding_producer import AsyncEncodingProducer
+    from headstream.client.admin.async_server import AsyncServer
+    from headstream.client.consumer.async_decoding import AsyncDecodingConsumer, AsyncDecodingTopicsConsumer
+    from headstream.client.producer.encoding_producer import AsyncEncodingProducer
     from headstream.serializers.serializer import Decode, Encode
 
 __all__ = ["AsyncClient", "AsyncConsumer", "ConsumerOptions"]
@@ -81,7 +81,7 @@ class AsyncClient:
     @property
     def server(self) -> AsyncServer:
         """Users, tokens, clients and statistics of the log's server; see Client.server."""
-        from headstream.client.async_server import AsyncServer
+        from headstream.client.admin.async_server import AsyncServer
 
         return AsyncServer(self._client.server, self._worker)
 
@@ -180,7 +180,7 @@ class AsyncClient:
         producer = AsyncProducer(functools.partial(self._client.producer, topic, **options), self._client.interrupt)
         if encode is None:
             return producer
-        from headstream.client.encoding_producer import AsyncEncodingProducer
+        from headstream.client.producer.encoding_producer import AsyncEncodingProducer
 
         return AsyncEncodingProducer(producer, str(topic), encode)
 

@@ -6,6 +6,10 @@ import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
+from headstream.client.admin.numbered import find_topic_name
+from headstream.client.admin.progress import Progress
+from headstream.client.admin.states import States
+from headstream.client.admin.topology import Topology
 from headstream.client.arguments import (
     ConsumerOptions,
     StartInput,
@@ -15,29 +19,25 @@ from headstream.client.arguments import (
 )
 from headstream.client.checks import check_consumer_options, check_names, check_text, check_whole
 from headstream.client.closing import closing
-from headstream.client.consumer import Consumer
-from headstream.client.consumers import make_consumer, timeout_of
-from headstream.client.filtering import FilterPlan, make_filter, plan_filter
-from headstream.client.numbered import find_topic_name
-from headstream.client.producing import Producing
-from headstream.client.progress import Progress
-from headstream.client.receiving import poll_existing
-from headstream.client.states import States
-from headstream.client.topics_consumer import TopicsConsumer, is_pattern
-from headstream.client.topology import Topology
-from headstream.client.transport import ClusterCounts, KeyPartitioning, RemoteAccess, Transport
+from headstream.client.consumer.consumer import Consumer
+from headstream.client.consumer.consumers import make_consumer, timeout_of
+from headstream.client.consumer.filtering import FilterPlan, make_filter, plan_filter
+from headstream.client.consumer.receiving import poll_existing
+from headstream.client.consumer.topics_consumer import TopicsConsumer, is_pattern
+from headstream.client.producer.producing import Producing
+from headstream.client.transports.transport import ClusterCounts, KeyPartitioning, RemoteAccess, Transport
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import ReceivedMessage
+from headstream.core.model.polling import OffsetOwner, PollingKind
+from headstream.core.model.topology import ClusterStats
 from headstream.errors import ClosedError, InvalidOptionError, InvalidUrlError, UnsupportedError
 from headstream.forks import closed_by_fork, tell_of_forks
-from headstream.model.identifiers import TopicName
-from headstream.model.message import ReceivedMessage
-from headstream.model.polling import OffsetOwner, PollingKind
-from headstream.model.topology import ClusterStats
 
 if TYPE_CHECKING:
-    from headstream.client.decoding import DecodingConsumer, DecodingTopicsConsumer
+    from headstream.client.consumer.decoding import DecodingConsumer, DecodingTopicsConsumer
     from headstream.client.interception.consumer import Transform
     from headstream.client.interception.interception import Interception
-    from headstream.client.remote.server import Server
+    from headstream.client.transports.remote.server import Server
     from headstream.interceptors.chain import Chain
     from headstream.serializers.serializer import Decode
 
@@ -242,7 +242,7 @@ class Client(Topology, Progress, Producing, States):
             where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`; all existing
                 messages are examined until there are `count` that match.
             on_filter_error: What happens to a message that it cannot be applied to: `skip`, `deliver` or `raise`.
-            consumer: The polling consumer: its name, or `headstream.model.polling.OffsetOwner.group(name)`.
+            consumer: The polling consumer: its name, or `headstream.core.model.polling.OffsetOwner.group(name)`.
             auto_commit: Whether to commit the returned messages for the consumer at once.
 
         Raises:
@@ -351,6 +351,6 @@ def _intercept(transport: Transport, chain: Chain) -> Interception:
 
 
 def _make_decoder(decode: Decode[Any]) -> Transform:
-    from headstream.client.decoding import message_decoder
+    from headstream.client.consumer.decoding import message_decoder
 
     return message_decoder(decode)

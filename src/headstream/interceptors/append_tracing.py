@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from headstream.core.model.identifiers import TopicName
 from headstream.errors import MissingExtraError
-from headstream.model.identifiers import TopicName
 
 __all__ = ["AppendTracing"]
 

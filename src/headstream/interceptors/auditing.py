@@ -24,9 +24,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from headstream.core.model.constructors import int64
+from headstream.core.model.message import Message
 from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
-from headstream.model.constructors import int64
-from headstream.model.message import Message
 
 __all__ = ["Auditing"]
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from headstream.core.model.headers import HeadersInput
+from headstream.core.model.message import Message
 from headstream.errors import HeadstreamError, InterceptorError, InvalidInputError, InvalidOptionError
 from headstream.interceptors.interceptor import HOOKS, SKIPS, ErrorPolicy, Interceptor, check_policy, interceptor_name
 from headstream.interceptors.loop_bridge import LoopBridge
-from headstream.model.headers import HeadersInput
-from headstream.model.message import Message
 
 __all__ = ["Chain", "SetAsideError"]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from headstream.core.model.message import Message
+from headstream.core.model.reserved import COMPRESSION_HEADER
+from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import InvalidInputError, InvalidOptionError, MissingExtraError
 from headstream.interceptors.interceptor import Interceptor
-from headstream.model.message import Message
-from headstream.model.reserved import COMPRESSION_HEADER
-from headstream.model.topology import MAX_BATCH_BYTES
 
 __all__ = ["Compression"]
 

@@ -18,11 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
+from headstream.core.model.reserved import ENCRYPTION_HEADER
 from headstream.errors import InvalidInputError, InvalidOptionError, MissingExtraError
 from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
-from headstream.model.headers import Headers
-from headstream.model.message import Message
-from headstream.model.reserved import ENCRYPTION_HEADER
 
 __all__ = ["Encryption"]
 

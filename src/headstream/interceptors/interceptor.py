@@ -6,10 +6,10 @@ import enum
 from collections.abc import Awaitable, Mapping
 from typing import Final
 
+from headstream.core.model.headers import HeadersInput
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
 from headstream.errors import InvalidOptionError
-from headstream.model.headers import HeadersInput
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
 
 __all__ = ["HOOKS", "SKIPS", "ErrorPolicy", "Interceptor", "guard"]
 

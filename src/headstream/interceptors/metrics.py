@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from headstream.core.model.message import Message
 from headstream.errors import MissingExtraError
 from headstream.forks import tell_of_forks
 from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
-from headstream.model.message import Message
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from headstream.codec.buffer import BytesLike
+from headstream.core.codec.buffer import BytesLike
 
 __all__ = ["MAX_CONTEXTS", "find_contexts", "has_context"]
 

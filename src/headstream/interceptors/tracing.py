@@ -20,11 +20,11 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Final
 
+from headstream.core.model.headers import Headers, HeadersInput
+from headstream.core.model.message import Message
 from headstream.errors import InvalidOptionError, MissingExtraError
 from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
 from headstream.interceptors.trace_contexts import has_context
-from headstream.model.headers import Headers, HeadersInput
-from headstream.model.message import Message
 
 __all__ = ["Tracing"]
 

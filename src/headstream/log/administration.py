@@ -15,9 +15,7 @@ purged topic's is never reused, a partition's is emptied before reuse.
 
 from __future__ import annotations
 
-from headstream.log.catalog.catalog import Catalog, StreamRecord, TopicLabels, TopicRecord, find_topic
-from headstream.log.log import Log
-from headstream.model.topology import (
+from headstream.core.model.topology import (
     Fsync,
     Limits,
     TopicOptions,
@@ -25,7 +23,9 @@ from headstream.model.topology import (
     check_deleted_partitions,
     check_legal_hold,
 )
-from headstream.segments.layout import OFFSETS_NAME, topic_directory
+from headstream.log.catalog.catalog import Catalog, StreamRecord, TopicLabels, TopicRecord, find_topic
+from headstream.log.log import Log
+from headstream.log.segments.layout import OFFSETS_NAME, topic_directory
 
 __all__ = [
     "add_partitions",

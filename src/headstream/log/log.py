@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
-from headstream.codec.buffer import BytesLike
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.model.producers import Appended, BatchNumber
+from headstream.core.model.topology import Limits
 from headstream.errors import ClosedError, CorruptLogError, StorageError
 from headstream.forks import tell_of_forks
-from headstream.log.background import Background
 from headstream.log.catalog.catalog import Catalog, Snapshot, TopicRecord
-from headstream.log.commits import StagedCommits
 from headstream.log.directory.lock import WriterLock
 from headstream.log.directory.marker import Marker, read_marker, write_marker
 from headstream.log.directory.waiters import Waiters
@@ -27,13 +27,13 @@ from headstream.log.partition.partition import PartitionWriter, ReservedError
 from headstream.log.partition.partition_end import PartitionEnd
 from headstream.log.partition.readers import LentFollower, Readers
 from headstream.log.partition.syncing import IntervalSyncer
+from headstream.log.segments.layout import CATALOG_NAME, FORMAT_VERSION, GROUPS_NAME, LOCK_NAME, OFFSETS_NAME, topic_directory
+from headstream.log.staged.commits import StagedCommits
 from headstream.log.states import MessageStates
-from headstream.log.sweeping import sweep_directories
 from headstream.log.system.files import Files
 from headstream.log.system.linux import max_open_files
-from headstream.model.producers import Appended, BatchNumber
-from headstream.model.topology import Limits
-from headstream.segments.layout import CATALOG_NAME, FORMAT_VERSION, GROUPS_NAME, LOCK_NAME, OFFSETS_NAME, topic_directory
+from headstream.log.upkeep.background import Background
+from headstream.log.upkeep.sweeping import sweep_directories
 
 __all__ = ["Log"]
 

@@ -13,7 +13,7 @@ since the row is added first and deleted last, every message set aside has one. 
 queries the rows before and after reading the bytes: a change in between is in one of the two. Rows of removed messages are
 deleted once their segment was replaced: who finds no rows reads the present files (PartitionStates.renew()).
 
-Long runs of messages set aside are stepped over without reading them (model/offset_ranges.py): a run has settled rows alone, and
+Long runs of messages set aside are stepped over without reading them (core/model/offset_ranges.py): a run has settled rows alone, and
 a message that becomes available leaves it before its byte is written.
 """
 
@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from headstream.core.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, MessageState, StateChange
+from headstream.core.model.offset_ranges import OffsetRanges, ranges_of
 from headstream.errors import CorruptLogError, InvalidInputError, LimitError, LogError, OffsetOutOfRangeError
 from headstream.log.catalog.catalog import Catalog, TopicRecord, topics_of
 from headstream.log.catalog.state_records import (
@@ -39,10 +41,8 @@ from headstream.log.catalog.state_records import (
     settled_offsets,
 )
 from headstream.log.partition.closed_segments import finish_pass
+from headstream.log.segments.follower import PartitionFollower
 from headstream.log.system.files import Files
-from headstream.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, MessageState, StateChange
-from headstream.model.offset_ranges import OffsetRanges, ranges_of
-from headstream.segments.follower import PartitionFollower
 
 __all__ = ["MessageStates", "PartitionStates"]
 

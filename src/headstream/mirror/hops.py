@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from headstream.core.model.headers import Headers
+from headstream.core.model.reserved import MIRROR_HEADER
 from headstream.errors import InvalidOptionError
-from headstream.model.headers import Headers
-from headstream.model.reserved import MIRROR_HEADER
 
 __all__ = ["Hop", "check_log_name", "logs_passed", "newest_hop", "with_hop"]
 

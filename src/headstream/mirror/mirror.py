@@ -22,16 +22,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+from headstream.core.model.message import MessageState, ReceivedMessage
+from headstream.core.model.topology import Topic
 from headstream.errors import InvalidOptionError, OffsetOutOfRangeError, UnsupportedError
 from headstream.mirror.hops import Hop, check_log_name, logs_passed
 from headstream.mirror.plan import MirrorPlan, create_like, match_topics, plan_mirror
 from headstream.mirror.target import TargetTopic
-from headstream.model.message import MessageState, ReceivedMessage
-from headstream.model.topology import Topic
 
 if TYPE_CHECKING:
     from headstream.client.client import Client
-    from headstream.client.consumer import Consumer
+    from headstream.client.consumer.consumer import Consumer
 
 __all__ = ["Mirror", "MirrorOptions", "MirrorStats"]
 

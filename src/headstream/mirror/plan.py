@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headstream.client.transport import ClusterCounts
+from headstream.client.transports.transport import ClusterCounts
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import DEFAULT_DELETION_GRACE_US, Limits, Topic
 from headstream.errors import InvalidOptionError, NotFoundError, TopicNotFoundError
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import DEFAULT_DELETION_GRACE_US, Limits, Topic
 
 if TYPE_CHECKING:
     from headstream.client.client import Client

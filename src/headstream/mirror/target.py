@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from headstream.client.forwarding import ForwardingProducer
-from headstream.client.receipts import Receipt
+from headstream.client.producer.forwarding import ForwardingProducer
+from headstream.client.producer.receipts import Receipt
+from headstream.core.model.constructors import int64
+from headstream.core.model.message import MessageState, ReceivedMessage
+from headstream.core.model.reserved import TIMESTAMP_HEADER
+from headstream.core.model.topology import Topic
 from headstream.errors import NotFoundError
 from headstream.mirror.hops import Hop, newest_hop, with_hop
 from headstream.mirror.plan import create_like
 from headstream.mirror.runs import OffsetRuns
-from headstream.model.constructors import int64
-from headstream.model.message import MessageState, ReceivedMessage
-from headstream.model.reserved import TIMESTAMP_HEADER
-from headstream.model.topology import Topic
 
 if TYPE_CHECKING:
     from headstream.client.client import Client
-    from headstream.client.consumer import Consumer
+    from headstream.client.consumer.consumer import Consumer
 
 __all__ = ["TargetTopic"]
 

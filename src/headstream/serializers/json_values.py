@@ -6,7 +6,7 @@ import json as _json
 from decimal import Decimal
 from typing import Any
 
-from headstream.codec.json_text import dump_json
+from headstream.core.codec.json_text import dump_json
 from headstream.serializers.serializer import Serializer
 
 __all__ = ["json"]

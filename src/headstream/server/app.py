@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
-from headstream.broker.delivery_audit import DeliveryAudit
+from headstream.broker.deliveries.delivery_audit import DeliveryAudit
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
+from headstream.core.wire.commands.sessions import Login
 from headstream.errors import HeadstreamError, InvalidOptionError, MissingExtraError
 from headstream.interceptors.append_tracing import AppendTracing
 from headstream.log.checks.removal import remove_log
@@ -29,21 +30,20 @@ from headstream.log.system.files import OsFiles
 from headstream.log.system.linux import max_open_files
 from headstream.server.config.config import PUBLISHED_SECRETS, ServerConfig
 from headstream.server.config.file import format_toml
-from headstream.server.fast_path.traffic import Traffic
+from headstream.server.iggy.fast_path.traffic import Traffic
+from headstream.server.iggy.tcp.server import TcpServer
 from headstream.server.network.addresses import Address
 from headstream.server.network.admission import Admission
 from headstream.server.network.tls import make_tls
 from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import MemoryBudget, default_budget_bytes
 from headstream.server.resources.workers import Workers
-from headstream.server.tcp.server import TcpServer
-from headstream.wire.commands.sessions import Login
 
 if TYPE_CHECKING:
     from headstream.server.http.pipelines import PipelineReports
     from headstream.server.http.server import HttpServer
+    from headstream.server.iggy.quic.server import QuicServer
     from headstream.server.kafka.listener import KafkaServer
-    from headstream.server.quic.server import QuicServer
 
 __all__ = ["CURRENT_CONFIG", "QUIC_CERTIFICATE", "ServerApp"]
 
@@ -203,11 +203,11 @@ class ServerApp:
     async def _start_quic(self, address: Address, workers: Workers, budget: MemoryBudget, admission: Admission) -> None:
         config = self._config
         try:
-            await asyncio.to_thread(importlib.import_module, "headstream.server.quic.server")
+            await asyncio.to_thread(importlib.import_module, "headstream.server.iggy.quic.server")
         except ImportError as error:
             raise MissingExtraError(f"QUIC needs {error.name}", where="quic.enabled", advice="Install headstream[quic]") from None
-        from headstream.server.quic.server import QuicServer, QuicSettings
-        from headstream.server.quic.tls import make_self_signed
+        from headstream.server.iggy.quic.server import QuicServer, QuicSettings
+        from headstream.server.iggy.quic.tls import make_self_signed
 
         with contextlib.ExitStack() as stack:
             files = config.quic_files

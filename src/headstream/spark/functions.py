@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 
-from headstream.codec.batch.from_columns.blocks import BlockBuilder
-from headstream.codec.batch.results import VariableColumn
-from headstream.codec.conversion.dialects import read_messages
+from headstream.core.codec.batch.from_columns.blocks import BlockBuilder
+from headstream.core.codec.batch.results import VariableColumn
+from headstream.core.codec.conversion.dialects import read_messages
+from headstream.core.model.identifiers import format_message_id
+from headstream.core.model.message import Message, state_name
 from headstream.errors import InvalidOptionError
-from headstream.model.identifiers import format_message_id
-from headstream.model.message import Message, state_name
 from headstream.spark.kafka.header_rows import HeaderDecoder, encode_header_blocks, encode_header_lists
 from headstream.spark.sink.header_blocks import add_array, varied
 from headstream.spark.source.header_columns import parse_header_columns

@@ -20,24 +20,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from headstream.codec.binary import encode_sent
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.message import Message
 from headstream.errors import CorruptLogError
 from headstream.log.checks.partition_verification import verify_partition
 from headstream.log.checks.repair import repair_partition
-from headstream.log.compaction_pass import CompactionPass
 from headstream.log.partition.closed_segments import finish_pass
 from headstream.log.partition.partition import PartitionWriter
 from headstream.log.partition.segment_removal import open_index
-from headstream.model.message import Message
-from headstream.segments.files import BufferPool
-from headstream.segments.layout import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    base_offsets,
-    log_offsets,
-    log_suffix,
-    segment_path,
-)
+from headstream.log.segments.files import BufferPool
+from headstream.log.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, base_offsets, log_offsets, log_suffix, segment_path
+from headstream.log.upkeep.compaction_pass import CompactionPass
 from headstream.testing.damage_reading import Content, ReadResult, read_past_damage
 from headstream.testing.faulty_files import FaultyFiles, Killed
 from headstream.testing.segment_damage import KINDS, LOST, damage_segment

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headstream.codec.binary import decode_polled
+from headstream.core.codec.binary import decode_polled
+from headstream.core.model.message import Message
 from headstream.errors import CorruptSendError
-from headstream.model.message import Message
-from headstream.segments.files import ReadFiles
-from headstream.segments.follower import PartitionFollower
+from headstream.log.segments.files import ReadFiles
+from headstream.log.segments.follower import PartitionFollower
 
 __all__ = ["Content", "ReadResult", "read_past_damage"]
 

@@ -27,11 +27,11 @@ from typing import Final, TypeVar
 
 import click
 
-from headstream.client.producing import ProducerOptions
-from headstream.client.receipts import Receipt
+from headstream.client.producer.producing import ProducerOptions
+from headstream.client.producer.receipts import Receipt
 from headstream.connect import connect, connect_async
+from headstream.core.model.message import Message
 from headstream.errors import HeadstreamError, OutcomeUnknownError, RebalancedError
-from headstream.model.message import Message
 from headstream.testing.broken_links import BrokenLinks
 from headstream.testing.killed_servers import KilledServer
 from headstream.testing.seeds import naming_seed, seed_options

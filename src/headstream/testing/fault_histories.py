@@ -18,12 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
-from headstream.codec.binary import decode_polled, encode_sent
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.message import Message
+from headstream.core.model.topology import Fsync
 from headstream.errors import CorruptSendError, DiskFullError, PartitionClosedError, StorageError
 from headstream.log.partition.partition import PartitionWriter
-from headstream.model.message import Message
-from headstream.model.topology import Fsync
-from headstream.segments.follower import PartitionFollower
+from headstream.log.segments.follower import PartitionFollower
 from headstream.testing.faulty_files import FaultyFiles, Killed
 
 __all__ = ["Appendable", "FaultHistory", "PartitionModel", "Send"]

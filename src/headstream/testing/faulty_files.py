@@ -20,7 +20,7 @@ import random
 from dataclasses import dataclass, field
 
 from headstream.errors import StorageError
-from headstream.segments.files import storage_error
+from headstream.log.segments.files import storage_error
 
 __all__ = ["FaultyFile", "FaultyFiles", "Killed"]
 

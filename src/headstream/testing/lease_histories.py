@@ -23,12 +23,12 @@ from typing import Any, Final
 
 import click
 
+from headstream.core.model.deliveries import RetryOrder
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.leases import Grant, LeaseChange, LeaseRefusal, LeaseRequest, LeaseStep, SettledLeases
+from headstream.core.model.pauses import PauseRule
+from headstream.core.model.topology import Fsync, Limits
 from headstream.log.administration import create_topic
-from headstream.model.deliveries import RetryOrder
-from headstream.model.identifiers import TopicName
-from headstream.model.leases import Grant, LeaseChange, LeaseRefusal, LeaseRequest, LeaseStep, SettledLeases
-from headstream.model.pauses import PauseRule
-from headstream.model.topology import Fsync, Limits
 from headstream.testing.lease_model import GroupPauses, HeldJob, Job, WorkerGroup
 from headstream.testing.lease_process import SECOND, TOPIC, LeaseProcess
 from headstream.testing.seeds import naming_seed, run_seeds, seed_options

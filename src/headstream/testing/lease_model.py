@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headstream.model.deliveries import RetryOrder
-from headstream.model.groups import Member
-from headstream.model.leases import LeaseStep
-from headstream.model.pauses import PauseRule
+from headstream.core.model.deliveries import RetryOrder
+from headstream.core.model.groups import Member
+from headstream.core.model.leases import LeaseStep
+from headstream.core.model.pauses import PauseRule
 from headstream.testing.faulty_files import FaultyFiles
 
 __all__ = ["GroupPauses", "HeldJob", "Job", "PageFiles", "WorkerGroup"]

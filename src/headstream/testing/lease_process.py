@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 
 from headstream.broker.broker import Broker
 from headstream.client.client import Client
-from headstream.model.groups import Member
-from headstream.model.identifiers import TopicName
+from headstream.core.model.groups import Member
+from headstream.core.model.identifiers import TopicName
 from headstream.testing.faulty_files import Killed
 from headstream.testing.lease_model import HeldJob, PageFiles, WorkerGroup
 from headstream.testing.log_histories import KillableLog

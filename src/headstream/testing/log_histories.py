@@ -22,18 +22,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
 
-from headstream.codec.binary import encode_sent
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.message import Message, MessageState, StateChange
+from headstream.core.model.polling import OffsetOwner
+from headstream.core.model.topology import Fsync, Limits, TopicOptions
 from headstream.errors import CorruptLogError, OffsetOutOfRangeError, PartitionClosedError, StorageError
 from headstream.log.administration import create_topic, delete_topic, purge_topic
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.log import Log
 from headstream.log.partition.syncing import IntervalSyncer
-from headstream.log.retention import Retention
-from headstream.log.staging import Manifest, StagedWriter, inbox_path
-from headstream.model.message import Message, MessageState, StateChange
-from headstream.model.polling import OffsetOwner
-from headstream.model.topology import Fsync, Limits, TopicOptions
-from headstream.segments.layout import CATALOG_NAME, INBOX_NAME
+from headstream.log.segments.layout import CATALOG_NAME, INBOX_NAME
+from headstream.log.staged.staging import Manifest, StagedWriter, inbox_path
+from headstream.log.upkeep.retention import Retention
 from headstream.testing.fault_histories import FaultHistory, PartitionModel, Send
 from headstream.testing.faulty_files import FaultyFiles, Killed
 

@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
 
-from headstream.codec.binary import decode_polled, encode_sent
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.message import Message, MessageState, StateChange
+from headstream.core.model.topology import Fsync, Limits, TopicOptions
 from headstream.errors import LegalHoldError, OffsetOutOfRangeError, StorageError
 from headstream.log.administration import create_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
-from headstream.log.marked_removal import MarkedRemoval, due_before_us
-from headstream.model.message import Message, MessageState, StateChange
-from headstream.model.topology import Fsync, Limits, TopicOptions
-from headstream.segments.follower import PartitionFollower
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.upkeep.marked_removal import MarkedRemoval, due_before_us
 from headstream.testing.faulty_files import FaultyFiles, Killed
 from headstream.testing.log_histories import KillableLog
 

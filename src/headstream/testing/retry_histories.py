@@ -27,10 +27,10 @@ import click
 
 from headstream.broker.broker import Broker
 from headstream.client.client import Client
+from headstream.core.model.deliveries import Retry, RetryOrder
+from headstream.core.model.message import ReceivedMessage
+from headstream.core.model.topology import Fsync, Limits
 from headstream.log.administration import create_topic
-from headstream.model.deliveries import Retry, RetryOrder
-from headstream.model.message import ReceivedMessage
-from headstream.model.topology import Fsync, Limits
 from headstream.testing.faulty_files import Killed
 from headstream.testing.lease_model import PageFiles
 from headstream.testing.log_histories import KillableLog

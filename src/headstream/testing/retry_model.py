@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headstream.client.consumer import Consumer
-from headstream.model.deliveries import RetryOrder
-from headstream.model.message import ReceivedMessage
+from headstream.client.consumer.consumer import Consumer
+from headstream.core.model.deliveries import RetryOrder
+from headstream.core.model.message import ReceivedMessage
 
 __all__ = ["GroupMember", "RetryGroup", "Task"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from headstream.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES
+from headstream.log.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES
 
 __all__ = ["KINDS", "LOST", "damage_segment"]
 

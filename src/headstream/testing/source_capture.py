@@ -19,9 +19,9 @@ from datetime import datetime
 from random import Random
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from headstream.core.model.constructors import uint16
+from headstream.core.model.header_values import HeaderValue
 from headstream.errors import InvalidOptionError
-from headstream.model.constructors import uint16
-from headstream.model.header_values import HeaderValue
 from headstream.replicate.codec import ColumnMetadata, Lineage, TableMetadata, data_schema, metadata_message
 from headstream.testing.source_encoding import AvroEncoder, ChangeHeaders, JsonEncoder, MessageEncoder
 from headstream.testing.source_history import SourceChange, SourceHistory, format_commit

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from headstream.wire.commands.streams import DeleteStream, ListStreams
-from headstream.wire.commands.system import ListClients
-from headstream.wire.commands.tokens import DeleteToken, ListTokens
-from headstream.wire.commands.users import DeleteUser, ListUsers
+from headstream.core.wire.commands.streams import DeleteStream, ListStreams
+from headstream.core.wire.commands.system import ListClients
+from headstream.core.wire.commands.tokens import DeleteToken, ListTokens
+from headstream.core.wire.commands.users import DeleteUser, ListUsers
 from tests.support.server.peers import HttpPeer, Peer, TcpPeer
 from tests.support.server.server_process import ServerProcess
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headstream.codec.binary import decode_polled, encode_sent
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import ConsumerKind, PollingKind
-from headstream.wire.commands.groups import CreateGroup, DeleteGroup, JoinGroup, LeaveGroup, ListGroups
-from headstream.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
-from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, StoreOffset
-from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions
-from headstream.wire.commands.streams import CreateStream, DeleteStream, PurgeStream, UpdateStream
-from headstream.wire.commands.topics import (
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup, JoinGroup, LeaveGroup, ListGroups
+from headstream.core.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
+from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, StoreOffset
+from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
+from headstream.core.wire.commands.streams import CreateStream, DeleteStream, PurgeStream, UpdateStream
+from headstream.core.wire.commands.topics import (
     NEVER,
     SERVER_DEFAULT,
     Compression,
@@ -24,8 +24,8 @@ from headstream.wire.commands.topics import (
     PurgeTopic,
     UpdateTopic,
 )
-from headstream.wire.records import Command
-from headstream.wire.shapes import Identifier
+from headstream.core.wire.records import Command
+from headstream.core.wire.shapes import Identifier
 from tests.support.server.peers import Peer
 
 __all__ = [

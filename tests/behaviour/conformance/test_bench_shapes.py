@@ -6,15 +6,15 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import ConsumerKind, PollingKind
-from headstream.wire.commands.groups import CreateGroup, JoinGroup
-from headstream.wire.commands.messages import FlushMessages
-from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.commands.streams import CreateStream, ListStreams
-from headstream.wire.commands.system import GetStats
-from headstream.wire.commands.topics import NEVER, Compression, CreateTopic
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.commands.groups import CreateGroup, JoinGroup
+from headstream.core.wire.commands.messages import FlushMessages
+from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.commands.streams import CreateStream, ListStreams
+from headstream.core.wire.commands.system import GetStats
+from headstream.core.wire.commands.topics import NEVER, Compression, CreateTopic
 from tests.behaviour.conformance.scenes import build, poll, polled, send
 from tests.support.server.peers import TcpPeer
 

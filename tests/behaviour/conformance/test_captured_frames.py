@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from headstream.codec.binary import decode_polled
-from headstream.wire.codes import Code
-from headstream.wire.commands.messages import PolledMessages, PollMessages
-from headstream.wire.frames import encode_request
-from headstream.wire.statuses import Status
-from headstream.wire.table import COMMANDS
+from headstream.core.codec.binary import decode_polled
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.messages import PolledMessages, PollMessages
+from headstream.core.wire.frames import encode_request
+from headstream.core.wire.statuses import Status
+from headstream.core.wire.table import COMMANDS
 from tests.support.server.peers import TcpPeer
 
 Connect = Callable[..., TcpPeer]

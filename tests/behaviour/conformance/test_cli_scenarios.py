@@ -7,20 +7,20 @@ from collections.abc import Callable
 
 import pytest
 
-from headstream.codec.binary import encode_sent
-from headstream.model.headers import Headers
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import ConsumerKind, PollingKind
-from headstream.wire.commands.groups import CreateGroup, DeleteGroup, GetGroup, ListGroups
-from headstream.wire.commands.messages import FlushMessages, SendMessages
-from headstream.wire.commands.offsets import ConsumerRef, GetOffset, StoreOffset
-from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions, DeleteSegments
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
-from headstream.wire.commands.streams import CreateStream, DeleteStream, GetStream, ListStreams, PurgeStream, UpdateStream
-from headstream.wire.commands.system import GetClient, GetMe, GetStats, ListClients
-from headstream.wire.commands.tokens import CreateToken, LoginWithToken
-from headstream.wire.commands.topics import (
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup, GetGroup, ListGroups
+from headstream.core.wire.commands.messages import FlushMessages, SendMessages
+from headstream.core.wire.commands.offsets import ConsumerRef, GetOffset, StoreOffset
+from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions, DeleteSegments
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
+from headstream.core.wire.commands.streams import CreateStream, DeleteStream, GetStream, ListStreams, PurgeStream, UpdateStream
+from headstream.core.wire.commands.system import GetClient, GetMe, GetStats, ListClients
+from headstream.core.wire.commands.tokens import CreateToken, LoginWithToken
+from headstream.core.wire.commands.topics import (
     NEVER,
     Compression,
     CreateTopic,
@@ -30,7 +30,7 @@ from headstream.wire.commands.topics import (
     PurgeTopic,
     UpdateTopic,
 )
-from headstream.wire.commands.users import (
+from headstream.core.wire.commands.users import (
     ChangePassword,
     CreateUser,
     DeleteUser,
@@ -39,7 +39,7 @@ from headstream.wire.commands.users import (
     UpdateUser,
     UserStatus,
 )
-from headstream.wire.shapes import Identifier
+from headstream.core.wire.shapes import Identifier
 from tests.behaviour.conformance.scenes import CONSUMER, STREAM, TOPIC, build, create_topic, poll, polled, send
 from tests.support.server.peers import Peer, TcpPeer
 

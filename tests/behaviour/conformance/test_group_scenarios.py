@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import PollingKind
-from headstream.wire.commands.groups import CreateGroup, DeleteGroup, GetGroup, JoinGroup, LeaveGroup
-from headstream.wire.commands.offsets import DeleteOffset, GetOffset, StoreOffset
-from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.wire.commands.system import ClientGroup, GetMe
-from headstream.wire.commands.users import CreateUser, UserStatus
-from headstream.wire.statuses import Status
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import PollingKind
+from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup, GetGroup, JoinGroup, LeaveGroup
+from headstream.core.wire.commands.offsets import DeleteOffset, GetOffset, StoreOffset
+from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
+from headstream.core.wire.commands.system import ClientGroup, GetMe
+from headstream.core.wire.commands.users import CreateUser, UserStatus
+from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.scenes import CONSUMER, GROUP, build, poll, polled, send
 from tests.support.server.peers import TcpPeer, refused
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from headstream.wire.commands.groups import CreateGroup, GetGroup, JoinGroup
-from headstream.wire.commands.sessions import Ping
-from headstream.wire.commands.streams import GetStream, ListStreams
-from headstream.wire.commands.system import GetMe, ListClients
-from headstream.wire.statuses import Status
+from headstream.core.wire.commands.groups import CreateGroup, GetGroup, JoinGroup
+from headstream.core.wire.commands.sessions import Ping
+from headstream.core.wire.commands.streams import GetStream, ListStreams
+from headstream.core.wire.commands.system import GetMe, ListClients
+from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.scenes import build
 from tests.support.server.peers import TcpPeer, refused
 from tests.support.server.server_process import ServerProcess

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headstream.model.partitioning import Partitioning
+from headstream.core.model.partitioning import Partitioning
 from tests.behaviour.conformance.scenes import build, send
 from tests.support.server.peers import HttpPeer, Peer, TcpPeer
 

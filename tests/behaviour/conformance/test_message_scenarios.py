@@ -8,15 +8,15 @@ import struct
 
 import pytest
 
-from headstream.codec.binary import encode_sent
-from headstream.model.header_values import HeaderKind, HeaderValue
-from headstream.model.headers import Headers
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning
-from headstream.wire.commands.messages import FlushMessages, SendMessages
-from headstream.wire.commands.streams import CreateStream, DeleteStream, GetStream, ListStreams, PurgeStream
-from headstream.wire.commands.topics import DeleteTopic, GetTopic, PurgeTopic
-from headstream.wire.statuses import Status
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.header_values import HeaderKind, HeaderValue
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.wire.commands.messages import FlushMessages, SendMessages
+from headstream.core.wire.commands.streams import CreateStream, DeleteStream, GetStream, ListStreams, PurgeStream
+from headstream.core.wire.commands.topics import DeleteTopic, GetTopic, PurgeTopic
+from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.scenes import STREAM, build, create_topic, poll, polled, send
 from tests.support.server.peers import HttpPeer, Peer, TcpPeer, refused
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headstream.model.polling import ConsumerKind, PollingKind
-from headstream.wire.commands.groups import CreateGroup, DeleteGroup, GetGroup, JoinGroup, LeaveGroup
-from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoreOffset
-from headstream.wire.commands.streams import CreateStream, DeleteStream, GetStream
-from headstream.wire.commands.topics import GetTopic
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup, GetGroup, JoinGroup, LeaveGroup
+from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoreOffset
+from headstream.core.wire.commands.streams import CreateStream, DeleteStream, GetStream
+from headstream.core.wire.commands.topics import GetTopic
 from tests.behaviour.conformance.scenes import create_topic, poll, polled, send
 from tests.support.server.peers import TcpPeer
 

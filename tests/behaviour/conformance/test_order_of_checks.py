@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from headstream.codec.binary import encode_sent
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning
-from headstream.wire.codes import Code
-from headstream.wire.commands.messages import SendMessages
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.wire.commands.streams import PurgeStream
-from headstream.wire.commands.tokens import CreateToken
-from headstream.wire.commands.users import CreateUser, DeleteUser, UserStatus
-from headstream.wire.frames import encode_request
-from headstream.wire.statuses import Status
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.messages import SendMessages
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
+from headstream.core.wire.commands.streams import PurgeStream
+from headstream.core.wire.commands.tokens import CreateToken
+from headstream.core.wire.commands.users import CreateUser, DeleteUser, UserStatus
+from headstream.core.wire.frames import encode_request
+from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.scenes import DATA, build, create_topic, in_a_stream, in_a_topic, poll_of
 from tests.support.server.peers import HttpPeer, Peer, TcpPeer, refused
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 import pytest
 import xxhash
 
-from headstream.model.header_values import HeaderKind, HeaderValue
-from headstream.model.headers import Headers
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import PollingKind
-from headstream.wire.commands.offsets import StoreOffset
+from headstream.core.model.header_values import HeaderKind, HeaderValue
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import PollingKind
+from headstream.core.wire.commands.offsets import StoreOffset
 from tests.behaviour.conformance.scenes import CONSUMER, build, poll, polled, send
 from tests.support.server.peers import Peer, TcpPeer
 

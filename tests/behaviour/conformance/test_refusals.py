@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import ConsumerKind
-from headstream.wire.commands.groups import CreateGroup, DeleteGroup, JoinGroup, LeaveGroup
-from headstream.wire.commands.messages import FlushMessages, PollMessages, SendMessages
-from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, StoreOffset
-from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions
-from headstream.wire.commands.streams import CreateStream, GetStream, UpdateStream
-from headstream.wire.commands.system import GetClient
-from headstream.wire.commands.tokens import CreateToken, DeleteToken, LoginWithToken
-from headstream.wire.commands.topics import Compression, GetTopic, UpdateTopic
-from headstream.wire.commands.users import ChangePassword, CreateUser, DeleteUser, UpdatePermissions, UpdateUser, UserStatus
-from headstream.wire.records import Command
-from headstream.wire.statuses import Status, http_status
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import ConsumerKind
+from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup, JoinGroup, LeaveGroup
+from headstream.core.wire.commands.messages import FlushMessages, PollMessages, SendMessages
+from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, StoreOffset
+from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
+from headstream.core.wire.commands.streams import CreateStream, GetStream, UpdateStream
+from headstream.core.wire.commands.system import GetClient
+from headstream.core.wire.commands.tokens import CreateToken, DeleteToken, LoginWithToken
+from headstream.core.wire.commands.topics import Compression, GetTopic, UpdateTopic
+from headstream.core.wire.commands.users import ChangePassword, CreateUser, DeleteUser, UpdatePermissions, UpdateUser, UserStatus
+from headstream.core.wire.records import Command
+from headstream.core.wire.statuses import Status, http_status
 from tests.behaviour.conformance.conftest import clear
 from tests.behaviour.conformance.scenes import CONSUMER, DATA, build, create_topic, in_a_stream, in_a_topic, poll_of
 from tests.support.server.peers import Peer, RefusedError, TcpPeer

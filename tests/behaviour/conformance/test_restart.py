@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import PollingKind
-from headstream.wire.commands.groups import CreateGroup, ListGroups
-from headstream.wire.commands.messages import FlushMessages
-from headstream.wire.commands.offsets import GetOffset, StoreOffset
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.wire.commands.streams import CreateStream, DeleteStream, GetStream, ListStreams
-from headstream.wire.commands.system import GetStats
-from headstream.wire.commands.tokens import CreateToken, ListTokens, LoginWithToken
-from headstream.wire.commands.topics import NEVER, Compression, CreateTopic, DeleteTopic, GetTopic
-from headstream.wire.commands.users import CreateUser, GetUser, ListUsers, UserStatus
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import PollingKind
+from headstream.core.wire.commands.groups import CreateGroup, ListGroups
+from headstream.core.wire.commands.messages import FlushMessages
+from headstream.core.wire.commands.offsets import GetOffset, StoreOffset
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
+from headstream.core.wire.commands.streams import CreateStream, DeleteStream, GetStream, ListStreams
+from headstream.core.wire.commands.system import GetStats
+from headstream.core.wire.commands.tokens import CreateToken, ListTokens, LoginWithToken
+from headstream.core.wire.commands.topics import NEVER, Compression, CreateTopic, DeleteTopic, GetTopic
+from headstream.core.wire.commands.users import CreateUser, GetUser, ListUsers, UserStatus
 from tests.behaviour.conformance.scenes import CONSUMER, GROUP, create_topic, poll, polled, send
 from tests.support.server.peers import TcpPeer
 from tests.support.server.server_process import ServerProcess

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from headstream.model.header_values import HeaderKind, HeaderValue
-from headstream.model.headers import Headers
-from headstream.model.message import Message
-from headstream.model.polling import PollingKind
-from headstream.wire.commands.offsets import StoreOffset
-from headstream.wire.commands.partitions import DeleteSegments
-from headstream.wire.commands.topics import GetTopic, PartitionInfo
-from headstream.wire.statuses import Status
+from headstream.core.model.header_values import HeaderKind, HeaderValue
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
+from headstream.core.model.polling import PollingKind
+from headstream.core.wire.commands.offsets import StoreOffset
+from headstream.core.wire.commands.partitions import DeleteSegments
+from headstream.core.wire.commands.topics import GetTopic, PartitionInfo
+from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.scenes import CONSUMER, build, create_topic, poll, polled, send
 from tests.support.server.peers import TcpPeer, refused
 from tests.support.server.server_process import ServerProcess

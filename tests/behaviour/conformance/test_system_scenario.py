@@ -8,13 +8,13 @@ import zipfile
 
 import pytest
 
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import PollingKind
-from headstream.wire.commands.groups import CreateGroup, DeleteGroup, GetGroup, JoinGroup, LeaveGroup, ListGroups
-from headstream.wire.commands.offsets import DeleteOffset, GetOffset, StoreOffset
-from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions
-from headstream.wire.commands.sessions import Ping
-from headstream.wire.commands.streams import (
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import PollingKind
+from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup, GetGroup, JoinGroup, LeaveGroup, ListGroups
+from headstream.core.wire.commands.offsets import DeleteOffset, GetOffset, StoreOffset
+from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
+from headstream.core.wire.commands.sessions import Ping
+from headstream.core.wire.commands.streams import (
     CreateStream,
     DeleteStream,
     GetStream,
@@ -23,8 +23,16 @@ from headstream.wire.commands.streams import (
     StreamDetails,
     UpdateStream,
 )
-from headstream.wire.commands.system import ClientGroup, GetMe, GetStats, ListClients, Snapshot, SnapshotCompression, SnapshotType
-from headstream.wire.commands.topics import (
+from headstream.core.wire.commands.system import (
+    ClientGroup,
+    GetMe,
+    GetStats,
+    ListClients,
+    Snapshot,
+    SnapshotCompression,
+    SnapshotType,
+)
+from headstream.core.wire.commands.topics import (
     NEVER,
     Compression,
     DeleteTopic,
@@ -34,7 +42,7 @@ from headstream.wire.commands.topics import (
     TopicDetails,
     UpdateTopic,
 )
-from headstream.wire.statuses import Status
+from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.scenes import CONSUMER, STREAM, TOPIC, build, create_topic, poll, polled, send
 from tests.support.server.peers import Peer, TcpPeer, refused
 

@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from headstream.wire.codes import TABLE, Code
-from headstream.wire.commands.streams import GetStream
-from headstream.wire.frames import encode_request
-from headstream.wire.statuses import Status
+from headstream.core.wire.codes import TABLE, Code
+from headstream.core.wire.commands.streams import GetStream
+from headstream.core.wire.frames import encode_request
+from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.conftest import clear
 from tests.behaviour.conformance.scenes import DATA, build, poll_of
 from tests.support.server.peers import Peer, TcpPeer

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
-from headstream.wire.commands.sessions import Login, Logout, Ping
-from headstream.wire.commands.streams import CreateStream, GetStream, ListStreams
-from headstream.wire.commands.system import GetClient, GetMe, GetStats
-from headstream.wire.commands.tokens import CreateToken, DeleteToken, ListTokens, LoginWithToken
-from headstream.wire.commands.topics import NEVER
-from headstream.wire.commands.users import (
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
+from headstream.core.wire.commands.sessions import Login, Logout, Ping
+from headstream.core.wire.commands.streams import CreateStream, GetStream, ListStreams
+from headstream.core.wire.commands.system import GetClient, GetMe, GetStats
+from headstream.core.wire.commands.tokens import CreateToken, DeleteToken, ListTokens, LoginWithToken
+from headstream.core.wire.commands.topics import NEVER
+from headstream.core.wire.commands.users import (
     ChangePassword,
     CreateUser,
     DeleteUser,
@@ -23,7 +23,7 @@ from headstream.wire.commands.users import (
     UserDetails,
     UserStatus,
 )
-from headstream.wire.statuses import Status
+from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.scenes import build, poll, send
 from tests.support.server.peers import HttpPeer, Peer, RefusedError, TcpPeer, refused
 

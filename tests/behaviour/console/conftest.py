@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headstream as hs
-from headstream.codec.binary import encode_sent
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
-from headstream.model.polling import OffsetOwner
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
+from headstream.core.model.polling import OffsetOwner
 from tests.support.server.http_servers import Http, serving
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
-from headstream.model.polling import OffsetOwner
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
+from headstream.core.model.polling import OffsetOwner
 from tests.behaviour.console.conftest import MANY, ORDERS, PATIENCE_MS, STRANGE, find_violations, go, log_in, send
 from tests.support.server.http_servers import Http, serving
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headstream as hs
-from headstream.cli.checkpoints import explain_by
+from headstream.cli.shared.checkpoints import explain_by
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
 from headstream.errors import StorageError
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.run.report import PipelineReport
 from headstream.replicate.run.status import note_status
 from headstream.server.http.pipelines import PipelineReports

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import headstream as hs
-from headstream.cli.schemas import open_schemas
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
+from headstream.cli.shared.schemas import open_schemas
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
 from headstream.server.http.pipelines import PipelineReports
 from tests.behaviour.console.conftest import find_violations, go, log_in, opened_page, send
 from tests.support.server.http_servers import Http, serving

@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 import headstream as hs
 from headstream.cli.main import cli
-from headstream.codec.kafka.murmur2 import kafka_partition_of
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Limits
+from headstream.core.codec.kafka.murmur2 import kafka_partition_of
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Limits
 from headstream.testing import KafkaBroker
 from tests.support.kafka_cluster import empty_cluster, shared_broker
 from tests.support.server.certificates import write_certificate

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.codec.kafka import decode_record, encode_record
-from headstream.model.headers import Headers
-from headstream.model.message import Message
+from headstream.core.codec.kafka import decode_record, encode_record
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
 from headstream.testing import KafkaBroker
 
 _MESSAGES = [

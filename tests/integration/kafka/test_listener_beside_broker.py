@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Limits
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Limits
 from headstream.server.kafka.apis import APIS, FETCH, PRODUCE
 from headstream.testing import KafkaBroker
 from tests.support.messages.kafka_records import Record, make_batch, make_records

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Limits
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Limits
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
 
 _ORDERS = TopicName("shop", "orders")

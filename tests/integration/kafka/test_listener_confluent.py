@@ -19,13 +19,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined,unused-ignore]
 )
 
 import headstream as hs
-from headstream.codec.kafka import decode_record, encode_record
-from headstream.model.identifiers import TopicName
-from headstream.model.message import MessageState
-from headstream.model.polling import OffsetOwner
-from headstream.model.topology import Limits
-from headstream.server.kafka.compression import decompress
-from headstream.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
+from headstream.core.codec.kafka import decode_record, encode_record
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import MessageState
+from headstream.core.model.polling import OffsetOwner
+from headstream.core.model.topology import Limits
+from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
+from headstream.server.kafka.handlers.compression import decompress
 from tests.support.server.certificates import write_certificate
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
 
@@ -388,7 +388,7 @@ def test_decompressed_batches_are_charged_to_the_memory_budget_while_they_are_st
         held.append((len(plain), budget.held_bytes))
         return plain
 
-    monkeypatch.setattr("headstream.server.kafka.record_batches.decompress", observed)
+    monkeypatch.setattr("headstream.server.kafka.handlers.record_batches.decompress", observed)
     payload = bytes(1_500_000)
     delivered = _produce(listener, {"value": payload}, compression_type=codec, message_max_bytes=4_000_000)
     assert [message.error() for message in delivered] == [None]

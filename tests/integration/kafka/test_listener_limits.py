@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Limits
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Limits
 from tests.support.server.kafka_listeners import kafka_listener
 from tests.support.server.served import CHEAP
 

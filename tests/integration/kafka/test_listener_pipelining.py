@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Limits
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Limits
 from headstream.server.kafka.apis import FETCH, PRODUCE
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
 from tests.support.server.kafka_socket import KafkaSocket, spell_request

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Limits
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Limits
 from tests.support.server.kafka_listeners import kafka_listener
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Limits
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Limits
 from headstream.server.kafka.apis import APIS
-from headstream.server.kafka.schema_text import KafkaField
+from headstream.server.kafka.protocol.schema_text import KafkaField
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
 from tests.support.server.kafka_socket import KafkaSocket, spell_request
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from headstream.codec.kafka import KafkaHeader
+from headstream.core.codec.kafka import KafkaHeader
 from headstream.spark.kafka.header_rows import HeaderDecoder
 from headstream.spark.kafka.raw_headers import KAFKA_HEADERS, RawHeaders
 from headstream.spark.source.header_columns import parse_header_columns

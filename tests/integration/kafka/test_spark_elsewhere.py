@@ -12,8 +12,8 @@ import pyspark
 import pytest
 
 import headstream as hs
-from headstream.model.headers import Headers
-from headstream.model.message import Message
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
 from headstream.testing import KafkaBroker
 from tests.integration.kafka import spark_elsewhere
 from tests.integration.kafka.test_spark_over_kafka import send

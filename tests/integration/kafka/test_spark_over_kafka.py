@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headstream as hs
-from headstream.codec.kafka import decode_record, encode_record
+from headstream.core.codec.kafka import decode_record, encode_record
+from headstream.core.model.constructors import bool_
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
 from headstream.errors import InvalidOptionError, LogError
-from headstream.model.constructors import bool_
-from headstream.model.headers import Headers
-from headstream.model.message import Message
 from headstream.spark.kafka.options import _HANDED_ON, _SINK
 from headstream.spark.kafka.reading import _column
 from headstream.spark.kafka.writing import prepare_rows

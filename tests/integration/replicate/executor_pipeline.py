@@ -16,12 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from headstream.replicate.apply import stored_batch
-from headstream.replicate.apply.delta_spark import DeltaSparkEngine
-from headstream.replicate.apply.scd1 import Scd1Table
-from headstream.replicate.apply.spark_changes import SparkChanges
-from headstream.replicate.apply.stored_batch import StoredBatch
+from headstream.replicate.apply.on_executors import stored_batch
+from headstream.replicate.apply.on_executors.spark_changes import SparkChanges
+from headstream.replicate.apply.on_executors.stored_batch import StoredBatch
 from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.apply.type1.merge import Scd1Table
+from headstream.replicate.engines.delta_spark import DeltaSparkEngine
 from headstream.replicate.parked.parking import ParkingLot
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.settings.config import ReplicateConfig

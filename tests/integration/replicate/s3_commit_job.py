@@ -17,10 +17,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from headstream.replicate.apply.delta_spark import DeltaSparkEngine
-from headstream.replicate.apply.engine import RowCounts
-from headstream.replicate.apply.plan import MergePlan
-from headstream.replicate.apply.spark_store import configure_store
+from headstream.replicate.engines.delta_spark import DeltaSparkEngine
+from headstream.replicate.engines.engine import RowCounts
+from headstream.replicate.engines.plan import MergePlan
+from headstream.replicate.engines.spark_store import configure_store
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 from headstream.spark import session, stop

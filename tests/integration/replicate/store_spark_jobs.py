@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 
 from headstream.connect import connect
 from headstream.errors import EnvironmentSetupError
-from headstream.replicate.apply.spark_store import configure_store, require_store
 from headstream.replicate.codec import ColumnMetadata, TableMetadata, data_message, metadata_message
+from headstream.replicate.engines.spark_store import configure_store, require_store
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.table_settings import TableRule, TableRules, TableSettings

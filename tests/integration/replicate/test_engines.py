@@ -16,16 +16,16 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from headstream.errors import StorageError
-from headstream.replicate.apply.delta_spark import DeltaSparkEngine
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
-from headstream.replicate.apply.engine import RowCounts, TableEngine
-from headstream.replicate.apply.mapped import SparkMappedTables
-from headstream.replicate.apply.plan import MergePlan, quote_name
-from headstream.replicate.apply.scd1 import Scd1Table
-from headstream.replicate.apply.scd2 import Scd2Table
-from headstream.replicate.apply.scd2_events import read_events
 from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.apply.type1.merge import Scd1Table
+from headstream.replicate.apply.type2.events import read_events
+from headstream.replicate.apply.type2.merge import Scd2Table
 from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.engines.delta_spark import DeltaSparkEngine
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
+from headstream.replicate.engines.engine import RowCounts, TableEngine
+from headstream.replicate.engines.mapped import SparkMappedTables
+from headstream.replicate.engines.plan import MergePlan, quote_name
 from tests.support.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 from tests.support.replicate.histories import amount, current, deliver, random_history, tell
 from tests.support.replicate.moving_rows import MovingSource

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from headstream.broker.broker import Broker
 from headstream.client.client import Client
+from headstream.core.model.identifiers import TopicName
 from headstream.log.opening import open_directory
-from headstream.model.identifiers import TopicName
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.tables.tables import table_path

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from headstream.connect import connect
 from headstream.errors import HeadstreamError, InvalidOptionError, SchemaError, StorageError
-from headstream.replicate.apply.scd1 import Scd1Table
+from headstream.replicate.apply.type1.merge import Scd1Table
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC, ParkingLot
 from headstream.replicate.run.pipeline import ReplicatePipeline

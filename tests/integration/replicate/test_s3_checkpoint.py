@@ -11,18 +11,18 @@ from typing import Any, Literal
 import pytest
 from click.testing import CliRunner
 
-from headstream.cli.checkpoints import read_pipelines
 from headstream.cli.dlq import dlq
-from headstream.cli.replicate import replicate
-from headstream.codec.binary import encode_sent
+from headstream.cli.replicate.command import replicate
+from headstream.cli.shared.checkpoints import read_pipelines
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
+from headstream.core.model.topology import Limits
 from headstream.errors import CorruptLogError, ReplicateError, StorageError
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
-from headstream.model.topology import Limits
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.checkpoint.keeper import StoreKeeper
 from headstream.replicate.checkpoint.reading import CheckpointReader
 from headstream.replicate.codec import data_message, metadata_message
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.run.status import note_status
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.storage.store_files import StoreFiles

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from headstream.cli.replicate import replicate
+from headstream.cli.replicate.command import replicate
 from headstream.connect import connect
 from headstream.errors import ReplicateError, StorageError
 from headstream.replicate.checkpoint.reading import CheckpointReader

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headstream as hs
-from headstream.codec.binary import encode_polled, encode_sent
-from headstream.codec.json import encode_polled as encode_json
-from headstream.codec.kafka import encode_record
-from headstream.codec.kip82 import encode_set, from_message
+from headstream.core.codec.binary import encode_polled, encode_sent
+from headstream.core.codec.json import encode_polled as encode_json
+from headstream.core.codec.kafka import encode_record
+from headstream.core.codec.kip82 import encode_set, from_message
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
 from headstream.errors import InvalidOptionError
-from headstream.model.headers import Headers
-from headstream.model.message import Message
 from headstream.spark import functions as hf
 from tests.support.spark_versions import needs_functions
 

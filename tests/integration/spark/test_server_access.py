@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 import headstream as hs
+from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from headstream.testing.local_server import LocalServer
-from headstream.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from tests.support.server.certificates import write_certificate
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 import headstream as hs
-from headstream.model.identifiers import parse_message_id
-from headstream.model.polling import partition_of
-from headstream.segments.layout import INBOX_NAME, STAGED_NAME
+from headstream.core.model.identifiers import parse_message_id
+from headstream.core.model.polling import partition_of
+from headstream.log.segments.layout import INBOX_NAME, STAGED_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

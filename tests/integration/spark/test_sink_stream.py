@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.listener import QueryTerminatedEvent
 
 import headstream as hs
-from headstream.segments.layout import INBOX_NAME, STAGED_NAME
+from headstream.log.segments.layout import INBOX_NAME, STAGED_NAME
 from headstream.spark.connection.spark_versions import HAS_LIMITS
 from headstream.spark.lag import LagListener
 from headstream.testing.local_server import LocalServer

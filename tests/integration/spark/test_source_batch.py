@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 import headstream as hs
-from headstream.codec.binary import decode_headers
-from headstream.model.identifiers import format_message_id
+from headstream.core.codec.binary import decode_headers
+from headstream.core.model.identifiers import format_message_id
 from headstream.spark.source.options import COLUMN_NAMES, RowShape
 from headstream.spark.source.source import spark_schema
 from tests.support.log.stored_logs import data_file

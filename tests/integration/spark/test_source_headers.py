@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import headstream as hs
-from headstream.model.header_values import KIND_NAMES, HeaderValue
+from headstream.core.model.header_values import KIND_NAMES, HeaderValue
 from tests.support.log.stored_logs import patch_stored
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import headstream as hs
-from headstream.log import compaction, retention
-from headstream.log.submission import commit_staged
+from headstream.log.staged.submission import commit_staged
+from headstream.log.upkeep import compaction, retention
 from tests.support.log.staged import manifest_of, stage
 
 __all__ = ["KEYS", "SEGMENT_BYTES", "make_topics"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headstream.client.remote.caller import Caller
+from headstream.client.transports.remote.caller import Caller
 from headstream.log.catalog import catalog
 from headstream.log.system.files import OsFile, OsFiles
 

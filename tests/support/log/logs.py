@@ -6,12 +6,12 @@ import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from headstream.codec.binary import decode_polled
+from headstream.core.codec.binary import decode_polled
+from headstream.core.model.message import Message
 from headstream.log.partition.partition import PartitionWriter
+from headstream.log.segments.files import storage_error
+from headstream.log.segments.follower import PartitionFollower
 from headstream.log.system.files import Files, MemoryFiles, OsFiles, WriteFile
-from headstream.model.message import Message
-from headstream.segments.files import storage_error
-from headstream.segments.follower import PartitionFollower
 from tests.support.messages.batches import sent
 
 __all__ = ["SEED", "FaultyFiles", "batch", "make_files", "open_partition", "payloads", "read_all"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from headstream.codec.binary import decode_polled
+from headstream.core.codec.binary import decode_polled
+from headstream.core.model.topology import Fsync, Limits, TopicOptions
 from headstream.log.administration import create_topic
 from headstream.log.log import Log
 from headstream.log.partition.segment_size import DEFAULT_SEGMENT_BYTES
-from headstream.log.staging import Manifest, StagedPart, StagedWriter, inbox_path
-from headstream.log.submission import commit_staged
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.layout import INBOX_NAME, STAGED_NAME
+from headstream.log.staged.staging import Manifest, StagedPart, StagedWriter, inbox_path
+from headstream.log.staged.submission import commit_staged
 from headstream.log.system.files import Files, OsFiles
-from headstream.model.topology import Fsync, Limits, TopicOptions
-from headstream.segments.follower import PartitionFollower
-from headstream.segments.layout import INBOX_NAME, STAGED_NAME
 from tests.support.messages.batches import sent
 
 __all__ = [

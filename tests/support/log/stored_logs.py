@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from headstream.codec.batch.stored.scan import masked_crc32c
-from headstream.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, decode_entry, encode_entry
+from headstream.core.codec.batch.stored.scan import masked_crc32c
+from headstream.log.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, decode_entry, encode_entry
 
 __all__ = ["data_file", "patch_stored"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 import headstream as hs
-from headstream.model.constructors import CONSTRUCTORS
+from headstream.core.model.constructors import CONSTRUCTORS
 
 __all__ = ["FEW_KEYS", "IGGY_VALUES", "KEYS", "MESSAGES", "PAIRS", "VALUES"]
 

@@ -6,9 +6,9 @@ import struct
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from headstream.codec.batch.results import VariableColumn
-from headstream.codec.buffer import BytesLike
-from headstream.codec.kafka import KafkaHeader
+from headstream.core.codec.batch.results import VariableColumn
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.codec.kafka import KafkaHeader
 
 __all__ = ["kafka_columns", "kafka_rows", "varied"]
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headstream.codec.batch.checksum import crc32c
+from headstream.core.codec.batch.checksum import crc32c
 
 __all__ = ["Record", "make_batch", "make_records", "varint"]
 

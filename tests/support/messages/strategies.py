@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from headstream.model.header_values import KIND_WIDTHS, HeaderKind, HeaderValue
-from headstream.model.headers import Headers
+from headstream.core.model.header_values import KIND_WIDTHS, HeaderKind, HeaderValue
+from headstream.core.model.headers import Headers
 
 __all__ = ["all_headers", "header_names", "known_values", "value_of"]
 

@@ -13,11 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.replicate.apply.change_rows import ChangeRows
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
-from headstream.replicate.apply.fold import FoldReport, FoldTask, join_reports
-from headstream.replicate.apply.keyed_task import KeyedTask, Survey, join_surveys
-from headstream.replicate.apply.spark_changes import SparkChanges
+from headstream.replicate.apply.on_executors.change_rows import ChangeRows
+from headstream.replicate.apply.on_executors.fold import FoldReport, FoldTask, join_reports
+from headstream.replicate.apply.on_executors.keyed_task import KeyedTask, Survey, join_surveys
+from headstream.replicate.apply.on_executors.spark_changes import SparkChanges
 from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.columns.key_buckets import divide
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows, read_ipc, write_ipc
@@ -30,6 +29,7 @@ from headstream.replicate.decoding.transaction_events import (
     divide_events,
     join_seen,
 )
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.storage.places import Place
 from tests.support.replicate.load_delivery import HistoryWork
 from tests.support.replicate.pipeline_work import Work

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from headstream.replicate.apply import stored_batch
-from headstream.replicate.apply.delta_spark import DeltaSparkEngine
-from headstream.replicate.apply.engine import TableEngine
-from headstream.replicate.apply.stored_batch import open_store_session
+from headstream.replicate.apply.on_executors import stored_batch
+from headstream.replicate.apply.on_executors.stored_batch import open_store_session
 from headstream.replicate.columns.raw import SOURCE_COLUMNS
 from headstream.replicate.decoding.decode import DECODED_SPARK_SCHEMA, decode_partitions
+from headstream.replicate.engines.delta_spark import DeltaSparkEngine
+from headstream.replicate.engines.engine import TableEngine
 from headstream.replicate.inputs.collecting import collect
 from headstream.replicate.run.decoded_storage import store_decoded
 from headstream.replicate.schemas.schema_catalog import DecodeOptions

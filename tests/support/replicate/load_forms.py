@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
-from headstream.codec.json_text import encode_json
+from headstream.core.codec.json_text import encode_json
 from headstream.replicate.codec import Change
 from headstream.replicate.codec.avro.schema import parse_schema
 from headstream.replicate.codec.avro.values import encode_value

@@ -15,14 +15,14 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headstream.replicate.apply.engine import TableEngine
-from headstream.replicate.apply.scd1 import Scd1Table
-from headstream.replicate.apply.scd2 import Scd2Table
-from headstream.replicate.apply.scd2_events import read_events
 from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.apply.type1.merge import Scd1Table
+from headstream.replicate.apply.type2.events import read_events
+from headstream.replicate.apply.type2.merge import Scd2Table
 from headstream.replicate.codec import ColumnMetadata, Lineage, TableMetadata, target_type
 from headstream.replicate.columns.changes import BOOKKEEPING, OLD_PREFIX, OPERATIONS
 from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.engines.engine import TableEngine
 from tests.support.replicate.change_tables import sequence
 
 OpenEngine = Callable[[], TableEngine]

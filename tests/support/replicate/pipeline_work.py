@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from deltalake import QueryBuilder
 
 from headstream.connect import connect
-from headstream.replicate.apply.engine import TableEngine
 from headstream.replicate.columns.raw import RAW_SCHEMA
 from headstream.replicate.decoding.decode import Decoded, Decoder, open_zone
+from headstream.replicate.engines.engine import TableEngine
 from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC
 from headstream.replicate.run.checkpoint_opening import open_keeper

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.storage.places import Place
 
 

@@ -23,21 +23,21 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from headstream.codec.binary import encode_sent
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import ConsumerKind, PollingKind
-from headstream.wire.codes import EXTENSION_CONTEXT, Code
-from headstream.wire.commands.messages import PollMessages, SendMessages
-from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.commands.sessions import Login
-from headstream.wire.commands.streams import ListStreams
-from headstream.wire.commands.system import GetStats
-from headstream.wire.commands.topics import ListTopics
-from headstream.wire.extensions.epochs import CommitEpoch, StageBatch, StagedBatch
-from headstream.wire.extensions.messages import ListStates, SetState
-from headstream.wire.frames import encode_request, request_head
-from headstream.wire.records import Command
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.codes import EXTENSION_CONTEXT, Code
+from headstream.core.wire.commands.messages import PollMessages, SendMessages
+from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.streams import ListStreams
+from headstream.core.wire.commands.system import GetStats
+from headstream.core.wire.commands.topics import ListTopics
+from headstream.core.wire.extensions.epochs import CommitEpoch, StageBatch, StagedBatch
+from headstream.core.wire.extensions.messages import ListStates, SetState
+from headstream.core.wire.frames import encode_request, request_head
+from headstream.core.wire.records import Command
 from tests.support.server.peers import RefusedError, TcpPeer
 
 __all__ = ["BIG_BYTES", "KINDS"]

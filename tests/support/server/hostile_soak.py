@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import headstream as hs
-from headstream.codec.binary import encode_sent
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning
-from headstream.wire.commands.messages import SendMessages
-from headstream.wire.commands.permissions import Permissions, StreamPermissions
-from headstream.wire.commands.streams import CreateStream
-from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
-from headstream.wire.commands.users import CreateUser, UserStatus
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.wire.commands.messages import SendMessages
+from headstream.core.wire.commands.permissions import Permissions, StreamPermissions
+from headstream.core.wire.commands.streams import CreateStream
+from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
+from headstream.core.wire.commands.users import CreateUser, UserStatus
 from tests.support.server.hostile import BIG_BYTES
 from tests.support.server.peers import TcpPeer
 from tests.support.server.server_process import ServerProcess

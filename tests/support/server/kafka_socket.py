@@ -7,7 +7,7 @@ import struct
 from typing import Any, Self
 
 from headstream.server.kafka.apis import API_VERSIONS, APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from headstream.server.kafka.framing import skip_tags
+from headstream.server.kafka.protocol.framing import skip_tags
 from tests.support.server.kafka_listeners import KafkaListener
 
 __all__ = ["KafkaSocket", "spell_request"]

@@ -12,12 +12,12 @@ import struct
 from typing import Any, Protocol, Self, TypeVar, cast
 from urllib.parse import urlencode
 
-from headstream.codec.buffer import BytesLike
-from headstream.wire.commands.sessions import Login, Ping
-from headstream.wire.commands.system import Snapshot
-from headstream.wire.frames import encode_request
-from headstream.wire.records import Command
-from headstream.wire.statuses import Status
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.wire.commands.sessions import Login, Ping
+from headstream.core.wire.commands.system import Snapshot
+from headstream.core.wire.frames import encode_request
+from headstream.core.wire.records import Command
+from headstream.core.wire.statuses import Status
 
 __all__ = ["HttpPeer", "Peer", "RefusedError", "TcpPeer", "refused"]
 

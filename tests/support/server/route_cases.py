@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headstream.model.producers import producer_id_of
+from headstream.core.model.producers import producer_id_of
 
 MESSAGE = {"payload": "aGVsbG8=", "headers": {"trace": {"kind": "string", "value": "YWJj"}}}
 TOPIC_SETTINGS = {"compression_algorithm": "none", "message_expiry": 0, "max_topic_size": 0}

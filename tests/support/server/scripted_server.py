@@ -8,13 +8,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from headstream.core.wire.commands.sessions import LoggedIn, Login
+from headstream.core.wire.extensions.topics import GetIdentity, Identity
+from headstream.core.wire.frames import FrameBuffer, encode_response
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import encode_refusal, status_of
+from headstream.core.wire.table import decode_command
 from headstream.errors import HeadstreamError
-from headstream.wire.commands.sessions import LoggedIn, Login
-from headstream.wire.extensions.topics import GetIdentity, Identity
-from headstream.wire.frames import FrameBuffer, encode_response
-from headstream.wire.records import Command
-from headstream.wire.refusals import encode_refusal, status_of
-from headstream.wire.table import decode_command
 
 __all__ = ["HANG_UP", "SILENCE", "ScriptedServer"]
 

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME, ServerSettings
-from headstream.codec.buffer import BytesLike
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.frames import encode_request
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import decode_refusal
 from headstream.server.app import ServerApp
 from headstream.server.config.config import ServerConfig
 from headstream.server.network.addresses import Address
-from headstream.wire.codes import EXTENSION_CONTEXT
-from headstream.wire.commands.sessions import Login
-from headstream.wire.frames import encode_request
-from headstream.wire.records import Command
-from headstream.wire.refusals import decode_refusal
 from tests.support.server.peers import TcpPeer
 
 __all__ = ["CHEAP", "Peer", "Running", "ServerProcess", "config_of", "server_process", "serving", "wait_for"]

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import ConsumerKind, PollingKind
-from headstream.wire.codes import EXTENSION_CONTEXT
-from headstream.wire.commands.messages import PollMessages
-from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.wire.commands.sessions import Login, Logout, Ping
-from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic, DeleteTopic, ListTopics
-from headstream.wire.commands.users import UpdatePermissions
-from headstream.wire.extensions.messages import WaitMessages
-from headstream.wire.frames import encode_request
-from headstream.wire.records import Command
-from headstream.wire.statuses import Status
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands.messages import PollMessages
+from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
+from headstream.core.wire.commands.sessions import Login, Logout, Ping
+from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic, DeleteTopic, ListTopics
+from headstream.core.wire.commands.users import UpdatePermissions
+from headstream.core.wire.extensions.messages import WaitMessages
+from headstream.core.wire.frames import encode_request
+from headstream.core.wire.records import Command
+from headstream.core.wire.statuses import Status
 from tests.support.server.server_history import BRIEF, KEPT, PARTITIONS, STREAM, History, Sent
 
 __all__ = ["LIMITED", "Administrator", "Client", "create_brief"]

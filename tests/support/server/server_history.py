@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from headstream.codec.binary import decode_polled, encode_sent
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning, PartitioningKind
-from headstream.wire.commands.messages import PolledMessages, PollMessages, SendMessages
-from headstream.wire.statuses import Status
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning, PartitioningKind
+from headstream.core.wire.commands.messages import PolledMessages, PollMessages, SendMessages
+from headstream.core.wire.statuses import Status
 
 __all__ = ["BRIEF", "KEPT", "PARTITIONS", "STREAM", "Changing", "History", "Sent"]
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
-from headstream.broker.sessions import Session
 from headstream.broker.settings import ServerSettings
+from headstream.core.wire.commands.permissions import Permissions
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.users import CreateUser, UserDetails, UserStatus
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import status_of
 from headstream.errors import HeadstreamError
 from headstream.log.opening import open_directory, open_memory
-from headstream.wire.commands.permissions import Permissions
-from headstream.wire.commands.sessions import Login
-from headstream.wire.commands.users import CreateUser, UserDetails, UserStatus
-from headstream.wire.records import Command
-from headstream.wire.refusals import status_of
 
 __all__ = ["Clock", "Peer", "Server"]
 

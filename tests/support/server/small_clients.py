@@ -6,20 +6,20 @@ import struct
 from types import ModuleType
 from typing import Any
 
-from headstream.codec.binary import decode_polled, encode_sent
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import ConsumerKind, PollingKind
-from headstream.model.producers import producer_id_of
-from headstream.server.fast_path.traffic import Traffic
-from headstream.server.requests.responder import Responder
-from headstream.wire.commands.messages import PollMessages, SendMessages
-from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.commands.streams import CreateStream
-from headstream.wire.commands.topics import Compression, CreateTopic
-from headstream.wire.extensions.producers import AppendedBatch, AppendNumbered
-from headstream.wire.frames import request_head
-from headstream.wire.records import Command
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.model.producers import producer_id_of
+from headstream.core.wire.commands.messages import PollMessages, SendMessages
+from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.commands.streams import CreateStream
+from headstream.core.wire.commands.topics import Compression, CreateTopic
+from headstream.core.wire.extensions.producers import AppendedBatch, AppendNumbered
+from headstream.core.wire.frames import request_head
+from headstream.core.wire.records import Command
+from headstream.server.iggy.fast_path.traffic import Traffic
+from headstream.server.iggy.requests.responder import Responder
 from tests.support.server.servers import Peer, Server
 
 __all__ = ["Client", "appended", "frame_of", "numbered", "payloads_of", "poll", "send", "with_topic"]

@@ -8,18 +8,16 @@ from typing import Any
 
 import pytest
 
+from headstream.broker.accounts.passwords import Passwords
 from headstream.broker.broker import Broker
 from headstream.broker.commands.table import make_dispatcher
-from headstream.broker.passwords import Passwords
 from headstream.broker.settings import ServerSettings
-from headstream.errors import InvalidInputError
-from headstream.log.opening import open_directory
-from headstream.wire.codes import EXTENSION_CONTEXT
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions
-from headstream.wire.commands.sessions import LoggedIn, Login, Logout, Ping
-from headstream.wire.commands.tokens import CreateToken, DeleteToken, ListTokens, LoginWithToken, Token
-from headstream.wire.commands.topics import NEVER
-from headstream.wire.commands.users import (
+from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions
+from headstream.core.wire.commands.sessions import LoggedIn, Login, Logout, Ping
+from headstream.core.wire.commands.tokens import CreateToken, DeleteToken, ListTokens, LoginWithToken, Token
+from headstream.core.wire.commands.topics import NEVER
+from headstream.core.wire.commands.users import (
     ChangePassword,
     CreateUser,
     DeleteUser,
@@ -31,7 +29,9 @@ from headstream.wire.commands.users import (
     UserDetails,
     UserStatus,
 )
-from headstream.wire.records import Command
+from headstream.core.wire.records import Command
+from headstream.errors import InvalidInputError
+from headstream.log.opening import open_directory
 from tests.support.server.servers import Peer, Server
 
 ACTIVE, INACTIVE = UserStatus.ACTIVE, UserStatus.INACTIVE

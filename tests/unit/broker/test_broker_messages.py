@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from headstream.broker.broker import Broker
-from headstream.codec.binary import decode_polled
+from headstream.core.codec.binary import decode_polled
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
+from headstream.core.model.polling import OffsetOwner, Polled, PollingStrategy
+from headstream.core.model.topology import Limits
 from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError, TopicNotFoundError
 from headstream.log.opening import open_memory
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
-from headstream.model.polling import OffsetOwner, Polled, PollingStrategy
-from headstream.model.topology import Limits
 from tests.support.log.logs import batch, payloads
 
 TOPIC = TopicName("shop", "orders")

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from headstream.broker.broker import Broker
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Limits
 from headstream.errors import (
     AlreadyExistsError,
     InvalidInputError,
@@ -15,8 +17,6 @@ from headstream.errors import (
     TopicNotFoundError,
 )
 from headstream.log.opening import open_memory
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Limits
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ import struct
 import pytest
 
 from headstream.broker.commands.requests import answer_request
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
+from headstream.core.wire.commands.streams import CreateStream
+from headstream.core.wire.commands.tokens import CreateToken, ListTokens
+from headstream.core.wire.commands.topics import NEVER, Compression, CreateTopic, GetTopic
+from headstream.core.wire.commands.users import GetUser, UserStatus
+from headstream.core.wire.table import COMMANDS
 from headstream.errors import HeadstreamError, PermissionDeniedError
-from headstream.wire.codes import Code
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
-from headstream.wire.commands.streams import CreateStream
-from headstream.wire.commands.tokens import CreateToken, ListTokens
-from headstream.wire.commands.topics import NEVER, Compression, CreateTopic, GetTopic
-from headstream.wire.commands.users import GetUser, UserStatus
-from headstream.wire.table import COMMANDS
 from tests.support.server.servers import Peer, Server
 
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from headstream.broker.commands.requests import READS
 from headstream.broker.commands.table import ROWS, codes_where
-from headstream.server.requests.pending_wait import WAITS
-from headstream.wire.codes import Code
-from headstream.wire.table import COMMANDS
+from headstream.core.wire.codes import Code
+from headstream.core.wire.table import COMMANDS
+from headstream.server.iggy.requests.pending_wait import WAITS
 
 
 def test_rows_answer_every_command_of_the_protocol_once() -> None:

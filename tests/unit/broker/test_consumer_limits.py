@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from headstream.codec.binary import encode_sent
-from headstream.errors import ConsumersLimitError
-from headstream.model.message import Message
-from headstream.model.polling import ConsumerKind, PollingKind
-from headstream.wire.codes import EXTENSION_CONTEXT
-from headstream.wire.commands.groups import CreateGroup, DeleteGroup
-from headstream.wire.commands.messages import PollMessages
-from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, StoreOffset
-from headstream.wire.commands.sessions import Login
-from headstream.wire.commands.topics import DeleteTopic, PurgeTopic
-from headstream.wire.extensions.groups import (
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.message import Message
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup
+from headstream.core.wire.commands.messages import PollMessages
+from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, StoreOffset
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.topics import DeleteTopic, PurgeTopic
+from headstream.core.wire.extensions.groups import (
     CommitMember,
     CommitOffsets,
     EnterGroup,
@@ -27,9 +26,10 @@ from headstream.wire.extensions.groups import (
     ReportMember,
     SeekGroup,
 )
-from headstream.wire.extensions.messages import AppendMessages, FetchMessages
-from headstream.wire.extensions.topics import CreateOpenTopic
-from headstream.wire.records import Command
+from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages
+from headstream.core.wire.extensions.topics import CreateOpenTopic
+from headstream.core.wire.records import Command
+from headstream.errors import ConsumersLimitError
 from tests.support.server.servers import Peer, Server
 
 LIMIT = 3

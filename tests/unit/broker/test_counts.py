@@ -12,9 +12,9 @@ import headstream as hs
 from headstream.broker.broker import Broker
 from headstream.broker.cached_value import CachedValue
 from headstream.broker.commands.counts import CountsCache
+from headstream.core.wire.commands.topics import PartitionInfo
 from headstream.log.catalog.catalog import TopicRecord
-from headstream.log.retention import Retention
-from headstream.wire.commands.topics import PartitionInfo
+from headstream.log.upkeep.retention import Retention
 
 
 class Clock:
@@ -56,7 +56,7 @@ def counts_of(client: hs.Client, monkeypatch: pytest.MonkeyPatch) -> tuple[Count
         return count(topic, number)
 
     monkeypatch.setattr(counts, "_count_partition", count_anew)
-    monkeypatch.setattr("headstream.segments.files._TICK_NS", 0)  # directories that were changed just now are settled too
+    monkeypatch.setattr("headstream.log.segments.files._TICK_NS", 0)  # directories that were changed just now are settled too
     return counts, counted, log.snapshot()["shop"].topics["orders"]
 
 

@@ -13,8 +13,8 @@ import pytest
 import headstream as hs
 from headstream.broker.broker import Broker
 from headstream.client.client import Client
+from headstream.core.model.topology import Fsync, Limits
 from headstream.log.administration import create_topic
-from headstream.model.topology import Fsync, Limits
 from headstream.testing import faulty_files
 from headstream.testing.faulty_files import FaultyFiles, Killed
 from headstream.testing.log_histories import KillableLog

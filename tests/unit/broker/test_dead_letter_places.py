@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.broker.dead_letters import DeadLetterCopies
+from headstream.broker.deliveries.dead_letters import DeadLetterCopies
 from headstream.errors import InvalidOptionError, LimitError, StorageError
 
 TOPIC, DEAD = "shop/orders", "shop/dead"

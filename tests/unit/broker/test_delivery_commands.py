@@ -7,7 +7,22 @@ from typing import Any
 
 import pytest
 
-from headstream.codec.binary import decode_polled, encode_sent
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.deliveries import DeliveryStep
+from headstream.core.model.message import Message
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands.groups import DeleteGroup
+from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.topics import PurgeTopic
+from headstream.core.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, OffsetRange, SettleDeliveries
+from headstream.core.wire.extensions.groups import EnterGroup, ListOffsets, ReportMember, SeekGroup
+from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages
+from headstream.core.wire.extensions.topics import ChangeTopicOptions, CreateOpenTopic
+from headstream.core.wire.records import Command
+from headstream.core.wire.statuses import Status
 from headstream.errors import (
     ConsumersLimitError,
     InvalidOptionError,
@@ -15,21 +30,6 @@ from headstream.errors import (
     PermissionDeniedError,
     RebalancedError,
 )
-from headstream.model.deliveries import DeliveryStep
-from headstream.model.message import Message
-from headstream.model.polling import ConsumerKind, PollingKind
-from headstream.wire.codes import EXTENSION_CONTEXT
-from headstream.wire.commands.groups import DeleteGroup
-from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
-from headstream.wire.commands.sessions import Login
-from headstream.wire.commands.topics import PurgeTopic
-from headstream.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, OffsetRange, SettleDeliveries
-from headstream.wire.extensions.groups import EnterGroup, ListOffsets, ReportMember, SeekGroup
-from headstream.wire.extensions.messages import AppendMessages, FetchMessages
-from headstream.wire.extensions.topics import ChangeTopicOptions, CreateOpenTopic
-from headstream.wire.records import Command
-from headstream.wire.statuses import Status
 from tests.support.server.servers import Peer, Server
 
 AT = ("shop", "orders")

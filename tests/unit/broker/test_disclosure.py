@@ -8,19 +8,19 @@ import pytest
 
 from headstream.broker.commands.messages import begin_wait
 from headstream.broker.commands.requests import answer_request
-from headstream.codec.binary import encode_sent
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.message import Message, MessageState
+from headstream.core.model.partitioning import Partitioning, PartitioningKind
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.commands.messages import FlushMessages, PollMessages, SendMessages
+from headstream.core.wire.commands.offsets import ConsumerRef, StoreOffset
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
+from headstream.core.wire.commands.streams import CreateStream, DeleteStream
+from headstream.core.wire.commands.topics import Compression, CreateTopic, DeleteTopic, ListTopics, PurgeTopic
+from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages, SetState
+from headstream.core.wire.refusals import status_of
+from headstream.core.wire.shapes import Identifier
 from headstream.errors import HeadstreamError
-from headstream.model.message import Message, MessageState
-from headstream.model.partitioning import Partitioning, PartitioningKind
-from headstream.model.polling import ConsumerKind, PollingKind
-from headstream.wire.commands.messages import FlushMessages, PollMessages, SendMessages
-from headstream.wire.commands.offsets import ConsumerRef, StoreOffset
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
-from headstream.wire.commands.streams import CreateStream, DeleteStream
-from headstream.wire.commands.topics import Compression, CreateTopic, DeleteTopic, ListTopics, PurgeTopic
-from headstream.wire.extensions.messages import AppendMessages, FetchMessages, SetState
-from headstream.wire.refusals import status_of
-from headstream.wire.shapes import Identifier
 from tests.support.server.servers import Peer, Server
 
 ONE = encode_sent([Message(payload=b"one")])

@@ -6,18 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from headstream.broker.passwords import Passwords
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.wire.commands.sessions import Login
-from headstream.wire.commands.tokens import CreateToken, LoginWithToken
-from headstream.wire.commands.topics import NEVER
-from headstream.wire.commands.users import (
-    ChangePassword,
-    GetUser,
-    ListUsers,
-    UpdateUser,
-    UserStatus,
-)
+from headstream.broker.accounts.passwords import Passwords
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.tokens import CreateToken, LoginWithToken
+from headstream.core.wire.commands.topics import NEVER
+from headstream.core.wire.commands.users import ChangePassword, GetUser, ListUsers, UpdateUser, UserStatus
 from tests.support.server.servers import Server
 
 ACTIVE, INACTIVE = UserStatus.ACTIVE, UserStatus.INACTIVE

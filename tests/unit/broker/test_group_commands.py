@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from headstream.codec.binary import decode_polled, encode_sent
-from headstream.errors import ClosedError, GroupInUseError
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning, PartitioningKind
-from headstream.model.polling import ConsumerKind, OffsetOwner, PollingKind
-from headstream.wire.codes import EXTENSION_CONTEXT
-from headstream.wire.commands.groups import (
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning, PartitioningKind
+from headstream.core.model.polling import ConsumerKind, OffsetOwner, PollingKind
+from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands.groups import (
     CreateGroup,
     DeleteGroup,
     GetGroup,
@@ -23,15 +22,15 @@ from headstream.wire.commands.groups import (
     LeaveGroup,
     ListGroups,
 )
-from headstream.wire.commands.messages import PollMessages, SendMessages
-from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoredOffset, StoreOffset
-from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.wire.commands.sessions import Login
-from headstream.wire.commands.streams import CreateStream, DeleteStream
-from headstream.wire.commands.system import ClientGroup, GetClient, GetMe, ListClients
-from headstream.wire.commands.topics import Compression, CreateTopic, PurgeTopic
-from headstream.wire.extensions.groups import (
+from headstream.core.wire.commands.messages import PollMessages, SendMessages
+from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoredOffset, StoreOffset
+from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.streams import CreateStream, DeleteStream
+from headstream.core.wire.commands.system import ClientGroup, GetClient, GetMe, ListClients
+from headstream.core.wire.commands.topics import Compression, CreateTopic, PurgeTopic
+from headstream.core.wire.extensions.groups import (
     CommitMember,
     EnterGroup,
     ExitGroup,
@@ -40,8 +39,9 @@ from headstream.wire.extensions.groups import (
     ReportMember,
     SeekGroup,
 )
-from headstream.wire.extensions.topics import CreateOpenTopic
-from headstream.wire.records import Command
+from headstream.core.wire.extensions.topics import CreateOpenTopic
+from headstream.core.wire.records import Command
+from headstream.errors import ClosedError, GroupInUseError
 from tests.support.server.servers import Peer, Server
 
 GROUP = ConsumerRef(ConsumerKind.GROUP, "billing")

@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 
-from headstream.codec.binary import encode_sent
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.deliveries import DeliveryStep, RetryOrder
+from headstream.core.model.leases import LeaseStep
+from headstream.core.model.message import Message
+from headstream.core.model.polling import ConsumerKind
+from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.topics import PurgeTopic
+from headstream.core.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, OffsetRange, SettleDeliveries
+from headstream.core.wire.extensions.groups import EnterGroup, ExitGroup, ListOffsets, SeekGroup
+from headstream.core.wire.extensions.leases import ChangedLease, LeasedOffsets, LeaseMessages, SettleLeases
+from headstream.core.wire.extensions.messages import AppendMessages
+from headstream.core.wire.extensions.topics import CreateOpenTopic
+from headstream.core.wire.records import Command
+from headstream.core.wire.statuses import Status
 from headstream.errors import ClosedError, GroupInUseError, InvalidOptionError, OffsetOutOfRangeError, PermissionDeniedError
-from headstream.model.deliveries import DeliveryStep, RetryOrder
-from headstream.model.leases import LeaseStep
-from headstream.model.message import Message
-from headstream.model.polling import ConsumerKind
-from headstream.wire.codes import EXTENSION_CONTEXT
-from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
-from headstream.wire.commands.sessions import Login
-from headstream.wire.commands.topics import PurgeTopic
-from headstream.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, OffsetRange, SettleDeliveries
-from headstream.wire.extensions.groups import EnterGroup, ExitGroup, ListOffsets, SeekGroup
-from headstream.wire.extensions.leases import ChangedLease, LeasedOffsets, LeaseMessages, SettleLeases
-from headstream.wire.extensions.messages import AppendMessages
-from headstream.wire.extensions.topics import CreateOpenTopic
-from headstream.wire.records import Command
-from headstream.wire.statuses import Status
 from tests.support.server.servers import Peer, Server
 
 AT = ("shop", "jobs")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headstream.broker import login_limits
-from headstream.broker.login_limits import LoginLimits
+from headstream.broker.accounts import login_limits
+from headstream.broker.accounts.login_limits import LoginLimits
 from headstream.errors import AuthenticationError
 
 

@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 
 from headstream.broker.commands.requests import answer_request
-from headstream.codec.binary import decode_polled, encode_sent
-from headstream.model.headers import Headers
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message, MessageState
-from headstream.model.partitioning import Partitioning, PartitioningKind
-from headstream.model.polling import ConsumerKind, OffsetOwner, PollingKind
-from headstream.model.topology import Limits
-from headstream.wire.codes import EXTENSION_CONTEXT
-from headstream.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
-from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoredOffset, StoreOffset
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.wire.commands.sessions import Login
-from headstream.wire.commands.streams import CreateStream
-from headstream.wire.commands.topics import Compression, CreateTopic, DeleteTopic, GetTopic
-from headstream.wire.extensions.messages import SetState
-from headstream.wire.extensions.topics import CreateOpenTopic
-from headstream.wire.records import Command
-from headstream.wire.shapes import Identifier
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.headers import Headers
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message, MessageState
+from headstream.core.model.partitioning import Partitioning, PartitioningKind
+from headstream.core.model.polling import ConsumerKind, OffsetOwner, PollingKind
+from headstream.core.model.topology import Limits
+from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
+from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoredOffset, StoreOffset
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.streams import CreateStream
+from headstream.core.wire.commands.topics import Compression, CreateTopic, DeleteTopic, GetTopic
+from headstream.core.wire.extensions.messages import SetState
+from headstream.core.wire.extensions.topics import CreateOpenTopic
+from headstream.core.wire.records import Command
+from headstream.core.wire.shapes import Identifier
 from tests.support.server.servers import Peer, Server
 
 ONE, GROUP = ConsumerKind.CONSUMER, ConsumerKind.GROUP

@@ -11,32 +11,29 @@ from typing import Any
 
 import pytest
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.broker import Broker
 from headstream.broker.commands.messages import begin_wait
 from headstream.broker.commands.requests import answer_request, is_slow
 from headstream.broker.commands.table import make_dispatcher
-from headstream.broker.sessions import Session
 from headstream.broker.settings import ServerSettings
-from headstream.codec.binary import decode_polled, encode_sent
-from headstream.errors import InvalidInputError
-from headstream.log.opening import open_directory
-from headstream.model.message import Message, MessageState
-from headstream.model.polling import ConsumerKind, PollingKind
-from headstream.model.topology import Fsync, Limits
-from headstream.segments.layout import INBOX_NAME
-from headstream.wire.codes import EXTENSION_CONTEXT
-from headstream.wire.commands.groups import CreateGroup, JoinGroup
-from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.commands.partitions import DeletePartitions
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
-from headstream.wire.commands.sessions import Login
-from headstream.wire.commands.streams import CreateStream
-from headstream.wire.commands.system import GetMe, GetStats, Snapshot, SnapshotCompression, SnapshotType
-from headstream.wire.commands.topics import Compression, CreateTopic, DeleteTopic
-from headstream.wire.commands.users import DeleteUser
-from headstream.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch, UnstageParts
-from headstream.wire.extensions.groups import CommitOffsets, CommittedOffsets, ListOffsets
-from headstream.wire.extensions.messages import (
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.message import Message, MessageState
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.model.topology import Fsync, Limits
+from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands.groups import CreateGroup, JoinGroup
+from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.commands.partitions import DeletePartitions
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.streams import CreateStream
+from headstream.core.wire.commands.system import GetMe, GetStats, Snapshot, SnapshotCompression, SnapshotType
+from headstream.core.wire.commands.topics import Compression, CreateTopic, DeleteTopic
+from headstream.core.wire.commands.users import DeleteUser
+from headstream.core.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch, UnstageParts
+from headstream.core.wire.extensions.groups import CommitOffsets, CommittedOffsets, ListOffsets
+from headstream.core.wire.extensions.messages import (
     AppendMessages,
     FetchMessages,
     FirstOffset,
@@ -44,7 +41,7 @@ from headstream.wire.extensions.messages import (
     SetState,
     WaitMessages,
 )
-from headstream.wire.extensions.topics import (
+from headstream.core.wire.extensions.topics import (
     ChangeTopicOptions,
     CreateOpenTopic,
     GetIdentity,
@@ -52,7 +49,10 @@ from headstream.wire.extensions.topics import (
     ListOpenTopics,
     RenameTopic,
 )
-from headstream.wire.records import Command
+from headstream.core.wire.records import Command
+from headstream.errors import InvalidInputError
+from headstream.log.opening import open_directory
+from headstream.log.segments.layout import INBOX_NAME
 from tests.support.server.servers import Peer, Server
 
 AT = ("shop", "orders")

@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 
 from headstream.broker.broker import Broker
-from headstream.codec.binary import encode_sent
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
+from headstream.core.model.producers import BatchNumber
+from headstream.core.model.topology import Limits
+from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.topics import PurgeTopic
+from headstream.core.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer, ReleaseProducer
+from headstream.core.wire.extensions.topics import CreateOpenTopic
+from headstream.core.wire.refusals import status_of
 from headstream.errors import ProducerFencedError, SequenceError
 from headstream.log.checks.backup import Backup
 from headstream.log.checks.verification import Verification
 from headstream.log.opening import open_directory
 from headstream.log.system.files import OsFiles
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
-from headstream.model.producers import BatchNumber
-from headstream.model.topology import Limits
-from headstream.wire.codes import EXTENSION_CONTEXT
-from headstream.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
-from headstream.wire.commands.sessions import Login
-from headstream.wire.commands.topics import PurgeTopic
-from headstream.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer, ReleaseProducer
-from headstream.wire.extensions.topics import CreateOpenTopic
-from headstream.wire.refusals import status_of
 from tests.support.server.servers import Peer, Server
 
 AT = ("shop", "orders")

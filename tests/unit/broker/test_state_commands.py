@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from headstream.broker.commands.requests import is_slow
-from headstream.codec.binary import decode_polled, encode_sent
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.message import MAX_REASON_BYTES, MAX_STATE_OFFSETS, Message, MessageState, StateChange
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.codes import EXTENSION_CONTEXT, Code
+from headstream.core.wire.commands.messages import PollMessages
+from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.extensions.messages import PAGE_STATES, AppendMessages, FetchMessages, ListStates, SetState
+from headstream.core.wire.extensions.topics import CreateOpenTopic
 from headstream.errors import LimitError
 from headstream.log.catalog.catalog import Catalog
 from headstream.log.catalog.state_records import put_states
-from headstream.model.message import MAX_REASON_BYTES, MAX_STATE_OFFSETS, Message, MessageState, StateChange
-from headstream.model.polling import ConsumerKind, PollingKind
-from headstream.segments.follower import PartitionFollower
-from headstream.wire.codes import EXTENSION_CONTEXT, Code
-from headstream.wire.commands.messages import PollMessages
-from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
-from headstream.wire.commands.sessions import Login
-from headstream.wire.extensions.messages import PAGE_STATES, AppendMessages, FetchMessages, ListStates, SetState
-from headstream.wire.extensions.topics import CreateOpenTopic
+from headstream.log.segments.follower import PartitionFollower
 from tests.support.server.servers import Peer, Server
 
 AT = ("shop", "orders")

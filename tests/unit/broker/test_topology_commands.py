@@ -7,27 +7,17 @@ from typing import Any
 import pytest
 
 from headstream.broker.broker import Broker
-from headstream.codec.binary import encode_sent
-from headstream.errors import InvalidInputError
-from headstream.log.administration import create_topic
-from headstream.log.opening import open_memory
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning, PartitioningKind
-from headstream.model.topology import Limits
-from headstream.wire.commands.messages import SendMessages
-from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions, DeleteSegments
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.wire.commands.streams import (
-    CreateStream,
-    DeleteStream,
-    GetStream,
-    ListStreams,
-    PurgeStream,
-    UpdateStream,
-)
-from headstream.wire.commands.system import GetStats
-from headstream.wire.commands.topics import (
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning, PartitioningKind
+from headstream.core.model.topology import Limits
+from headstream.core.wire.commands.messages import SendMessages
+from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions, DeleteSegments
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
+from headstream.core.wire.commands.streams import CreateStream, DeleteStream, GetStream, ListStreams, PurgeStream, UpdateStream
+from headstream.core.wire.commands.system import GetStats
+from headstream.core.wire.commands.topics import (
     NEVER,
     SERVER_DEFAULT,
     Compression,
@@ -38,9 +28,12 @@ from headstream.wire.commands.topics import (
     PurgeTopic,
     UpdateTopic,
 )
-from headstream.wire.records import Command
-from headstream.wire.shapes import Identifier
-from headstream.wire.statuses import Status
+from headstream.core.wire.records import Command
+from headstream.core.wire.shapes import Identifier
+from headstream.core.wire.statuses import Status
+from headstream.errors import InvalidInputError
+from headstream.log.administration import create_topic
+from headstream.log.opening import open_memory
 from tests.support.server.servers import Peer, Server
 
 NONE = Compression.NONE

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from headstream.broker.broker import Broker
+from headstream.core.model.deliveries import DeliveryChange, DeliveryStep
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import MessageState
+from headstream.core.model.topology import Limits, TopicOptions
 from headstream.errors import InvalidOptionError
 from headstream.log.administration import update_topic
 from headstream.log.opening import open_memory
-from headstream.log.retention import Retention
-from headstream.model.deliveries import DeliveryChange, DeliveryStep
-from headstream.model.identifiers import TopicName
-from headstream.model.message import MessageState
-from headstream.model.topology import Limits, TopicOptions
+from headstream.log.upkeep.retention import Retention
 from tests.support.log.logs import batch
 
 TOPIC, DEAD = TopicName("shop", "orders"), TopicName("shop", "dead")

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import headstream as hs
-from headstream.cli.contexts import Context, Contexts, contexts_path
 from headstream.cli.main import COMMANDS, cli
+from headstream.cli.shared.contexts import Context, Contexts, contexts_path
 
 
 @pytest.fixture(autouse=True)
@@ -139,7 +139,7 @@ def record_questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(what)
         return "secret"
 
-    monkeypatch.setattr("headstream.cli.secrets.read_secret", answer)
+    monkeypatch.setattr("headstream.cli.shared.secrets.read_secret", answer)
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
     return asked
 
@@ -182,7 +182,7 @@ def test_mirror_asks_for_the_password_of_a_context(monkeypatch: pytest.MonkeyPat
 
 def test_completion_asks_for_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     invoke("context", "create", "prod", "headstream://ann@127.0.0.1:1")
-    monkeypatch.setattr("headstream.cli.secrets.read_secret", lambda *_, **__: pytest.fail("asked"))
+    monkeypatch.setattr("headstream.cli.shared.secrets.read_secret", lambda *_, **__: pytest.fail("asked"))
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
     assert complete("headstream topic show sh", monkeypatch) == []
 

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import headstream as hs
-from headstream.cli.lines import encode_line
 from headstream.cli.main import cli
-from headstream.codec.binary import encode_polled, encode_sent
-from headstream.codec.conversion import read_messages
+from headstream.cli.shared.lines import encode_line
+from headstream.core.codec.binary import encode_polled, encode_sent
+from headstream.core.codec.conversion import read_messages
 
 MESSAGES = [
     hs.Message(payload=b"x", headers=hs.Headers({"n": hs.uint8(n), "big": hs.uint64((1 << 63) + n)}), offset=n, timestamp=5000)

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import headstream as hs
 from headstream.cli.main import cli
-from headstream.client.redriving import Redrive
+from headstream.client.dead_letters.redriving import Redrive
 from headstream.testing.local_server import LocalServer
 
 TOPIC, DEAD = "shop/orders", "shop/dead"

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from headstream.cli import main
 from headstream.cli.main import COMMANDS, cli
-from headstream.cli.parameters import parse_states, start_parameter
+from headstream.cli.shared.parameters import parse_states, start_parameter
+from headstream.core.model.polling import PollingStrategy
 from headstream.errors import InvalidOptionError, StorageError
-from headstream.model.polling import PollingStrategy
 
 HEAVY = ("pyspark", "pyarrow", "pandas", "deltalake", "rich", "headstream.spark", "headstream.testing")
 

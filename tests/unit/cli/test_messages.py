@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import headstream as hs
-from headstream.cli.header_text import parse_header
 from headstream.cli.main import cli
-from headstream.cli.message_format import parse_format
+from headstream.cli.shared.header_text import parse_header
+from headstream.cli.shared.message_format import parse_format
 from headstream.errors import HeaderError, InvalidInputError
 
 

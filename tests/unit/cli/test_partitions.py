@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import headstream as hs
 from headstream.cli.main import cli
-from headstream.cli.topic_options import parse_age_us, parse_compaction_us, parse_deduplication, parse_topic_size
+from headstream.cli.shared.topic_options import parse_age_us, parse_compaction_us, parse_deduplication, parse_topic_size
 from headstream.errors import InvalidInputError
 
 SCHEMAS = json.loads((Path(__file__).parents[3] / "docs/cli-output.json").read_text("utf-8"))["$defs"]

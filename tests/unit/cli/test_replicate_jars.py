@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from headstream.cli import replicate
+from headstream.cli.replicate import command as replicate
 
 
 def test_jars_that_cannot_be_fetched_are_left_out_with_a_warning(

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.broker.messages import Messages
+from headstream.broker.messages.messages import Messages
+from headstream.client.admin.async_server import AsyncServer
 from headstream.client.async_client import AsyncClient
-from headstream.client.async_consumer import AsyncConsumer, AsyncTopicsConsumer
-from headstream.client.async_producer import AsyncProducer
-from headstream.client.async_server import AsyncServer
-from headstream.client.remote.server import Server
-from headstream.model.producers import Appended
+from headstream.client.consumer.async_consumer import AsyncConsumer, AsyncTopicsConsumer
+from headstream.client.producer.async_producer import AsyncProducer
+from headstream.client.transports.remote.server import Server
+from headstream.core.model.producers import Appended
 
 
 def run(body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:

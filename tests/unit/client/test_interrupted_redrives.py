@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.client.erasing import ERASURE_REASON
-from headstream.client.redriving import Redrive, RedriveCounts
+from headstream.client.dead_letters.erasing import ERASURE_REASON
+from headstream.client.dead_letters.redriving import Redrive, RedriveCounts
 from headstream.errors import LimitError, StorageError
 
 TOPIC, DEAD = "shop/orders", "shop/dead"

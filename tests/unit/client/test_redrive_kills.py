@@ -11,11 +11,11 @@ import pytest
 import headstream as hs
 from headstream.broker.broker import Broker
 from headstream.client.client import Client
-from headstream.client.redriving import Redrive
-from headstream.codec.binary import encode_sent
+from headstream.client.dead_letters.redriving import Redrive
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Fsync, Limits
 from headstream.log.administration import create_topic
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Fsync, Limits
 from headstream.testing.faulty_files import Killed
 from headstream.testing.lease_model import PageFiles
 from headstream.testing.log_histories import KillableLog

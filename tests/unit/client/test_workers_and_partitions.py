@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.client.shared import leasing
+from headstream.client.consumer.shared import leasing
 from headstream.errors import PartitionNotFoundError
 
 TOPIC = "shop/jobs"

@@ -151,8 +151,8 @@ def test_a_mistake_in_the_variable_is_an_error_that_names_it(monkeypatch: pytest
 
 
 def test_clients_without_interceptors_use_the_plain_classes() -> None:
-    from headstream.client.consumer import Consumer
-    from headstream.client.producer import Producer
+    from headstream.client.consumer.consumer import Consumer
+    from headstream.client.producer.producer import Producer
 
     with hs.connect("memory://") as log:
         log.create_topic("shop/orders")

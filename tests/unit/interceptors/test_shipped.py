@@ -17,9 +17,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import headstream as hs
+from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import InvalidOptionError
 from headstream.interceptors import Auditing, Compression, Encryption, ErrorPolicy, Tracing, guard
-from headstream.model.topology import MAX_BATCH_BYTES
 
 LONG = b"the same words again " * 100
 

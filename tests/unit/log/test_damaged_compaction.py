@@ -7,19 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from headstream.codec.binary import decode_polled, encode_sent
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.message import Message
 from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError
 from headstream.log.checks.partition_verification import verify_partition
 from headstream.log.checks.repair import repair_partition
-from headstream.log.compaction_pass import CompactionPass, Outcome
 from headstream.log.partition.closed_segments import finish_pass, list_closed
 from headstream.log.partition.partition import PartitionWriter
 from headstream.log.partition.recovery import recover
-from headstream.log.system.files import OsFiles
-from headstream.model.message import Message
-from headstream.segments.files import BufferPool
-from headstream.segments.follower import PartitionFollower
-from headstream.segments.layout import (
+from headstream.log.segments.files import BufferPool
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
@@ -30,6 +28,8 @@ from headstream.segments.layout import (
     encode_header,
     segment_path,
 )
+from headstream.log.system.files import OsFiles
+from headstream.log.upkeep.compaction_pass import CompactionPass, Outcome
 from tests.support.log.logs import SEED
 
 FILES = OsFiles()

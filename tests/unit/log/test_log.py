@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from headstream.codec.binary import decode_polled
+from headstream.core.codec.binary import decode_polled
+from headstream.core.model.message import Message
+from headstream.core.model.polling import OffsetOwner
+from headstream.core.model.topology import Limits
 from headstream.errors import ClosedError, CorruptLogError, InvalidOptionError, LogLockedError, NotALogError
 from headstream.log.administration import create_topic, delete_stream, delete_topic, rename_stream, update_topic
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.log import Log
 from headstream.log.opening import close_log, open_directory, open_memory
+from headstream.log.segments.follower import PartitionFollower
 from headstream.log.system.files import OsFiles
-from headstream.model.message import Message
-from headstream.model.polling import OffsetOwner
-from headstream.model.topology import Limits
-from headstream.segments.follower import PartitionFollower
 from tests.support.log.logs import SEED, batch, payloads
 
 

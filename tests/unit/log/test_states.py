@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from headstream.codec.batch.stored.scan import masked_crc32c, take_complete
+from headstream.core.codec.batch.stored.scan import masked_crc32c, take_complete
+from headstream.core.model.message import Message, StateChange
+from headstream.core.model.topology import Limits
 from headstream.errors import CorruptLogError, InvalidInputError, OffsetOutOfRangeError, StorageError
 from headstream.log.administration import create_topic, delete_topic
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.log import Log
+from headstream.log.segments.index import IndexReader
+from headstream.log.segments.layout import LOG_SUFFIX, base_offsets, segment_path
 from headstream.log.states import MessageStates
 from headstream.log.system.files import Files, MemoryFiles, OsFiles
-from headstream.model.message import Message, StateChange
-from headstream.model.topology import Limits
-from headstream.segments.index import IndexReader
-from headstream.segments.layout import LOG_SUFFIX, base_offsets, segment_path
 from tests.support.log.logs import SEED, batch, read_all
 
 
@@ -210,7 +210,7 @@ def test_set_reads_a_send_about_once_when_it_changes_all_of_its_messages(monkeyp
         scanned_bytes.append(len(chunk))
         return take_complete(chunk, count, span)
 
-    monkeypatch.setattr("headstream.segments.send_positions.take_complete", take)
+    monkeypatch.setattr("headstream.log.segments.send_positions.take_complete", take)
     log = Log("memory", MemoryFiles(), is_memory=True, segment_bytes=1 << 30)
     log.start_writing("identity", 1)
     create_topic(log, "shop", "orders", 1, Limits.IGGY, 5)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
+from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from tests.support.replicate.change_tables import change
 from tests.support.replicate.pipeline_work import Work

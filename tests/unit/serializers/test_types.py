@@ -8,9 +8,9 @@ import msgspec
 
 import headstream as hs
 from headstream import serializers
-from headstream.client.async_decoding import AsyncDecodingConsumer
-from headstream.client.decoding import DecodingConsumer, DecodingTopicsConsumer
-from headstream.client.encoding_producer import AsyncEncodingProducer, EncodingProducer
+from headstream.client.consumer.async_decoding import AsyncDecodingConsumer
+from headstream.client.consumer.decoding import DecodingConsumer, DecodingTopicsConsumer
+from headstream.client.producer.encoding_producer import AsyncEncodingProducer, EncodingProducer
 
 
 class Order(msgspec.Struct):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headstream.wire.codes import Code
+from headstream.core.wire.codes import Code
 from tests.support.server.served import Peer, Running
 
 
@@ -34,7 +34,7 @@ def read_by(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "intake":
             patch.setattr(Running, "peer", quiet_peer)
-            patch.setattr("headstream.server.tcp.reader_switch._SHORT_REQUESTS", 1)
+            patch.setattr("headstream.server.iggy.tcp.reader_switch._SHORT_REQUESTS", 1)
         else:
-            patch.setattr("headstream.server.tcp.reader_switch._SHORT_REQUESTS", 1 << 62)
+            patch.setattr("headstream.server.iggy.tcp.reader_switch._SHORT_REQUESTS", 1 << 62)
         yield

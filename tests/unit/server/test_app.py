@@ -9,12 +9,12 @@ from contextlib import ExitStack
 import pytest
 
 from headstream.broker.settings import ServerSettings
+from headstream.core.wire.codes import Code
+from headstream.core.wire.frames import encode_request
 from headstream.server import app
 from headstream.server.app import ServerApp
 from headstream.server.config.config import ServerConfig
 from headstream.server.network.addresses import Address
-from headstream.wire.codes import Code
-from headstream.wire.frames import encode_request
 
 ANY_PORT = Address("127.0.0.1", 0)
 METHODS = (b"POST", b"GET ", b"PUT ", b"OPTIONS")

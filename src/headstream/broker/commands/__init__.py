@@ -1,1 +1,1 @@
-"""Handlers of commands: a file a noun, as in headstream.wire.commands; dispatch.py calls them."""
+"""Handlers of commands: a file a noun, as in headstream.core.wire.commands; dispatch.py calls them."""

@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from headstream.broker.cached_value import CachedValue
+from headstream.core.wire.commands.streams import Stream, StreamDetails
+from headstream.core.wire.commands.topics import NEVER, Compression, PartitionInfo, Topic, TopicDetails
 from headstream.errors import OffsetOutOfRangeError, PartitionNotFoundError
 from headstream.log.catalog.catalog import Snapshot, StreamRecord, TopicRecord, topics_of
 from headstream.log.log import Log
-from headstream.wire.commands.streams import Stream, StreamDetails
-from headstream.wire.commands.topics import NEVER, Compression, PartitionInfo, Topic, TopicDetails
 
 __all__ = ["CountsCache", "TopicCounts", "Totals", "describe_stream", "describe_topic", "detail_stream", "detail_topic"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_partition
 from headstream.broker.commands.topic_lookup import FoundTopic, find_group
-from headstream.broker.sessions import Session
-from headstream.model.deliveries import DeliveryChange
-from headstream.model.identifiers import TopicName
-from headstream.wire.extensions.deliveries import (
+from headstream.core.model.deliveries import DeliveryChange
+from headstream.core.model.identifiers import TopicName
+from headstream.core.wire.extensions.deliveries import (
     GetDeliveries,
     OffsetRange,
     OpenDeliveries,
@@ -19,9 +19,9 @@ from headstream.wire.extensions.deliveries import (
     SettleDeliveries,
     pause_rule_of,
 )
-from headstream.wire.extensions.delivery_views import GetDelivery, GetGroupDeliveries
-from headstream.wire.extensions.leases import LeaseMessages, SettleLeases
-from headstream.wire.records import Command
+from headstream.core.wire.extensions.delivery_views import GetDelivery, GetGroupDeliveries
+from headstream.core.wire.extensions.leases import LeaseMessages, SettleLeases
+from headstream.core.wire.records import Command
 
 __all__ = ["ROWS", "find_dead_letter", "find_group_of"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.deliveries import find_group_of
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_partition
-from headstream.broker.sessions import Session
-from headstream.wire.extensions.delivery_views import (
+from headstream.core.wire.extensions.delivery_views import (
     FailedAttempt,
     GetDelivery,
     GetGroupDeliveries,
@@ -16,7 +16,7 @@ from headstream.wire.extensions.delivery_views import (
     ToldMessage,
     spell_counts,
 )
-from headstream.wire.records import Command
+from headstream.core.wire.records import Command
 
 __all__ = ["ROWS"]
 

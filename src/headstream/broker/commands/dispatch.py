@@ -10,20 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
+from headstream.broker.accounts.login_limits import LoginLimits
+from headstream.broker.accounts.permissions import Rights
+from headstream.broker.accounts.sessions import Session, Sessions
+from headstream.broker.accounts.tokens import Tokens
+from headstream.broker.accounts.users import Users
 from headstream.broker.broker import Broker
 from headstream.broker.commands.balance import Balance
 from headstream.broker.commands.counts import CountsCache
 from headstream.broker.commands.topic_lookup import TopicLookup
-from headstream.broker.connection_groups import ConnectionGroups
-from headstream.broker.delivery_audit import DeliveryAudit
-from headstream.broker.login_limits import LoginLimits
-from headstream.broker.members import Members
-from headstream.broker.offsets import limit_consumers
-from headstream.broker.permissions import Rights
-from headstream.broker.sessions import Session, Sessions
+from headstream.broker.deliveries.delivery_audit import DeliveryAudit
+from headstream.broker.groups.connection_groups import ConnectionGroups
+from headstream.broker.groups.members import Members
+from headstream.broker.messages.offsets import limit_consumers
 from headstream.broker.settings import ServerSettings
-from headstream.broker.tokens import Tokens
-from headstream.broker.users import Users
+from headstream.core.model.topology import MAX_BATCH_BYTES
+from headstream.core.wire.codes import CodeEntry
+from headstream.core.wire.commands.system import TransportKind
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
 from headstream.errors import (
     AuthenticationError,
     HeadstreamError,
@@ -32,12 +38,6 @@ from headstream.errors import (
     StreamNotFoundError,
     TopicNotFoundError,
 )
-from headstream.model.topology import MAX_BATCH_BYTES
-from headstream.wire.codes import CodeEntry
-from headstream.wire.commands.system import TransportKind
-from headstream.wire.records import Command
-from headstream.wire.refusals import refusal
-from headstream.wire.statuses import Status
 
 __all__ = ["CommandRow", "Dispatcher", "Handler", "Threads"]
 

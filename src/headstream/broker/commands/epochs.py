@@ -1,4 +1,4 @@
-"""Epochs: batches committed together, exactly once: staged in files next to the log, appended by a commit (log/staging.py).
+"""Epochs: batches committed together, exactly once: staged in files next to the log, appended by a commit (log/staged/staging.py).
 
 Every batch of a part appends to the part's file and closes it again, so that no state is left when a client disconnects.
 A batch contains its position in the file, so a repeated batch, sent because its reply was lost, is stored once.
@@ -15,20 +15,20 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_partition
-from headstream.broker.sessions import Session
-from headstream.codec.batch.stored.stamp import check_sent
+from headstream.core.codec.batch.stored.stamp import check_sent
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Limits
+from headstream.core.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch, StagedBatch, UnstageParts
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
 from headstream.errors import InvalidInputError, LimitError
 from headstream.log.catalog.commit_records import claim_writer, find_owner
-from headstream.log.staging import Chunk, Manifest, StagedPart, StagedWriter, check_epoch, unstage
-from headstream.log.submission import commit_to, is_submitted
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Limits
-from headstream.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch, StagedBatch, UnstageParts
-from headstream.wire.records import Command
-from headstream.wire.refusals import refusal
-from headstream.wire.statuses import Status
+from headstream.log.staged.staging import Chunk, Manifest, StagedPart, StagedWriter, check_epoch, unstage
+from headstream.log.staged.submission import commit_to, is_submitted
 
 __all__ = ["ROWS"]
 

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_partition, group_key
 from headstream.broker.commands.topic_lookup import FoundTopic, consumer_of, find_group
-from headstream.broker.sessions import Session
-from headstream.errors import ConsumersLimitError
-from headstream.log.administration import create_group as add_group
-from headstream.log.catalog.catalog import GroupRecord
-from headstream.model.groups import Group as GroupState
-from headstream.model.polling import OffsetOwner
-from headstream.wire.commands.groups import (
+from headstream.core.model.groups import Group as GroupState
+from headstream.core.model.polling import OffsetOwner
+from headstream.core.wire.commands.groups import (
     CreateGroup,
     DeleteGroup,
     GetGroup,
@@ -31,7 +28,7 @@ from headstream.wire.commands.groups import (
     LeaveGroup,
     ListGroups,
 )
-from headstream.wire.extensions.groups import (
+from headstream.core.wire.extensions.groups import (
     CommitMember,
     CommitOffsets,
     CommittedOffsets,
@@ -49,10 +46,13 @@ from headstream.wire.extensions.groups import (
     ReportMember,
     SeekGroup,
 )
-from headstream.wire.records import Command
-from headstream.wire.refusals import refusal
-from headstream.wire.shapes import Identifier
-from headstream.wire.statuses import Status
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import Identifier
+from headstream.core.wire.statuses import Status
+from headstream.errors import ConsumersLimitError
+from headstream.log.administration import create_group as add_group
+from headstream.log.catalog.catalog import GroupRecord
 
 __all__ = ["ROWS"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.deliveries import find_dead_letter, find_group_of
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_partition
-from headstream.broker.sessions import Session
-from headstream.model.leases import LeaseChange, LeaseRequest
-from headstream.wire.extensions.deliveries import pause_rule_of
-from headstream.wire.extensions.leases import (
+from headstream.core.model.leases import LeaseChange, LeaseRequest
+from headstream.core.wire.extensions.deliveries import pause_rule_of
+from headstream.core.wire.extensions.leases import (
     LeasedMessages,
     LeasedOffsets,
     LeaseMessages,
@@ -18,7 +18,7 @@ from headstream.wire.extensions.leases import (
     RefusedChanges,
     SettleLeases,
 )
-from headstream.wire.records import Command
+from headstream.core.wire.records import Command
 
 __all__ = ["ROWS"]
 

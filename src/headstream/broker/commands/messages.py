@@ -15,22 +15,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_any_partition, check_partition, find_consumer_partition
 from headstream.broker.commands.topic_lookup import FoundTopic, consumer_of
-from headstream.broker.sessions import Session
-from headstream.broker.waits import Wait
-from headstream.codec.batch.stored.stamp import check_sent
-from headstream.errors import HeadstreamError, LimitError, NotFoundError
-from headstream.filters.filter import Filter, parse_filter
-from headstream.log.catalog.catalog import TopicRecord
-from headstream.model.identifiers import TopicName
-from headstream.model.partitioning import Partitioning, PartitioningKind
-from headstream.model.polling import Polled, PollingStrategy, partition_of
-from headstream.model.topology import MAX_BATCH_BYTES, Limits
-from headstream.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
-from headstream.wire.extensions.filters import CountedSegments, CountSegments, FilteredMessages, FilterMessages
-from headstream.wire.extensions.messages import (
+from headstream.broker.messages.waits import Wait
+from headstream.core.codec.batch.stored.stamp import check_sent
+from headstream.core.filters.filter import Filter, parse_filter
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.partitioning import Partitioning, PartitioningKind
+from headstream.core.model.polling import Polled, PollingStrategy, partition_of
+from headstream.core.model.topology import MAX_BATCH_BYTES, Limits
+from headstream.core.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
+from headstream.core.wire.extensions.filters import CountedSegments, CountSegments, FilteredMessages, FilterMessages
+from headstream.core.wire.extensions.messages import (
     PAGE_STATES,
     AppendMessages,
     FetchedMessages,
@@ -46,10 +44,12 @@ from headstream.wire.extensions.messages import (
     WaitMessages,
     WaitResult,
 )
-from headstream.wire.records import Command
-from headstream.wire.refusals import refusal
-from headstream.wire.shapes import Identifier
-from headstream.wire.statuses import Status
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import Identifier
+from headstream.core.wire.statuses import Status
+from headstream.errors import HeadstreamError, LimitError, NotFoundError
+from headstream.log.catalog.catalog import TopicRecord
 
 __all__ = [
     "JSON_BYTES",

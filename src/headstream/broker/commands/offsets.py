@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.topic_lookup import FoundTopic, consumer_of, find_group
-from headstream.broker.connection_groups import GroupKey
-from headstream.broker.sessions import Session
+from headstream.broker.groups.connection_groups import GroupKey
+from headstream.core.model.polling import ConsumerKind, OffsetOwner
+from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoredOffset, StoreOffset
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import Identifier
+from headstream.core.wire.statuses import Status
 from headstream.log.catalog.catalog import GroupRecord
-from headstream.model.polling import ConsumerKind, OffsetOwner
-from headstream.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoredOffset, StoreOffset
-from headstream.wire.records import Command
-from headstream.wire.refusals import refusal
-from headstream.wire.shapes import Identifier
-from headstream.wire.statuses import Status
 
 __all__ = [
     "ROWS",

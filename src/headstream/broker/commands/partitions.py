@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_partition
 from headstream.broker.commands.topic_lookup import FoundTopic
-from headstream.broker.sessions import Session
+from headstream.core.model.topology import MAX_PARTITIONS
+from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions, DeleteSegments
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
 from headstream.log.administration import add_partitions
 from headstream.log.administration import delete_partitions as remove_partitions
-from headstream.log.retention import Retention
-from headstream.model.topology import MAX_PARTITIONS
-from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions, DeleteSegments
-from headstream.wire.records import Command
-from headstream.wire.refusals import refusal
-from headstream.wire.statuses import Status
+from headstream.log.upkeep.retention import Retention
 
 __all__ = ["ROWS"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_partition
-from headstream.broker.sessions import Session
+from headstream.core.model.producers import BatchNumber, is_owned_by
+from headstream.core.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer, ReleaseProducer
+from headstream.core.wire.records import Command
 from headstream.errors import PermissionDeniedError
-from headstream.model.producers import BatchNumber, is_owned_by
-from headstream.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer, ReleaseProducer
-from headstream.wire.records import Command
 
 __all__ = ["ROWS"]
 

@@ -11,23 +11,23 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.messages import fetched, filtered, filtered_head, polled, searches_states
 from headstream.broker.commands.table import codes_where
-from headstream.broker.sessions import Session
-from headstream.codec.buffer import BytesLike
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.model.topology import Fsync
+from headstream.core.wire.codes import TABLE, Code
+from headstream.core.wire.commands.messages import PolledMessages, PollMessages, SendMessages
+from headstream.core.wire.commands.offsets import StoreOffset
+from headstream.core.wire.commands.sessions import Ping
+from headstream.core.wire.extensions.filters import FilterMessages
+from headstream.core.wire.extensions.messages import FetchedMessages, FetchMessages
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
+from headstream.core.wire.table import decode_command
 from headstream.errors import HeadstreamError, NotFoundError
-from headstream.model.topology import Fsync
-from headstream.wire.codes import TABLE, Code
-from headstream.wire.commands.messages import PolledMessages, PollMessages, SendMessages
-from headstream.wire.commands.offsets import StoreOffset
-from headstream.wire.commands.sessions import Ping
-from headstream.wire.extensions.filters import FilterMessages
-from headstream.wire.extensions.messages import FetchedMessages, FetchMessages
-from headstream.wire.records import Command
-from headstream.wire.refusals import refusal
-from headstream.wire.statuses import Status
-from headstream.wire.table import decode_command
 
 __all__ = ["READS", "answer_request", "is_slow"]
 

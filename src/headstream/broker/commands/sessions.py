@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from headstream.broker.accounts.sessions import Session
+from headstream.broker.accounts.users import User
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
-from headstream.broker.sessions import Session
-from headstream.broker.users import User
+from headstream.core.wire.commands.sessions import LoggedIn, Login, Logout, Ping
+from headstream.core.wire.commands.tokens import LoginWithToken
+from headstream.core.wire.records import Command
 from headstream.errors import AuthenticationError, NotFoundError
-from headstream.wire.commands.sessions import LoggedIn, Login, Logout, Ping
-from headstream.wire.commands.tokens import LoginWithToken
-from headstream.wire.records import Command
 
 __all__ = ["ROWS"]
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from headstream.broker.recent_lines import RECENT_LINES
+from headstream.core.wire.commands.system import SnapshotCompression, SnapshotType
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError
 from headstream.log.log import Log
-from headstream.wire.commands.system import SnapshotCompression, SnapshotType
-from headstream.wire.refusals import refusal
-from headstream.wire.statuses import Status
 
 __all__ = ["make_archive"]
 

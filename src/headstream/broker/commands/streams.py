@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.counts import describe_stream, detail_stream
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
-from headstream.broker.sessions import Session
-from headstream.log.administration import create_stream as add_stream
-from headstream.log.administration import delete_stream as remove_stream
-from headstream.log.administration import purge_topic, rename_stream
-from headstream.model.identifiers import has_control_character
-from headstream.wire.commands.streams import (
+from headstream.core.model.identifiers import has_control_character
+from headstream.core.wire.commands.streams import (
     CreateStream,
     DeleteStream,
     GetStream,
@@ -24,9 +21,12 @@ from headstream.wire.commands.streams import (
     StreamDetails,
     UpdateStream,
 )
-from headstream.wire.records import Command
-from headstream.wire.refusals import refusal
-from headstream.wire.statuses import Status
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
+from headstream.log.administration import create_stream as add_stream
+from headstream.log.administration import delete_stream as remove_stream
+from headstream.log.administration import purge_topic, rename_stream
 
 __all__ = ["ROWS"]
 

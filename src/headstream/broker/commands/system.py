@@ -7,11 +7,11 @@ import os
 import platform
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.cached_value import CachedValue
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.snapshot import make_archive
-from headstream.broker.sessions import Session
-from headstream.wire.commands.system import (
+from headstream.core.wire.commands.system import (
     Client,
     ClientDetails,
     ClientGroup,
@@ -23,10 +23,10 @@ from headstream.wire.commands.system import (
     Stats,
     TransportKind,
 )
-from headstream.wire.extensions.topics import GetIdentity, Identity
-from headstream.wire.records import Command
-from headstream.wire.refusals import refusal
-from headstream.wire.statuses import Status
+from headstream.core.wire.extensions.topics import GetIdentity, Identity
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
 
 if TYPE_CHECKING:
     import psutil

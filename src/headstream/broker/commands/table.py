@@ -25,7 +25,7 @@ from headstream.broker.commands import (
 )
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.settings import ServerSettings
-from headstream.wire.records import Command
+from headstream.core.wire.records import Command
 
 __all__ = ["ROWS", "codes_where", "make_dispatcher"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
-from headstream.broker.sessions import Session
-from headstream.wire.commands.tokens import CreateToken, DeleteToken, ListTokens, RawToken, Token
-from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT
-from headstream.wire.records import Command
+from headstream.core.wire.commands.tokens import CreateToken, DeleteToken, ListTokens, RawToken, Token
+from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT
+from headstream.core.wire.records import Command
 
 __all__ = ["ROWS"]
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol, TypeVar
 
+from headstream.core.model.polling import ConsumerKind, OffsetOwner
+from headstream.core.model.topology import Fsync
+from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import Identifier
+from headstream.core.wire.statuses import Status
 from headstream.log.catalog.catalog import GroupRecord, Snapshot, StreamRecord, TopicRecord, topics_of
 from headstream.log.log import Log
-from headstream.model.polling import ConsumerKind, OffsetOwner
-from headstream.model.topology import Fsync
-from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.refusals import refusal
-from headstream.wire.shapes import Identifier
-from headstream.wire.statuses import Status
 
 __all__ = ["FoundTopic", "TopicLookup", "consumer_of", "find_group"]
 

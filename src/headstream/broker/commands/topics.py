@@ -9,19 +9,13 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any, Final
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.counts import describe_topic, detail_topic
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
-from headstream.broker.sessions import Session
-from headstream.errors import InvalidOptionError
-from headstream.log.administration import create_topic as add_topic
-from headstream.log.administration import delete_topic as remove_topic
-from headstream.log.administration import purge_topic as empty_topic
-from headstream.log.administration import update_topic as change_topic
-from headstream.log.catalog.catalog import StreamRecord, TopicLabels
-from headstream.model.identifiers import TopicName, has_control_character
-from headstream.model.topology import Limits, TopicOptions
-from headstream.model.topology import Topic as StoredTopic
-from headstream.wire.commands.topics import (
+from headstream.core.model.identifiers import TopicName, has_control_character
+from headstream.core.model.topology import Limits, TopicOptions
+from headstream.core.model.topology import Topic as StoredTopic
+from headstream.core.wire.commands.topics import (
     NEVER,
     SERVER_DEFAULT,
     CreateTopic,
@@ -33,7 +27,7 @@ from headstream.wire.commands.topics import (
     TopicDetails,
     UpdateTopic,
 )
-from headstream.wire.extensions.topics import (
+from headstream.core.wire.extensions.topics import (
     ChangeTopicOptions,
     CreateOpenTopic,
     GetOpenTopic,
@@ -42,9 +36,15 @@ from headstream.wire.extensions.topics import (
     OpenTopic,
     RenameTopic,
 )
-from headstream.wire.records import Command
-from headstream.wire.refusals import refusal
-from headstream.wire.statuses import Status
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
+from headstream.errors import InvalidOptionError
+from headstream.log.administration import create_topic as add_topic
+from headstream.log.administration import delete_topic as remove_topic
+from headstream.log.administration import purge_topic as empty_topic
+from headstream.log.administration import update_topic as change_topic
+from headstream.log.catalog.catalog import StreamRecord, TopicLabels
 
 __all__ = ["ROWS"]
 

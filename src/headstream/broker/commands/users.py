@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from headstream.broker.accounts.sessions import Session
+from headstream.broker.accounts.users import User
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
-from headstream.broker.sessions import Session
-from headstream.broker.users import User
-from headstream.wire.commands.users import (
+from headstream.core.wire.commands.users import (
     ChangePassword,
     CreateUser,
     DeleteUser,
@@ -18,8 +18,8 @@ from headstream.wire.commands.users import (
     UserDetails,
     UserStatus,
 )
-from headstream.wire.commands.users import User as UserReply
-from headstream.wire.records import Command
+from headstream.core.wire.commands.users import User as UserReply
+from headstream.core.wire.records import Command
 
 __all__ = ["ROWS"]
 

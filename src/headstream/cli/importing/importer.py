@@ -24,6 +24,10 @@ import xxhash
 from headstream.cli.importing.progress import digest_before, load_progress, progress_path, save_progress
 from headstream.cli.importing.reading import Line, read_lines
 from headstream.cli.importing.topics import TopicNeeds, plan_topics
+from headstream.core.model.constructors import int64
+from headstream.core.model.message import Message, MessageState
+from headstream.core.model.reserved import TIMESTAMP_HEADER
+from headstream.core.model.topology import Limits
 from headstream.errors import (
     DecodeError,
     HeadstreamError,
@@ -32,14 +36,10 @@ from headstream.errors import (
     PartitionNotFoundError,
     StorageError,
 )
-from headstream.model.constructors import int64
-from headstream.model.message import Message, MessageState
-from headstream.model.reserved import TIMESTAMP_HEADER
-from headstream.model.topology import Limits
 
 if TYPE_CHECKING:
     from headstream.client.client import Client
-    from headstream.client.producer import Producer
+    from headstream.client.producer.producer import Producer
 
 __all__ = ["ImportOptions", "Imported", "Importer"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from headstream.cli.lines import decode_line
+from headstream.cli.shared.lines import decode_line
+from headstream.core.model.message import Message, checksum
 from headstream.errors import HeadstreamError, InvalidInputError, StorageError
-from headstream.model.message import Message, checksum
 
 __all__ = ["Line", "read_lines"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headstream.cli.importing.reading import Line
-from headstream.codec.batch.stored.stamp import check_sent
-from headstream.codec.binary import encode_sent
+from headstream.core.codec.batch.stored.stamp import check_sent
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.message import Message
 from headstream.errors import HeadstreamError
-from headstream.model.message import Message
 
 __all__ = ["TopicNeeds", "plan_topics"]
 

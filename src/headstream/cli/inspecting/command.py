@@ -9,8 +9,8 @@ from typing import Any, Final
 import click
 
 from headstream.cli.inspecting.recognition import FORMATS, Recognized, read_as, recognize
-from headstream.cli.output import print_object, print_objects, print_table, print_text, write_json_list
-from headstream.cli.parameters import output_option
+from headstream.cli.shared.output import print_object, print_objects, print_table, print_text, write_json_list
+from headstream.cli.shared.parameters import output_option
 from headstream.errors import DecodeError
 
 __all__ = ["inspect"]

@@ -11,11 +11,11 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from headstream.cli.header_text import format_header
-from headstream.cli.message_view import describe_bytes
-from headstream.codec.buffer import Reader
+from headstream.cli.shared.header_text import format_header
+from headstream.cli.shared.message_view import describe_bytes
+from headstream.core.codec.buffer import Reader
+from headstream.core.model.header_values import HeaderValue
 from headstream.errors import DecodeError
-from headstream.model.header_values import HeaderValue
 
 __all__ = ["FieldReader", "ShownField", "Walk", "WalkEnd"]
 

@@ -1,17 +1,17 @@
-"""Files of a log, and documents: the index of a segment (segments/layout.py), Iggy's JSON, lines of export."""
+"""Files of a log, and documents: the index of a segment (log/segments/layout.py), Iggy's JSON, lines of export."""
 
 from __future__ import annotations
 
 from headstream.cli.inspecting.fields import FieldReader, Walk
-from headstream.cli.lines import decode_line
-from headstream.cli.message_view import describe_bytes
-from headstream.cli.output import format_time
-from headstream.codec import json as json_transport
+from headstream.cli.shared.lines import decode_line
+from headstream.cli.shared.message_view import describe_bytes
+from headstream.cli.shared.output import format_time
+from headstream.core.codec import json as json_transport
+from headstream.core.model.header_block import BINARY, HeaderLayout
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message, state_name
 from headstream.errors import DecodeError, HeadstreamError
-from headstream.model.header_block import BINARY, HeaderLayout
-from headstream.model.headers import Headers
-from headstream.model.message import Message, state_name
-from headstream.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, decode_entry, decode_header, decode_seal
+from headstream.log.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, decode_entry, decode_header, decode_seal
 
 __all__ = ["INDEX_MAGIC", "walk_block", "walk_index", "walk_json", "walk_lines"]
 

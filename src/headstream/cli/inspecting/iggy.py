@@ -1,6 +1,6 @@
 """Iggy's binary formats: with state and checksum, before them, as sent, in frames, and the later generation.
 
-codec/binary.py describes the first three. The generation after them (server 0.5.0 and later) has no state; little-endian:
+core/codec/binary.py describes the first three. The generation after them (server 0.5.0 and later) has no state; little-endian:
 
     message   checksum u64 | id u128 | offset u64 | timestamp u64 | origin_timestamp u64 | headers_length u32
               | payload_length u32 | [reserved u64, from server 0.7.0] | payload | headers
@@ -19,14 +19,14 @@ import zlib
 from typing import Final
 
 from headstream.cli.inspecting.fields import FieldReader, Walk
-from headstream.cli.output import format_time
-from headstream.codec.batch.stored.scan import find_states, scan
-from headstream.codec.batch.to_columns.payloads import find_damaged_payload
+from headstream.cli.shared.output import format_time
+from headstream.core.codec.batch.stored.scan import find_states, scan
+from headstream.core.codec.batch.to_columns.payloads import find_damaged_payload
+from headstream.core.model.header_block import MAX_KEY_BYTES
+from headstream.core.model.header_values import HeaderValue
+from headstream.core.model.identifiers import format_message_id
+from headstream.core.model.message import MessageState, state_name
 from headstream.errors import DecodeError, HeaderError
-from headstream.model.header_block import MAX_KEY_BYTES
-from headstream.model.header_values import HeaderValue
-from headstream.model.identifiers import format_message_id
-from headstream.model.message import MessageState, state_name
 
 __all__ = [
     "walk_first",

@@ -1,4 +1,4 @@
-"""Kafka's formats, big-endian: KIP-82 and the older message sets (codec/kip82/message.py), and today's record batches:
+"""Kafka's formats, big-endian: KIP-82 and the older message sets (core/codec/kip82/message.py), and today's record batches:
 
     batch    base_offset i64 | length i32 | leader_epoch i32 | magic i8 = 2 | crc u32 | attributes i16 | last_offset_delta i32
              | base_timestamp i64 | max_timestamp i64 | producer_id i64 | producer_epoch i16 | base_sequence i32 | count i32
@@ -15,13 +15,13 @@ import zlib
 from typing import Final
 
 from headstream.cli.inspecting.fields import FieldReader
-from headstream.cli.output import format_time
-from headstream.codec.batch.stored.scan import crc32c
-from headstream.codec.kip82 import LENIENT, TypedHeaders, decode_message
-from headstream.codec.kip82.headers import STRICT
-from headstream.codec.kip82.sets import COMPRESSIONS, decompress
+from headstream.cli.shared.output import format_time
+from headstream.core.codec.batch.stored.scan import crc32c
+from headstream.core.codec.kip82 import LENIENT, TypedHeaders, decode_message
+from headstream.core.codec.kip82.headers import STRICT
+from headstream.core.codec.kip82.sets import COMPRESSIONS, decompress
+from headstream.core.model.headers import Headers
 from headstream.errors import DecodeError, MissingExtraError
-from headstream.model.headers import Headers
 
 __all__ = ["walk_batches", "walk_messages"]
 

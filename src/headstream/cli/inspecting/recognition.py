@@ -22,7 +22,7 @@ from headstream.cli.inspecting.iggy import (
     walk_stored,
 )
 from headstream.cli.inspecting.kafka import walk_batches, walk_messages
-from headstream.codec.kip82 import LENIENT
+from headstream.core.codec.kip82 import LENIENT
 from headstream.errors import DecodeError
 from headstream.replicate.codec.envelope import MAGIC
 from headstream.replicate.schemas.explanation import Explainer

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headstream.cli.checkpoints import pipelines_option, read_checkpoint
-from headstream.cli.contexts import place_of
-from headstream.cli.output import print_text, write_json_list
-from headstream.cli.parameters import Checked, open_log, output_option, url_option, warn_missing_log
+from headstream.cli.shared.checkpoints import pipelines_option, read_checkpoint
+from headstream.cli.shared.contexts import place_of
+from headstream.cli.shared.output import print_text, write_json_list
+from headstream.cli.shared.parameters import Checked, open_log, output_option, url_option, warn_missing_log
 from headstream.cli.top.keys import read_key, single_keys
 from headstream.cli.top.rates import ORDERS, Overview, Sample, compare, sort_topics
+from headstream.core.model.quantities import parse_duration_us
 from headstream.errors import InvalidInputError, ServerUnreachableError
-from headstream.model.quantities import parse_duration_us
 
 if TYPE_CHECKING:
     from headstream.client.client import Client

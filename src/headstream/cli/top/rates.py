@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headstream.model.groups import Group
-from headstream.model.topology import Topic
+from headstream.core.model.groups import Group
+from headstream.core.model.topology import Topic
 
 __all__ = ["ORDERS", "GroupRates", "Overview", "Sample", "TopicRates", "compare", "sort_topics"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headstream.cli.top.rates import Sample
-from headstream.client.remote.address import SCHEMES
+from headstream.client.transports.remote.address import SCHEMES
 from headstream.errors import NotFoundError, PermissionDeniedError, UnsupportedError
 
 if TYPE_CHECKING:

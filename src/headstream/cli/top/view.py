@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headstream.cli.output import escape
+from headstream.cli.shared.output import escape
 from headstream.cli.top.rates import Overview, TopicRates
 
 __all__ = ["draw", "format_count", "format_seconds", "format_size"]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from headstream.client.consumer import Consumer
-from headstream.client.fetching import Fetching
-from headstream.client.transport import Transport
+from headstream.client.consumer.consumer import Consumer
+from headstream.client.consumer.fetching import Fetching
+from headstream.client.transports.transport import Transport
+from headstream.core.model.message import ReceivedMessage
+from headstream.core.model.topology import Topic
 from headstream.interceptors.chain import Chain
-from headstream.model.message import ReceivedMessage
-from headstream.model.topology import Topic
 
 __all__ = ["InterceptedConsumer", "Transform", "TransformingFetching"]
 

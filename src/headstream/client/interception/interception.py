@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from headstream.client.forwarding import ForwardingProducer
+from headstream.client.dead_letters.interception import DeadLetters
 from headstream.client.interception.consumer import InterceptedConsumer, Transform
-from headstream.client.interception.dead_letters import DeadLetters
 from headstream.client.interception.producer import InterceptedProducer
-from headstream.client.producer import Producer
-from headstream.client.sending import SendingOptions
-from headstream.client.transport import Transport
+from headstream.client.producer.forwarding import ForwardingProducer
+from headstream.client.producer.producer import Producer
+from headstream.client.producer.sending import SendingOptions
+from headstream.client.transports.transport import Transport
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import ReceivedMessage
+from headstream.core.model.polling import OffsetOwner
+from headstream.core.model.topology import Limits, Topic
 from headstream.errors import HeadstreamError
 from headstream.interceptors.chain import Chain, SetAsideError
-from headstream.model.identifiers import TopicName
-from headstream.model.message import ReceivedMessage
-from headstream.model.polling import OffsetOwner
-from headstream.model.topology import Limits, Topic
 
 __all__ = ["Interception", "make_consumer", "make_transform"]
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headstream.client.arguments import SendArguments, message_id_of
-from headstream.client.delivery import BatchDelivery
-from headstream.client.interception.dead_letters import DeadLetters
-from headstream.client.producer import Producer
-from headstream.client.receipts import Receipt
-from headstream.client.sending import Batch, SendingOptions
-from headstream.client.transport import Transport
-from headstream.codec.binary import decode_sent
+from headstream.client.dead_letters.interception import DeadLetters
+from headstream.client.producer.delivery import BatchDelivery
+from headstream.client.producer.producer import Producer
+from headstream.client.producer.receipts import Receipt
+from headstream.client.producer.sending import Batch, SendingOptions
+from headstream.client.transports.transport import Transport
+from headstream.core.codec.binary import decode_sent
+from headstream.core.model.headers import Headers, HeadersInput
+from headstream.core.model.message import Message
+from headstream.core.model.producers import Appended
+from headstream.core.model.topology import Topic
 from headstream.errors import InterceptorError
 from headstream.interceptors.chain import Chain, SetAsideError
-from headstream.model.headers import Headers, HeadersInput
-from headstream.model.message import Message
-from headstream.model.producers import Appended
-from headstream.model.topology import Topic
 
 __all__ = ["InterceptedProducer"]
 

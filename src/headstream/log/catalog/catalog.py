@@ -29,12 +29,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Fsync, Limits, TopicOptions
 from headstream.errors import LogVersionError
 from headstream.log.catalog.connection import connect, translated
 from headstream.log.catalog.records import NO_LABELS, NO_OPTIONS, GroupRecord, Snapshot, StreamRecord, TopicLabels, TopicRecord
 from headstream.log.catalog.schema import SCHEMA, STEPS, VERSION, topic_columns
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Fsync, Limits, TopicOptions
 
 __all__ = ["Catalog", "GroupRecord", "Snapshot", "StreamRecord", "TopicLabels", "TopicRecord", "find_topic", "topics_of"]
 

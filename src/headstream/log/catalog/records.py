@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Fsync, Limits, TopicOptions
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Fsync, Limits, TopicOptions
 
 __all__ = ["NO_LABELS", "NO_OPTIONS", "GroupRecord", "Snapshot", "StreamRecord", "TopicLabels", "TopicRecord"]
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from headstream.core.model.message import StateChange
 from headstream.log.catalog.catalog import Catalog
-from headstream.model.message import StateChange
 
 __all__ = [
     "find_exception",

@@ -27,6 +27,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from headstream.core.model.message import MessageState, StateChange
 from headstream.errors import InvalidOptionError, NotALogError, OffsetOutOfRangeError, PartitionNotFoundError, StorageError
 from headstream.log.catalog.catalog import Catalog, TopicRecord, topics_of
 from headstream.log.catalog.commit_records import pending_commits
@@ -36,11 +37,8 @@ from headstream.log.directory.marker import read_marker, write_marker
 from headstream.log.log import Log
 from headstream.log.partition.segment_removal import open_index
 from headstream.log.partition.segment_size import DEFAULT_SEGMENT_BYTES
-from headstream.log.staging import Manifest, epoch_directory
-from headstream.log.system.files import Files
-from headstream.model.message import MessageState, StateChange
-from headstream.segments.follower import PartitionFollower
-from headstream.segments.layout import (
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.layout import (
     CATALOG_NAME,
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
@@ -55,6 +53,8 @@ from headstream.segments.layout import (
     start_offsets,
     topic_directory,
 )
+from headstream.log.staged.staging import Manifest, epoch_directory
+from headstream.log.system.files import Files
 
 __all__ = ["Backup"]
 

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from headstream.log.checks.segment_verification import SegmentCheck
-from headstream.log.system.findings import SET_ASIDE, FindingKind, LogFinding
-from headstream.segments.files import BufferPool, ReadFiles
-from headstream.segments.layout import (
+from headstream.log.segments.files import BufferPool, ReadFiles
+from headstream.log.segments.layout import (
     MAX_BASE_OFFSET,
     PRODUCERS_NAME,
     SUMMARY_SUFFIX,
@@ -29,7 +28,8 @@ from headstream.segments.layout import (
     log_suffix,
     segment_path,
 )
-from headstream.segments.summaries import is_whole_summary, read_content
+from headstream.log.segments.summaries import is_whole_summary, read_content
+from headstream.log.system.findings import SET_ASIDE, FindingKind, LogFinding
 
 __all__ = ["verify_partition"]
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from headstream.core.model.topology import check_legal_hold
 from headstream.errors import NotALogError
 from headstream.log.catalog.catalog import Catalog, topics_of
 from headstream.log.directory.lock import WriterLock
 from headstream.log.directory.marker import read_marker
-from headstream.log.system.files import Files
-from headstream.model.topology import check_legal_hold
-from headstream.segments.layout import (
+from headstream.log.segments.layout import (
     CATALOG_NAME,
     GROUPS_NAME,
     INBOX_NAME,
@@ -24,6 +23,7 @@ from headstream.segments.layout import (
     STAGED_NAME,
     STREAMS_NAME,
 )
+from headstream.log.system.files import Files
 
 __all__ = ["remove_log"]
 

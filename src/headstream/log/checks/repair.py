@@ -19,18 +19,11 @@ from headstream.log.partition.index_rebuild import Action, IndexRebuild, free_as
 from headstream.log.partition.offsets import OffsetStore
 from headstream.log.partition.recovery import begin_segment, recover
 from headstream.log.partition.segment_removal import open_index
-from headstream.log.sweeping import recreate_unwritten
+from headstream.log.segments.files import BufferPool
+from headstream.log.segments.layout import INDEX_SUFFIX, LOCK_NAME, OFFSETS_NAME, base_offsets, log_offsets, segment_path
 from headstream.log.system.files import Files
 from headstream.log.system.findings import FindingKind, LogFinding
-from headstream.segments.files import BufferPool
-from headstream.segments.layout import (
-    INDEX_SUFFIX,
-    LOCK_NAME,
-    OFFSETS_NAME,
-    base_offsets,
-    log_offsets,
-    segment_path,
-)
+from headstream.log.upkeep.sweeping import recreate_unwritten
 
 __all__ = ["Action", "repair_log", "repair_partition"]
 

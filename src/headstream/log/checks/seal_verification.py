@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from headstream.log.segments.files import ReadFiles
+from headstream.log.segments.layout import Seal, base_offsets
 from headstream.log.system.findings import FindingKind, LogFinding
-from headstream.segments.files import ReadFiles
-from headstream.segments.layout import Seal, base_offsets
 
 __all__ = ["MERGED", "REBUILD", "verify_seal"]
 

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from headstream.codec.batch.stored.scan import find_states, find_timestamp, scan
-from headstream.codec.batch.stored.sends import check_sends
+from headstream.core.codec.batch.stored.scan import find_states, find_timestamp, scan
+from headstream.core.codec.batch.stored.sends import check_sends
+from headstream.core.model.message import MessageState
 from headstream.log.checks.seal_verification import MERGED, REBUILD, verify_seal
-from headstream.log.system.findings import FindingKind, LogFinding
-from headstream.model.message import MessageState
-from headstream.segments.files import BufferPool, ReadFile, ReadFiles
-from headstream.segments.index import read_generation
-from headstream.segments.layout import (
+from headstream.log.segments.files import BufferPool, ReadFile, ReadFiles
+from headstream.log.segments.index import read_generation
+from headstream.log.segments.layout import (
     DROPPED_SUFFIX,
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
@@ -34,6 +33,7 @@ from headstream.segments.layout import (
     log_suffix,
     segment_path,
 )
+from headstream.log.system.findings import FindingKind, LogFinding
 
 __all__ = ["SegmentCheck"]
 

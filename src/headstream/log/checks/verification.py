@@ -12,17 +12,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from headstream.core.model.polling import OffsetOwner
 from headstream.errors import CorruptLogError, InvalidInputError, NotALogError, PartitionNotFoundError, StorageError
 from headstream.log.catalog.catalog import Catalog, Snapshot, TopicRecord
 from headstream.log.checks.partition_verification import verify_partition
 from headstream.log.directory.marker import Marker, read_marker
 from headstream.log.partition.offsets import OffsetStore
-from headstream.log.system.files import Files
-from headstream.log.system.findings import SET_ASIDE, FindingKind, LogFinding
-from headstream.model.polling import OffsetOwner
-from headstream.segments.files import BufferPool, ReadFiles
-from headstream.segments.follower import PartitionFollower
-from headstream.segments.layout import (
+from headstream.log.segments.files import BufferPool, ReadFiles
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.layout import (
     CATALOG_NAME,
     MARKER_NAME,
     OFFSETS_NAME,
@@ -32,6 +30,8 @@ from headstream.segments.layout import (
     segment_path,
     topic_directory,
 )
+from headstream.log.system.files import Files
+from headstream.log.system.findings import SET_ASIDE, FindingKind, LogFinding
 
 __all__ = ["PartitionDirectory", "Verification"]
 

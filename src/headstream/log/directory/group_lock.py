@@ -12,9 +12,9 @@ import os
 from contextlib import suppress
 from typing import Final
 
+from headstream.log.segments.files import storage_error
 from headstream.log.system.access import make_private_directory
 from headstream.log.system.file_lock import FileLock
-from headstream.segments.files import storage_error
 
 __all__ = ["GroupLock"]
 

@@ -12,8 +12,8 @@ import time
 from typing import Final
 
 from headstream.errors import LogLockedError
+from headstream.log.segments.files import storage_error
 from headstream.log.system.file_lock import FileLock
-from headstream.segments.files import storage_error
 
 __all__ = ["WriterLock"]
 

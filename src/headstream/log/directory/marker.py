@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from headstream.errors import CorruptLogError, LogVersionError, NotALogError
+from headstream.log.segments.files import ReadFile
+from headstream.log.segments.layout import CATALOG_NAME, FORMAT_VERSION, LOCK_NAME, MARKER_NAME, STREAMS_NAME
 from headstream.log.system.files import Files
-from headstream.segments.files import ReadFile
-from headstream.segments.layout import CATALOG_NAME, FORMAT_VERSION, LOCK_NAME, MARKER_NAME, STREAMS_NAME
 
 __all__ = ["Marker", "read_marker", "write_marker"]
 

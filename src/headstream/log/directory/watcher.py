@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from headstream.log.directory.waiters import Waiters
+from headstream.log.segments.layout import INDEX_SUFFIX
 from headstream.log.system.linux import OVERFLOWN, Inotify, WatchEvent, open_inotify
-from headstream.segments.layout import INDEX_SUFFIX
 
 __all__ = ["DirectoryWatcher"]
 

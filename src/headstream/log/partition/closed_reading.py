@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from headstream.codec.batch.stored.scan import scan
+from headstream.core.codec.batch.stored.scan import scan
 from headstream.errors import CorruptLogError
 from headstream.log.partition.closed_segments import Closed
 from headstream.log.partition.segment_removal import open_index
+from headstream.log.segments.files import BufferPool, ReadFile
+from headstream.log.segments.index import IndexReader
+from headstream.log.segments.layout import IndexEntry, log_suffix, segment_path
 from headstream.log.system.files import Files
-from headstream.segments.files import BufferPool, ReadFile
-from headstream.segments.index import IndexReader
-from headstream.segments.layout import IndexEntry, log_suffix, segment_path
 
 __all__ = ["PassCancelledError", "read_closed"]
 

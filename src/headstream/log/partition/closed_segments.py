@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from headstream.errors import CorruptLogError
 from headstream.log.partition.segment_removal import drop_segment, finish_drops, open_index, remove_side_files
+from headstream.log.segments.index import IndexReader
+from headstream.log.segments.layout import INDEX_SUFFIX, REPLACING_SUFFIX, base_offsets, log_offsets, log_suffix, segment_path
+from headstream.log.segments.segment_end import find_unindexed, find_verified_end
 from headstream.log.system.files import Files
 from headstream.log.system.findings import report
-from headstream.segments.index import IndexReader
-from headstream.segments.layout import INDEX_SUFFIX, REPLACING_SUFFIX, base_offsets, log_offsets, log_suffix, segment_path
-from headstream.segments.segment_end import find_unindexed, find_verified_end
 
 __all__ = ["Closed", "finish_pass", "list_closed"]
 

@@ -8,11 +8,9 @@ appended again from the staged files.
 from __future__ import annotations
 
 from headstream.errors import CorruptSendError
-from headstream.log.system.files import Files
-from headstream.log.system.findings import report
-from headstream.segments.follower import PartitionFollower
-from headstream.segments.index import IndexReader
-from headstream.segments.layout import (
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.index import IndexReader
+from headstream.log.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
@@ -20,6 +18,8 @@ from headstream.segments.layout import (
     base_offsets,
     segment_path,
 )
+from headstream.log.system.files import Files
+from headstream.log.system.findings import report
 
 __all__ = ["truncate_damaged"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headstream.codec.batch.stored.compact import find_keyless
-from headstream.codec.buffer import BytesLike
+from headstream.core.codec.batch.stored.compact import find_keyless
+from headstream.core.codec.buffer import BytesLike
 from headstream.errors import LimitError
 
 __all__ = ["check_keys"]

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from headstream.codec.batch.stored.repeats import drop_repeats, new_id_window, note_ids
-from headstream.codec.buffer import BytesLike
-from headstream.segments.files import ReadFiles
-from headstream.segments.follower import PartitionFollower
+from headstream.core.codec.batch.stored.repeats import drop_repeats, new_id_window, note_ids
+from headstream.core.codec.buffer import BytesLike
+from headstream.log.segments.files import ReadFiles
+from headstream.log.segments.follower import PartitionFollower
 
 __all__ = ["REREAD_BYTES", "RecentIds", "Repeats"]
 

@@ -34,14 +34,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from headstream.codec.batch.stored.scan import crc32c
-from headstream.codec.buffer import Reader, Writer
+from headstream.core.codec.batch.stored.scan import crc32c
+from headstream.core.codec.buffer import Reader, Writer
+from headstream.core.model.deliveries import Attempt, Delivery
+from headstream.core.model.offset_ranges import OffsetRanges
+from headstream.core.model.polling import OffsetOwner
 from headstream.errors import DecodeError
 from headstream.log.partition.delivery_state import DeliveryState, Lease
 from headstream.log.system.files import Files
-from headstream.model.deliveries import Attempt, Delivery
-from headstream.model.offset_ranges import OffsetRanges
-from headstream.model.polling import OffsetOwner
 
 __all__ = ["JOURNAL_SUFFIX", "DeliveryJournal", "Touched", "journal_name", "owner_digest", "read_owner", "remove_journals"]
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from headstream.errors import LimitError
-from headstream.model.deliveries import (
+from headstream.core.model.deliveries import (
     MAX_ATTEMPT_BYTES,
     MAX_FAILING,
     MAX_KEPT_ATTEMPTS,
@@ -24,8 +23,9 @@ from headstream.model.deliveries import (
     PartitionDeliveries,
     cut_error,
 )
-from headstream.model.offset_ranges import OffsetRanges
-from headstream.model.transitions import Transition, TransitionKind
+from headstream.core.model.offset_ranges import OffsetRanges
+from headstream.core.model.transitions import Transition, TransitionKind
+from headstream.errors import LimitError
 
 __all__ = ["MAX_GIVEN_UP", "DeliveryState", "Lease", "record_failure", "retried"]
 

@@ -11,14 +11,12 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from headstream.codec.batch.results import Sends
-from headstream.codec.batch.stored.compact import compact_messages, new_key_table
-from headstream.codec.batch.stored.sends import make_rows
+from headstream.core.codec.batch.results import Sends
+from headstream.core.codec.batch.stored.compact import compact_messages, new_key_table
+from headstream.core.codec.batch.stored.sends import make_rows
 from headstream.errors import DecodeError
-from headstream.log.system.files import Files
-from headstream.log.system.findings import SET_ASIDE
-from headstream.segments.files import ReadFile
-from headstream.segments.layout import (
+from headstream.log.segments.files import ReadFile
+from headstream.log.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
@@ -31,6 +29,8 @@ from headstream.segments.layout import (
     log_suffix,
     segment_path,
 )
+from headstream.log.system.files import Files
+from headstream.log.system.findings import SET_ASIDE
 
 __all__ = ["Action", "IndexRebuild", "free_aside_name"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 
-from headstream.model.offset_ranges import OffsetRanges
+from headstream.core.model.offset_ranges import OffsetRanges
 
 __all__ = ["LeaseKeys"]
 

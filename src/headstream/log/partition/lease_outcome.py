@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headstream.core.model.deliveries import Delivery
+from headstream.core.model.leases import LeaseRefusal
+from headstream.core.model.transitions import Transition
 from headstream.log.partition.delivery_journal import Touched
-from headstream.model.deliveries import Delivery
-from headstream.model.leases import LeaseRefusal
-from headstream.model.transitions import Transition
 
 __all__ = ["LeaseOutcome"]
 

@@ -16,13 +16,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
+from headstream.core.model.deliveries import MAX_FAILING, MAX_PENDING_RANGES, DeadLetterReason, Delivery
+from headstream.core.model.leases import MAX_LEASE_US, SKIPPED, LeaseChange, LeasedRange, LeaseRefusal, LeaseStep
+from headstream.core.model.offset_ranges import OffsetRanges, ranges_of
+from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.log.partition.delivery_state import DeliveryState, Lease, record_failure, retried
 from headstream.log.partition.lease_keys import LeaseKeys
 from headstream.log.partition.lease_outcome import LeaseOutcome
-from headstream.model.deliveries import MAX_FAILING, MAX_PENDING_RANGES, DeadLetterReason, Delivery
-from headstream.model.leases import MAX_LEASE_US, SKIPPED, LeaseChange, LeasedRange, LeaseRefusal, LeaseStep
-from headstream.model.offset_ranges import OffsetRanges, ranges_of
-from headstream.model.transitions import Transition, TransitionKind
 
 __all__ = ["LeaseTable"]
 

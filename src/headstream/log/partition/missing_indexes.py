@@ -5,9 +5,9 @@ from __future__ import annotations
 from headstream.errors import CorruptLogError
 from headstream.log.partition.index_rebuild import IndexRebuild, free_aside_name
 from headstream.log.partition.segment_removal import open_index
+from headstream.log.segments.layout import LOG_SUFFIX, base_offsets, log_suffix, segment_path, unindexed_logs
 from headstream.log.system.files import Files
 from headstream.log.system.findings import report
-from headstream.segments.layout import LOG_SUFFIX, base_offsets, log_suffix, segment_path, unindexed_logs
 
 __all__ = ["rebuild_missing_indexes"]
 

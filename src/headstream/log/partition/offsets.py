@@ -24,13 +24,13 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
-from headstream.codec.batch.stored.scan import crc32c
+from headstream.core.codec.batch.stored.scan import crc32c
+from headstream.core.model.polling import ConsumerKind, OffsetOwner
 from headstream.errors import CorruptLogError
 from headstream.log.partition.delivery_journal import journal_name
 from headstream.log.partition.offset_file_counts import NO_USER, OffsetFileCounts
+from headstream.log.segments.files import ReadFile
 from headstream.log.system.files import Files, WriteFile
-from headstream.model.polling import ConsumerKind, OffsetOwner
-from headstream.segments.files import ReadFile
 
 __all__ = ["OffsetStore", "OpenOffsets"]
 

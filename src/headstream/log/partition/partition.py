@@ -19,9 +19,11 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from headstream.codec.batch.results import Stamped
-from headstream.codec.batch.stored.stamp import check_sent, stamp
-from headstream.codec.buffer import BytesLike
+from headstream.core.codec.batch.results import Stamped
+from headstream.core.codec.batch.stored.stamp import check_sent, stamp
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.model.producers import Appended, BatchNumber
+from headstream.core.model.topology import Fsync, TopicOptions
 from headstream.errors import StorageError
 from headstream.log.partition.commit_truncation import truncate_damaged
 from headstream.log.partition.compacted_input import check_keys
@@ -32,10 +34,7 @@ from headstream.log.partition.recovery import Tail, note_failed_sync, recover
 from headstream.log.partition.sealing import seal_segment
 from headstream.log.partition.segment_size import check_sent_bytes
 from headstream.log.partition.syncing import GroupCommit, closed_error
-from headstream.log.system.files import Files, WriteFile
-from headstream.model.producers import Appended, BatchNumber
-from headstream.model.topology import Fsync, TopicOptions
-from headstream.segments.layout import (
+from headstream.log.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
@@ -45,6 +44,7 @@ from headstream.segments.layout import (
     encode_header,
     segment_path,
 )
+from headstream.log.system.files import Files, WriteFile
 
 __all__ = ["PartitionWriter", "ReservedError"]
 

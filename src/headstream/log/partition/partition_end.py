@@ -16,23 +16,23 @@ import threading
 from typing import Final, Protocol
 
 from headstream.log.partition.producer_end import RECORD_BYTES, ROOM_BYTES
-from headstream.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES
+from headstream.log.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES
 
 try:
     import cython
 except ImportError:
-    from headstream.codec import uncompiled as cython  # type: ignore[no-redef]
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
 
 if not cython.compiled:
-    from headstream.codec import uncompiled_primitives as c
-    from headstream.codec.batch.stored.stamp import scan_sent, store_sent
-    from headstream.codec.uncompiled_checksums import crc32c_from
+    from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch.stored.stamp import scan_sent, store_sent
+    from headstream.core.codec.uncompiled_checksums import crc32c_from
     from headstream.log.partition.producer_end import ProducerEnd
     from headstream.log.system.uncompiled_file_primitives import write_at
 else:
-    from cython.cimports.headstream.codec import primitives as c
-    from cython.cimports.headstream.codec.batch.stored.stamp import scan_sent, store_sent
-    from cython.cimports.headstream.codec.checksums import crc32c_from
+    from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch.stored.stamp import scan_sent, store_sent
+    from cython.cimports.headstream.core.codec.checksums import crc32c_from
     from cython.cimports.headstream.log.partition.producer_end import ProducerEnd
     from cython.cimports.headstream.log.system.file_primitives import write_at
 
@@ -312,7 +312,7 @@ class PartitionEnd:
         time_us: cython.longlong,
         crc: cython.uint,
     ) -> cython.bint:
-        """Write stored messages and their index entry (segments/layout.py); return whether they are committed."""
+        """Write stored messages and their index entry (log/segments/layout.py); return whether they are committed."""
         entry: cython.p_uchar = c.writable(self._entry)
         base: cython.longlong = self.base_offset
         c.store32(entry, 0, self.byte_position)

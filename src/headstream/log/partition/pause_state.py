@@ -15,11 +15,11 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from headstream.codec.batch.stored.scan import crc32c
+from headstream.core.codec.batch.stored.scan import crc32c
+from headstream.core.model.pauses import MAX_PAUSE_ATTEMPTS, GroupPause, PauseRule
+from headstream.core.model.polling import OffsetOwner
 from headstream.log.partition.delivery_journal import owner_digest
 from headstream.log.system.files import Files
-from headstream.model.pauses import MAX_PAUSE_ATTEMPTS, GroupPause, PauseRule
-from headstream.model.polling import OffsetOwner
 
 __all__ = ["PauseState", "load_pause", "pause_name", "store_pause"]
 

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from headstream.model.producers import SEQUENCES
+from headstream.core.model.producers import SEQUENCES
 
 try:
     import cython
 except ImportError:
-    from headstream.codec import uncompiled as cython  # type: ignore[no-redef]
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
 
 if not cython.compiled:
-    from headstream.codec import uncompiled_primitives as c
-    from headstream.codec.uncompiled_checksums import crc32c_from
+    from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.uncompiled_checksums import crc32c_from
 else:
-    from cython.cimports.headstream.codec import primitives as c
-    from cython.cimports.headstream.codec.checksums import crc32c_from
+    from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.checksums import crc32c_from
 
 __all__ = ["KNOWN_BATCHES", "NO_SEQUENCE", "RECORD_BYTES", "ROOM_BYTES", "ProducerEnd", "is_record"]
 

@@ -36,11 +36,11 @@ import struct
 from operator import itemgetter
 from typing import Final
 
+from headstream.core.model.producers import MAX_EPOCH, MAX_PRODUCER_ID, SEQUENCES, Appended, BatchNumber, next_sequence
 from headstream.errors import ProducerFencedError, ProducersLimitError, SequenceError
 from headstream.log.partition.producer_end import RECORD_BYTES, ROOM_BYTES, ProducerEnd, is_record
+from headstream.log.segments.layout import PRODUCERS_NAME
 from headstream.log.system.files import Files, WriteFile
-from headstream.model.producers import MAX_EPOCH, MAX_PRODUCER_ID, SEQUENCES, Appended, BatchNumber, next_sequence
-from headstream.segments.layout import PRODUCERS_NAME
 
 __all__ = ["MAX_PRODUCERS", "PROTECTED_US", "ProducerStates", "check_number"]
 

@@ -9,8 +9,8 @@ from functools import partial
 from types import TracebackType
 from typing import Final
 
-from headstream.segments.files import BufferPool, ReadFiles
-from headstream.segments.follower import PartitionFollower
+from headstream.log.segments.files import BufferPool, ReadFiles
+from headstream.log.segments.follower import PartitionFollower
 
 __all__ = ["LentFollower", "Readers"]
 

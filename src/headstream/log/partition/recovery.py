@@ -33,15 +33,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from headstream.codec.batch.stored.sends import check_sends
+from headstream.core.codec.batch.stored.sends import check_sends
 from headstream.errors import CorruptLogError, StorageError
 from headstream.log.partition.index_rebuild import IndexRebuild, free_aside_name
 from headstream.log.partition.missing_indexes import rebuild_missing_indexes
-from headstream.log.system.files import Files, WriteFile
-from headstream.log.system.findings import report
-from headstream.segments.files import ReadFile
-from headstream.segments.index import IndexReader
-from headstream.segments.layout import (
+from headstream.log.segments.files import ReadFile
+from headstream.log.segments.index import IndexReader
+from headstream.log.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
@@ -54,6 +52,8 @@ from headstream.segments.layout import (
     segment_path,
     start_offsets,
 )
+from headstream.log.system.files import Files, WriteFile
+from headstream.log.system.findings import report
 
 __all__ = ["SYNC_FAILED_NAME", "Tail", "begin_segment", "note_failed_sync", "recover"]
 

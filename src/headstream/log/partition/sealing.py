@@ -6,15 +6,8 @@ from contextlib import suppress
 
 from headstream.errors import StorageError
 from headstream.log.partition.partition_end import NO_SEGMENT, PartitionEnd
+from headstream.log.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SUFFIX, Seal, encode_seal, segment_path
 from headstream.log.system.files import Files
-from headstream.segments.layout import (
-    INDEX_ENTRY_BYTES,
-    INDEX_HEADER_BYTES,
-    INDEX_SUFFIX,
-    Seal,
-    encode_seal,
-    segment_path,
-)
 
 __all__ = ["seal_segment"]
 

@@ -16,9 +16,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from headstream.log.segments.index import IndexReader
+from headstream.log.segments.layout import (
+    DROPPED_SUFFIX,
+    INDEX_SUFFIX,
+    REPLACING_SUFFIX,
+    SUMMARY_SUFFIX,
+    log_suffix,
+    segment_path,
+)
 from headstream.log.system.files import Files
-from headstream.segments.index import IndexReader
-from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, REPLACING_SUFFIX, SUMMARY_SUFFIX, log_suffix, segment_path
 
 __all__ = ["SIDE_SUFFIXES", "drop_segment", "finish_drops", "open_index", "remove_side_files"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from headstream.codec.buffer import BytesLike
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import InvalidInputError, InvalidOptionError, LimitError
-from headstream.model.topology import MAX_BATCH_BYTES
 
 __all__ = ["DEFAULT_SEGMENT_BYTES", "check_segment_bytes", "check_sent_bytes"]
 

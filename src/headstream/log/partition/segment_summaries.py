@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headstream.filters.summarizing import HeaderSummarizer
+from headstream.core.filters.summarizing import HeaderSummarizer
 from headstream.log.partition.closed_reading import PassCancelledError, read_closed
 from headstream.log.partition.closed_segments import Closed
 from headstream.log.partition.segment_removal import open_index
+from headstream.log.segments.files import BufferPool
+from headstream.log.segments.summaries import SegmentSummary, encode_summary, read_summary
 from headstream.log.system.files import Files
-from headstream.segments.files import BufferPool
-from headstream.segments.summaries import SegmentSummary, encode_summary, read_summary
 
 __all__ = ["is_summarized", "summarize_segment"]
 

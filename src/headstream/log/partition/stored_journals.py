@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headstream.core.model.polling import OffsetOwner
 from headstream.log.partition.delivery_journal import JOURNAL_SUFFIX, DeliveryJournal, read_owner
 from headstream.log.partition.offsets import OffsetStore
 from headstream.log.system.files import Files
-from headstream.model.polling import OffsetOwner
 
 __all__ = ["find_unconfirmed", "list_journals"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from headstream.errors import InvalidOptionError
-from headstream.segments.files import storage_error
+from headstream.log.segments.files import storage_error
 
 __all__ = ["GROUP_ACCESS", "make_private_directory", "open_private", "share_with_group"]
 

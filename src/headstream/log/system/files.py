@@ -23,9 +23,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
+from headstream.log.segments.files import OsReadFile, OsReadFiles, ReadFile, ReadFiles, storage_error
 from headstream.log.system.access import make_private_directory, open_private
 from headstream.log.system.linux import reserve, start_writing
-from headstream.segments.files import OsReadFile, OsReadFiles, ReadFile, ReadFiles, storage_error
 
 __all__ = ["Files", "MemoryFile", "MemoryFiles", "OsFile", "OsFiles", "WriteFile"]
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from headstream.replicate.apply.fold import divide_by_tombstones
-from headstream.replicate.apply.plan import quote_name, quote_text
+from headstream.replicate.apply.on_executors.fold import divide_by_tombstones
+from headstream.replicate.engines.plan import quote_name, quote_text
 from headstream.replicate.storage.delta_places import Translated
 
 __all__ = ["Tombstones"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any, Final
 
-from headstream.codec.json_text import encode_json
+from headstream.core.codec.json_text import encode_json
 from headstream.errors import DecodeError, InvalidInputError, SchemaError
 from headstream.replicate.codec.avro.reader import AvroReader
 from headstream.replicate.codec.avro.schema import AvroType, parse_schema

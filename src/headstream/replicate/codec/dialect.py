@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headstream.codec.buffer import BytesLike
-from headstream.codec.conversion.dialects import Dialect, only, register
-from headstream.codec.conversion.fields import Capabilities
-from headstream.codec.conversion.values import fit_string
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.codec.conversion.dialects import Dialect, only, register
+from headstream.core.codec.conversion.fields import Capabilities
+from headstream.core.codec.conversion.values import fit_string
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
 from headstream.errors import DecodeError, InvalidInputError
-from headstream.model.headers import Headers
-from headstream.model.message import Message
 from headstream.replicate.codec.envelope import decode_envelope, encode_envelope
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from headstream.codec.json_text import decode_json, encode_json
+from headstream.core.codec.json_text import decode_json, encode_json
 from headstream.errors import DecodeError, InvalidInputError
 from headstream.replicate.codec.avro.reader import AvroReader
 from headstream.replicate.codec.avro.values import encode_long, encode_string

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from headstream.codec.buffer import BytesLike
+from headstream.core.codec.buffer import BytesLike
 from headstream.replicate.codec.envelope_parts import DATA, Envelopes
 
 try:
     import cython
 except ImportError:
-    from headstream.codec import uncompiled as cython  # type: ignore[no-redef]
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
 
 if not cython.compiled:
-    from headstream.codec import uncompiled_primitives as c
+    from headstream.core.codec import uncompiled_primitives as c
     from headstream.replicate.codec.avro import codes
 else:
-    from cython.cimports.headstream.codec import primitives as c
+    from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.replicate.codec.avro import codes
 
 __all__ = ["group_by_schema", "ungrouped_rows"]

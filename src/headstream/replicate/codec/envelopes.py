@@ -6,7 +6,7 @@ messages; a missing part is at -1.
 
 from __future__ import annotations
 
-from headstream.codec.buffer import BytesLike
+from headstream.core.codec.buffer import BytesLike
 from headstream.errors import DecodeError, InvalidInputError
 from headstream.replicate.codec.avro.reader import MAX_MAP_ENTRIES as _MAX_MAP_ENTRIES
 from headstream.replicate.codec.envelope import decode_envelope
@@ -16,14 +16,14 @@ from headstream.replicate.codec.envelope_parts import BROKEN, DATA, JSON, METADA
 try:
     import cython
 except ImportError:
-    from headstream.codec import uncompiled as cython  # type: ignore[no-redef]
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
 
 if not cython.compiled:
-    from headstream.codec import uncompiled_primitives as c
+    from headstream.core.codec import uncompiled_primitives as c
     from headstream.replicate.codec.avro import codes
     from headstream.replicate.codec.avro.uncompiled_primitives import varint_stop, varint_value
 else:
-    from cython.cimports.headstream.codec import primitives as c
+    from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.replicate.codec.avro import codes
     from cython.cimports.headstream.replicate.codec.avro.primitives import varint_stop, varint_value
 

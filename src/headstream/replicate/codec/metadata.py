@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from headstream.codec.json_text import decode_json, encode_json
+from headstream.core.codec.json_text import decode_json, encode_json
 from headstream.errors import DecodeError, SchemaError
 from headstream.replicate.codec.avro.reader import AvroReader
 from headstream.replicate.codec.avro.schema import parse_schema

@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from headstream.model.message import ReceivedMessage
+from headstream.core.model.message import ReceivedMessage
 from headstream.replicate.parked.ledger import Ledger, Parcel
 
 __all__ = ["REDRIVEN_STATES", "SetAside"]

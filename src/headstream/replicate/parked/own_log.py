@@ -21,21 +21,21 @@ import pyarrow.compute as pc
 
 from headstream.broker.broker import Broker
 from headstream.client.client import Client
-from headstream.codec.batch.from_columns.pack import pack
-from headstream.codec.batch.results import WantedHeader
-from headstream.codec.batch.to_columns.columns import decode_columns
-from headstream.codec.batch.to_columns.header_columns import decode_header_columns
-from headstream.codec.binary import encode_headers
+from headstream.core.codec.batch.from_columns.pack import pack
+from headstream.core.codec.batch.results import WantedHeader
+from headstream.core.codec.batch.to_columns.columns import decode_columns
+from headstream.core.codec.batch.to_columns.header_columns import decode_header_columns
+from headstream.core.codec.binary import encode_headers
+from headstream.core.model.constructors import int32, int64, string
+from headstream.core.model.headers import Headers
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import MessageState
+from headstream.core.model.polling import PollingStrategy
+from headstream.core.model.reserved import ORIGIN_PREFIX, REASON_HEADER, SCHEMA_ID_HEADER
 from headstream.errors import CorruptLogError, TopicNotFoundError
 from headstream.log.opening import open_directory
 from headstream.log.partition.recovery import recover
 from headstream.log.system.files import OsFiles
-from headstream.model.constructors import int32, int64, string
-from headstream.model.headers import Headers
-from headstream.model.identifiers import TopicName
-from headstream.model.message import MessageState
-from headstream.model.polling import PollingStrategy
-from headstream.model.reserved import ORIGIN_PREFIX, REASON_HEADER, SCHEMA_ID_HEADER
 from headstream.replicate.columns.raw import RAW_SCHEMA
 from headstream.spark.source.header_shapes import column_array
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from headstream.model.offset_ranges import OffsetRanges
+from headstream.core.model.offset_ranges import OffsetRanges
 from headstream.replicate.parked.ledger import Ledger, Parcel, Table, insert_parcels
 
 __all__ = ["Request", "RequestKind", "Requests", "Selection", "SetAsideRanges"]

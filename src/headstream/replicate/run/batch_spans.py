@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from headstream.interceptors.batch_tracing import BatchSpan, BatchTracing
-from headstream.replicate.apply.job_labels import LabelJobs
+from headstream.replicate.engines.job_labels import LabelJobs
 from headstream.replicate.tables.tables import Applied
 
 __all__ = ["BatchSpans", "MergeSpan"]

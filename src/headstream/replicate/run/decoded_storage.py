@@ -8,8 +8,8 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from headstream.replicate.apply.spark_changes import SparkChanges, join_stored
-from headstream.replicate.apply.stored_batch import Collect, StoredBatch
+from headstream.replicate.apply.on_executors.spark_changes import SparkChanges, join_stored
+from headstream.replicate.apply.on_executors.stored_batch import Collect, StoredBatch
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, join_coordinates
 from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decode import Decoded

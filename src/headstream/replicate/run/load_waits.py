@@ -19,7 +19,7 @@ from typing import Final, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.replicate.apply.waiting_changes import LoadsFrom
+from headstream.replicate.apply.on_executors.waiting_changes import LoadsFrom
 from headstream.replicate.columns.raw import change_coordinates
 from headstream.replicate.columns.traits import loads_from
 from headstream.replicate.decoding.decode import Decoded

@@ -20,14 +20,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.errors import HeadstreamError, InvalidInputError, LogError, ReplicateError
 from headstream.metrics.output import MetricsOutput
-from headstream.replicate.apply.engines import Engines
-from headstream.replicate.apply.job_labels import JobLabels
-from headstream.replicate.apply.stored_batch import open_store_session
+from headstream.replicate.apply.on_executors.stored_batch import open_store_session
 from headstream.replicate.checkpoint.keeper import LocalKeeper
 from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import RAW_SCHEMA, SOURCE_COLUMNS, match_rows
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
 from headstream.replicate.decoding.frame_times import FrameTimes
+from headstream.replicate.engines.engines import Engines
+from headstream.replicate.engines.job_labels import JobLabels
 from headstream.replicate.inputs.collecting import collect, find_planned_batch, find_source_fault, is_too_big, reason_of
 from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
 from headstream.replicate.parked.ledger import Ledger

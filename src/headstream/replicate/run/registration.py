@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from headstream.replicate.apply.spark_catalog import SparkCatalog
-from headstream.replicate.apply.spark_store import require_store
+from headstream.replicate.engines.spark_catalog import SparkCatalog
+from headstream.replicate.engines.spark_store import require_store
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.schemas.zone import SchemaZone
 from headstream.replicate.settings.catalog_names import CatalogName, make_catalog_name, show_catalog_name

@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headstream.errors import EnvironmentSetupError, InvalidOptionError
-from headstream.replicate.apply.engines import find_workers
-from headstream.replicate.apply.spark_store import has_class
+from headstream.replicate.engines.engines import find_workers
+from headstream.replicate.engines.spark_store import has_class
 from headstream.spark.sessions.spark_home import find_pyspark
 from headstream.version import __version__
 

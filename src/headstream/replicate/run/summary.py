@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.columns.traits import StoredChanges
+from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.tables import Applied
 

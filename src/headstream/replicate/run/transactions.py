@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.errors import ReplicateError
-from headstream.replicate.apply.waiting_changes import OfTransactions
+from headstream.replicate.apply.on_executors.waiting_changes import OfTransactions
 from headstream.replicate.columns.raw import TRANSACTION, change_coordinates
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.decoding.transaction_events import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, get_args
 
+from headstream.core.model.identifiers import TopicName
 from headstream.errors import InvalidInputError, InvalidOptionError
-from headstream.model.identifiers import TopicName
 from headstream.replicate.settings.formats import MessageFormat
 from headstream.replicate.settings.kafka_topic import is_kafka_topic, parse_kafka_topic
 from headstream.replicate.settings.registry_settings import RegistrySettings

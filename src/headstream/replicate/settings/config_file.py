@@ -16,9 +16,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, get_args, get_type_hints
 
+from headstream.core.model.local_paths import parse_local_path
+from headstream.core.model.quantities import parse_duration_us, parse_size_bytes
 from headstream.errors import InvalidOptionError, StorageError
-from headstream.model.local_paths import parse_local_path
-from headstream.model.quantities import parse_duration_us, parse_size_bytes
 from headstream.replicate.settings.config import (
     PATH_SETTINGS,
     TABLE_PLACES,

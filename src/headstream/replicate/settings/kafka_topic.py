@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
-from headstream.client.kafka.address import split_kafka_url
-from headstream.client.remote.address import restore_slashes
-from headstream.codec.kafka import KafkaTopicNames
+from headstream.client.transports.kafka.address import split_kafka_url
+from headstream.client.transports.remote.address import restore_slashes
+from headstream.core.codec.kafka import KafkaTopicNames
+from headstream.core.model.urls import split_url
 from headstream.errors import InvalidInputError, InvalidOptionError
-from headstream.model.urls import split_url
 
 __all__ = ["KafkaTopic", "is_kafka_topic", "parse_kafka_topic"]
 

@@ -6,8 +6,8 @@ import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headstream.core.model.local_paths import find_path_problem
 from headstream.errors import InvalidOptionError
-from headstream.model.local_paths import find_path_problem
 
 __all__ = ["RegistrySettings"]
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final, TypeAlias, overload
 from urllib.parse import urlsplit
 
+from headstream.core.model.local_paths import find_path_problem, parse_local_path
 from headstream.errors import InvalidOptionError, StorageError
-from headstream.model.local_paths import find_path_problem, parse_local_path
 from headstream.replicate.storage.azure import AzureAccess
 from headstream.replicate.storage.google import GoogleAccess
 from headstream.replicate.storage.hdfs import HdfsAccess

@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from headstream.errors import StorageError
-from headstream.replicate.apply.change_rows import CHANGE_BOOKKEEPING, ChangeRows
-from headstream.replicate.apply.engine import TableEngine
-from headstream.replicate.apply.scd1 import fit_columns
-from headstream.replicate.apply.spark_changes import SparkChanges
+from headstream.replicate.apply.on_executors.change_rows import CHANGE_BOOKKEEPING, ChangeRows
+from headstream.replicate.apply.on_executors.spark_changes import SparkChanges
+from headstream.replicate.apply.type1.merge import fit_columns
 from headstream.replicate.columns.changes import RESERVED_PREFIX
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, Coordinates, coordinates_table, leave_out
+from headstream.replicate.engines.engine import TableEngine
 from headstream.replicate.schemas.schemas import BEFORE_PREFIX, TableSchema
 from headstream.replicate.schemas.spelling import in_table_spelling
 from headstream.replicate.storage.places import Place

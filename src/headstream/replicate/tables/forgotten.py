@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.replicate.apply.scd1 import Scd1Table
+from headstream.replicate.apply.type1.merge import Scd1Table
 from headstream.replicate.columns.changes import OPERATIONS, departures
 from headstream.replicate.columns.raw import Coordinates
 

@@ -9,10 +9,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.replicate.apply.engine import MergedTable, RowCounts, TableEngine
 from headstream.replicate.apply.evolution import SeenSchema
 from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.raw import Coordinates
+from headstream.replicate.engines.engine import MergedTable, RowCounts, TableEngine
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.table_memory import TableMemory
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from headstream.errors import SchemaChangeError
-from headstream.replicate.apply.engine import TableEngine
 from headstream.replicate.apply.evolution import SeenSchema, compare_schemas
-from headstream.replicate.apply.scd1 import Scd1Table
-from headstream.replicate.apply.scd2 import Scd2Table
-from headstream.replicate.apply.soft import DELETED
 from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.apply.type1.merge import Scd1Table
+from headstream.replicate.apply.type2.merge import Scd2Table
 from headstream.replicate.columns.changes import CHANGE_KEY
 from headstream.replicate.columns.partition_values import can_partition_by
+from headstream.replicate.engines.engine import TableEngine
+from headstream.replicate.engines.plan import DELETED
 from headstream.replicate.settings.table_settings import TableSettings
 
 __all__ = ["check_partitions", "check_schema", "open_rows", "stop_table"]

@@ -14,21 +14,21 @@ from typing import Final
 
 import pyarrow as pa
 
-from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.apply.evolution import SeenColumn, SeenSchema
-from headstream.replicate.apply.executor_rows import JoinedChanges
-from headstream.replicate.apply.fold import FoldReport, FoldTask
-from headstream.replicate.apply.join import JoinTask
-from headstream.replicate.apply.key_ranges import literal_ranges, ranges_sql
-from headstream.replicate.apply.keyed_task import MAX_DRIVER_KEYS, Survey
-from headstream.replicate.apply.mapped import translated
-from headstream.replicate.apply.scd1 import Scd1Table
-from headstream.replicate.apply.scd2 import Scd2Table
-from headstream.replicate.apply.scd2_events import read_events
-from headstream.replicate.apply.scd2_join import HistoryTask
-from headstream.replicate.apply.spark_changes import SparkChanges
+from headstream.replicate.apply.on_executors.executor_rows import JoinedChanges
+from headstream.replicate.apply.on_executors.fold import FoldReport, FoldTask
+from headstream.replicate.apply.on_executors.join import JoinTask
+from headstream.replicate.apply.on_executors.keyed_task import MAX_DRIVER_KEYS, Survey
+from headstream.replicate.apply.on_executors.spark_changes import SparkChanges
+from headstream.replicate.apply.on_executors.version_join import HistoryTask
+from headstream.replicate.apply.type1.merge import Scd1Table
+from headstream.replicate.apply.type2.events import read_events
+from headstream.replicate.apply.type2.merge import Scd2Table
 from headstream.replicate.columns.changes import keys_of
 from headstream.replicate.columns.raw import Coordinates
+from headstream.replicate.engines.engine import RowCounts
+from headstream.replicate.engines.key_ranges import literal_ranges, ranges_sql
+from headstream.replicate.engines.mapped import translated
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.spelling import spell_names
 from headstream.replicate.tables.merge_state import Merged, MergeState, by_coordinates

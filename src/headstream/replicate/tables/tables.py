@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.errors import HeadstreamError, SchemaChangeError
-from headstream.replicate.apply.engine import RowCounts
-from headstream.replicate.apply.guarded import GuardedEngine
-from headstream.replicate.apply.job_labels import LabelJobs, no_labels
-from headstream.replicate.apply.spark_changes import SparkChanges, join_stored
+from headstream.replicate.apply.on_executors.spark_changes import SparkChanges, join_stored
 from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.key_buckets import divide_changes
 from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.columns.traits import StoredChanges
+from headstream.replicate.engines.engine import RowCounts
+from headstream.replicate.engines.guarded import GuardedEngine
+from headstream.replicate.engines.job_labels import LabelJobs, no_labels
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.settings.config import LOAD_GAP_US, ReplicateConfig
 from headstream.replicate.storage.places import Place

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.errors import SchemaError
-from headstream.replicate.apply.engine import RowCounts, TableEngine
-from headstream.replicate.apply.scd1 import Scd1Table
-from headstream.replicate.apply.scd2 import Scd2Table
-from headstream.replicate.apply.scd2_events import read_events
-from headstream.replicate.apply.spark_changes import SparkChanges
+from headstream.replicate.apply.on_executors.spark_changes import SparkChanges
 from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.apply.type1.merge import Scd1Table
+from headstream.replicate.apply.type2.events import read_events
+from headstream.replicate.apply.type2.merge import Scd2Table
+from headstream.replicate.engines.engine import RowCounts, TableEngine
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.spelling import in_table_spelling
 from headstream.replicate.settings.table_settings import TableSettings

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from headstream.broker.settings import ServerSettings
+from headstream.core.model.identifiers import TopicName, check_name
+from headstream.core.model.local_paths import find_path_problem
+from headstream.core.model.topology import Fsync
+from headstream.core.wire.commands.users import check_password, check_username
 from headstream.errors import InvalidInputError, InvalidOptionError
-from headstream.model.identifiers import TopicName, check_name
-from headstream.model.local_paths import find_path_problem
-from headstream.model.topology import Fsync
 from headstream.server.config.env_file import read_env_file
 from headstream.server.config.file import GivenValue, read_file, read_variables, unknown
 from headstream.server.config.http_settings import CorsSettings, HttpSettings, TokenSettings
@@ -28,7 +29,6 @@ from headstream.server.network.admission import CONNECTION_RATE
 from headstream.server.network.sockets import SocketOptions
 from headstream.server.network.tls import TlsFiles
 from headstream.server.reporting.logs import LogForm
-from headstream.wire.commands.users import check_password, check_username
 
 __all__ = ["PUBLISHED_SECRETS", "ServerConfig", "load_config"]
 

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from headstream.core.wire.frames import MAX_FRAME_BYTES
 from headstream.errors import InvalidInputError
-from headstream.wire.frames import MAX_FRAME_BYTES
 
 __all__ = ["ISSUER", "Algorithm", "CorsSettings", "HttpSettings", "TokenSettings"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headstream.model.quantities import parse_duration_us, parse_size_bytes
+from headstream.core.model.quantities import parse_duration_us, parse_size_bytes
 
 __all__ = ["KEYS", "SECRETS", "Key"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headstream.core.wire.frames import MAX_FRAME_BYTES
 from headstream.server.network.sockets import SocketOptions
-from headstream.wire.frames import MAX_FRAME_BYTES
 
 __all__ = ["ConnectionLimits", "TcpSettings"]
 

@@ -7,15 +7,15 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from headstream.codec.binary import decode_polled
+from headstream.core.codec.binary import decode_polled
+from headstream.core.model.header_values import HeaderValue
+from headstream.core.model.message import ReceivedMessage, state_name
+from headstream.core.model.polling import PollingKind
+from headstream.core.wire.extensions.filters import FilteredMessages, FilterMessages
+from headstream.core.wire.extensions.messages import FetchedMessages, FetchMessages
+from headstream.core.wire.shapes import IDENTIFIER, Identifier
 from headstream.errors import DecodeError
-from headstream.model.header_values import HeaderValue
-from headstream.model.message import ReceivedMessage, state_name
-from headstream.model.polling import PollingKind
 from headstream.server.http.replies import NOT_FOUND, Reply
-from headstream.wire.extensions.filters import FilteredMessages, FilterMessages
-from headstream.wire.extensions.messages import FetchedMessages, FetchMessages
-from headstream.wire.shapes import IDENTIFIER, Identifier
 
 if TYPE_CHECKING:
     from headstream.server.http.views import ViewRequest

@@ -10,7 +10,7 @@ from typing import Any, Final
 from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from headstream.server.fast_path.traffic import Traffic
+from headstream.server.iggy.fast_path.traffic import Traffic
 from headstream.server.network.unauthenticated import UnauthenticatedConnections
 from headstream.server.reporting.logs import note
 

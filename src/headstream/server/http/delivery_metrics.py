@@ -7,9 +7,9 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from headstream.broker.delivery_views import GroupAges
+from headstream.broker.deliveries.delivery_views import GroupAges
+from headstream.core.model.transitions import TransitionKind
 from headstream.metrics.families import MOST_SERIES
-from headstream.model.transitions import TransitionKind
 
 __all__ = ["describe_deliveries"]
 

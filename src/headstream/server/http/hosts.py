@@ -32,11 +32,11 @@ from typing import Final
 
 from aiohttp import web
 
+from headstream.core.wire.statuses import Status
 from headstream.server.http.replies import Reply, text_reply
 from headstream.server.http.requests import peer_of
 from headstream.server.network.addresses import Address
 from headstream.server.reporting.logs import note
-from headstream.wire.statuses import Status
 
 __all__ = ["HEALTH_PATH", "Hosts"]
 

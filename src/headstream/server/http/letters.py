@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from headstream.core.wire.shapes import IDENTIFIER
 from headstream.errors import DecodeError, TopicNotFoundError
-from headstream.wire.shapes import IDENTIFIER
 
 if TYPE_CHECKING:
     from headstream.client.client import Client
@@ -58,7 +58,7 @@ def count_letters(request: ViewRequest) -> dict[str, Any]:
         DecodeError: a parameter is invalid.
         HeadstreamError: the partition does not exist, the filter is invalid, or the user has no right to the topic.
     """
-    from headstream.client.letters import LetterReasons, read_letters
+    from headstream.client.dead_letters.letters import LetterReasons, read_letters
 
     query = request.query
     text = query.get("from_offset", "0")
@@ -86,8 +86,8 @@ def redrive_letters(request: ViewRequest) -> dict[str, Any]:
         GroupInUseError: another redrive has the partition.
         HeadstreamError: the partition does not exist, the filter is invalid, or the user lacks a right.
     """
-    from headstream.client.letters import place_of_origin, read_letters
-    from headstream.client.redriving import Redrive
+    from headstream.client.dead_letters.letters import place_of_origin, read_letters
+    from headstream.client.dead_letters.redriving import Redrive
 
     body = request.body
     start, until, where = _whole(body, "from_offset", 0), _until(body), _where(body)
@@ -116,7 +116,7 @@ def discard_letters(request: ViewRequest) -> dict[str, Any]:
         DecodeError: a member of the body is invalid.
         HeadstreamError: the partition does not exist, the filter is invalid, or the user lacks the right.
     """
-    from headstream.client import letters
+    from headstream.client.dead_letters import letters
 
     body = request.body
     start, until, where = _whole(body, "from_offset", 0), _until(body), _where(body)

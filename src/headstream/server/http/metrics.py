@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from headstream.core.wire.commands.system import Stats
+from headstream.core.wire.statuses import Status
 from headstream.metrics.families import limit_series
-from headstream.server.fast_path.traffic import BOUNDS_S, Traffic
-from headstream.wire.commands.system import Stats
-from headstream.wire.statuses import Status
+from headstream.server.iggy.fast_path.traffic import BOUNDS_S, Traffic
 
 if TYPE_CHECKING:
     from headstream.server.resources.memory_budget import MemoryBudget

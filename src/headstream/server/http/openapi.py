@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from headstream.core.wire.codes import TABLE, Code, CodeEntry, Route
+from headstream.core.wire.fields import RecordField, fields_of
+from headstream.core.wire.records import BINARY, NOTHING, Command
+from headstream.core.wire.schemas import Schema, Schemas
+from headstream.core.wire.statuses import Status
+from headstream.core.wire.table import COMMANDS
 from headstream.server.http.pages import PageRoute
 from headstream.server.http.views import VIEWS, View
 from headstream.version import __version__
-from headstream.wire.codes import TABLE, Code, CodeEntry, Route
-from headstream.wire.fields import RecordField, fields_of
-from headstream.wire.records import BINARY, NOTHING, Command
-from headstream.wire.schemas import Schema, Schemas
-from headstream.wire.statuses import Status
-from headstream.wire.table import COMMANDS
 
 __all__ = ["describe"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from headstream.wire.records import Command
+from headstream.core.wire.records import Command
 
 if TYPE_CHECKING:
     from headstream.client.client import Client
@@ -71,9 +71,9 @@ def own_client(ask: Ask) -> Iterator[Client]:
         ask: Runs its commands; any thread.
     """
     from headstream.client.client import Client
-    from headstream.client.remote.address import RemoteOptions, ServerUrl
-    from headstream.client.remote.caller import Caller
-    from headstream.client.remote.transport import RemoteTransport
+    from headstream.client.transports.remote.address import RemoteOptions, ServerUrl
+    from headstream.client.transports.remote.caller import Caller
+    from headstream.client.transports.remote.transport import RemoteTransport
 
     address = ServerUrl(_PLACE, _PLACE, 0, options=RemoteOptions(retry_timeout_ms=0))
     with Client(RemoteTransport(Caller(address, _OwnConnector(ask)))) as client:

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from headstream.broker.cached_value import CachedValue
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.system import measure
-from headstream.codec.json_text import decode_json
+from headstream.core.codec.json_text import decode_json
+from headstream.core.model.identifiers import TopicName
+from headstream.core.wire.codes import Method
+from headstream.core.wire.commands.sessions import LoggedIn
+from headstream.core.wire.commands.tokens import LoginWithToken, RawToken
+from headstream.core.wire.records import Record
 from headstream.errors import DecodeError, HeadstreamError, NotFoundError
-from headstream.model.identifiers import TopicName
 from headstream.server.config.http_settings import HttpSettings
-from headstream.server.fast_path.traffic import Traffic
 from headstream.server.http.hosts import HEALTH_PATH
 from headstream.server.http.replies import Reply, json_reply, misspelled_reply, refused_reply, text_reply
 from headstream.server.http.tokens import AccessTokens
+from headstream.server.iggy.fast_path.traffic import Traffic
 from headstream.server.resources.memory_budget import MemoryBudget
-from headstream.wire.codes import Method
-from headstream.wire.commands.sessions import LoggedIn
-from headstream.wire.commands.tokens import LoginWithToken, RawToken
-from headstream.wire.records import Record
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

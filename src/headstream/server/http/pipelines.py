@@ -11,12 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headstream.broker.cached_value import CachedValue
+from headstream.core.wire.commands.system import ListClients
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError, LimitError
 from headstream.server.http.browsing import find_payload
 from headstream.server.http.replies import NOT_FOUND, Reply, json_reply
-from headstream.wire.commands.system import ListClients
-from headstream.wire.refusals import refusal
-from headstream.wire.statuses import Status
 
 if TYPE_CHECKING:
     from headstream.server.http.views import ViewRequest

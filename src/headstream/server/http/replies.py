@@ -7,16 +7,16 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from headstream.codec.json_text import encode_json
+from headstream.core.codec.json_text import encode_json
+from headstream.core.wire.codes import Code
+from headstream.core.wire.records import BINARY, Command
+from headstream.core.wire.refusals import refusal_to_json, status_of
+from headstream.core.wire.statuses import Status, http_status
 from headstream.errors import DecodeError, HeadstreamError
 from headstream.log.log import Log
 from headstream.server.reporting.logs import note
 from headstream.server.reporting.redaction import redact
 from headstream.server.reporting.storage_errors import STORAGE_ERRORS
-from headstream.wire.codes import Code
-from headstream.wire.records import BINARY, Command
-from headstream.wire.refusals import refusal_to_json, status_of
-from headstream.wire.statuses import Status, http_status
 
 __all__ = [
     "NOT_FOUND",

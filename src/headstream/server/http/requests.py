@@ -12,14 +12,14 @@ from aiohttp import hdrs
 from aiohttp.web import BaseRequest, RequestPayloadError
 
 from headstream.broker.commands.messages import JSON_BYTES
+from headstream.core.wire.commands.messages import PollMessages
+from headstream.core.wire.extensions.filters import FilterMessages
+from headstream.core.wire.extensions.messages import FetchMessages
+from headstream.core.wire.records import BINARY, Command
+from headstream.core.wire.statuses import Status
 from headstream.errors import DecodeError
 from headstream.server.http.replies import Reply, text_reply
 from headstream.server.network.addresses import Address
-from headstream.wire.commands.messages import PollMessages
-from headstream.wire.extensions.filters import FilterMessages
-from headstream.wire.extensions.messages import FetchMessages
-from headstream.wire.records import BINARY, Command
-from headstream.wire.statuses import Status
 
 __all__ = [
     "RefusedBodyError",

@@ -20,14 +20,26 @@ from typing import Any, Final, TypeVar
 
 from aiohttp import web
 
+from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.messages import JSON_BYTES, begin_wait, searches_states
 from headstream.broker.commands.table import codes_where
-from headstream.broker.sessions import Session
+from headstream.core.model.topology import Fsync
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.messages import PollMessages, SendMessages
+from headstream.core.wire.commands.sessions import LoggedIn, Login
+from headstream.core.wire.commands.tokens import LoginWithToken
+from headstream.core.wire.extensions.filters import FilterMessages
+from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages, WaitMessages
+from headstream.core.wire.extensions.producers import AppendNumbered
+from headstream.core.wire.records import NOTHING, Command
+from headstream.core.wire.refusals import status_of
+from headstream.core.wire.route_matching import FoundRoute, find_methods, find_route
+from headstream.core.wire.shapes import Identifier
+from headstream.core.wire.statuses import Status
+from headstream.core.wire.table import COMMANDS
 from headstream.errors import AuthenticationError, DecodeError, HeadstreamError, NotFoundError
-from headstream.model.topology import Fsync
 from headstream.server.config.http_settings import HttpSettings
-from headstream.server.fast_path.traffic import Traffic
 from headstream.server.http.connections import HttpConnections
 from headstream.server.http.console.console import Console
 from headstream.server.http.cors import cors_headers, preflight_headers
@@ -56,6 +68,7 @@ from headstream.server.http.requests import (
 )
 from headstream.server.http.tokens import AccessTokens, Claims
 from headstream.server.http.views import VIEW_BYTES, Views
+from headstream.server.iggy.fast_path.traffic import Traffic
 from headstream.server.network.acceptor import Acceptor
 from headstream.server.network.addresses import Address
 from headstream.server.network.admission import Admission
@@ -63,19 +76,6 @@ from headstream.server.network.sockets import listen
 from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount, MemoryBudget
 from headstream.server.resources.workers import Workers
-from headstream.wire.codes import Code
-from headstream.wire.commands.messages import PollMessages, SendMessages
-from headstream.wire.commands.sessions import LoggedIn, Login
-from headstream.wire.commands.tokens import LoginWithToken
-from headstream.wire.extensions.filters import FilterMessages
-from headstream.wire.extensions.messages import AppendMessages, FetchMessages, WaitMessages
-from headstream.wire.extensions.producers import AppendNumbered
-from headstream.wire.records import NOTHING, Command
-from headstream.wire.refusals import status_of
-from headstream.wire.routes import FoundRoute, find_methods, find_route
-from headstream.wire.shapes import Identifier
-from headstream.wire.statuses import Status
-from headstream.wire.table import COMMANDS
 
 __all__ = ["HttpServer"]
 

@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from headstream.core.wire.commands.system import GetStats, Stats
+from headstream.core.wire.commands.users import GetUser, UserDetails
+from headstream.core.wire.extensions.groups import ListGroupLags
+from headstream.core.wire.extensions.topics import GetIdentity, GetOpenTopic, ListOpenTopics, OpenTopic
 from headstream.errors import NotFoundError, PermissionDeniedError
 from headstream.version import __version__
-from headstream.wire.commands.system import GetStats, Stats
-from headstream.wire.commands.users import GetUser, UserDetails
-from headstream.wire.extensions.groups import ListGroupLags
-from headstream.wire.extensions.topics import GetIdentity, GetOpenTopic, ListOpenTopics, OpenTopic
 
 if TYPE_CHECKING:
     from headstream.server.http.views import ViewRequest

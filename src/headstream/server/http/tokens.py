@@ -14,11 +14,11 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from headstream.core.wire.commands.sessions import AccessToken
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError
 from headstream.server.config.http_settings import TokenSettings
-from headstream.wire.commands.sessions import AccessToken
-from headstream.wire.refusals import refusal
-from headstream.wire.statuses import Status
 
 if TYPE_CHECKING:
     from jwt.types import Options

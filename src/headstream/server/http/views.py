@@ -23,17 +23,17 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
-from headstream.codec.json_text import decode_json
+from headstream.core.codec.json_text import decode_json
+from headstream.core.wire.codes import Code
+from headstream.core.wire.route_matching import decode_path_parameter
 from headstream.errors import DecodeError
-from headstream.server.fast_path.traffic import Traffic
 from headstream.server.http.browsing import browse, download
 from headstream.server.http.letters import DISCARDING, READING, REDRIVING, count_letters, discard_letters, redrive_letters
 from headstream.server.http.own_client import Ask, own_client
 from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports, explain_message, list_pipelines
 from headstream.server.http.replies import Reply, json_reply
 from headstream.server.http.surveys import describe_session, list_group_lags, list_visible_topics, survey
-from headstream.wire.codes import Code
-from headstream.wire.routes import decode_path_parameter
+from headstream.server.iggy.fast_path.traffic import Traffic
 
 if TYPE_CHECKING:
     from headstream.client.client import Client

@@ -6,14 +6,16 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from headstream.server.kafka import cluster, configs, deletion, group_offsets, groups, offsets, produce, sessions, topics
+from headstream.core.wire.codes import Code
+from headstream.server.kafka import sessions
 from headstream.server.kafka.calls import Call, Reply
-from headstream.server.kafka.error_codes import ErrorCode
-from headstream.server.kafka.group_schemas import SCHEMAS as GROUP_SCHEMAS
-from headstream.server.kafka.record_schemas import SCHEMAS as RECORD_SCHEMAS
-from headstream.server.kafka.schema import Schema
-from headstream.server.kafka.topic_schemas import SCHEMAS as TOPIC_SCHEMAS
-from headstream.wire.codes import Code
+from headstream.server.kafka.groups import group_offsets, groups
+from headstream.server.kafka.handlers import cluster, configs, deletion, offsets, produce, topics
+from headstream.server.kafka.protocol.error_codes import ErrorCode
+from headstream.server.kafka.protocol.group_schemas import SCHEMAS as GROUP_SCHEMAS
+from headstream.server.kafka.protocol.record_schemas import SCHEMAS as RECORD_SCHEMAS
+from headstream.server.kafka.protocol.schema import Schema
+from headstream.server.kafka.protocol.topic_schemas import SCHEMAS as TOPIC_SCHEMAS
 
 __all__ = [
     "APIS",

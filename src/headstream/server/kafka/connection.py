@@ -17,8 +17,9 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final, cast
 
-from headstream.broker.sessions import Session
+from headstream.broker.accounts.sessions import Session
 from headstream.errors import DecodeError, HeadstreamError
+from headstream.server.iggy.tcp.timeouts import ConnectionTimeouts
 from headstream.server.kafka.apis import (
     API_VERSIONS,
     APIS,
@@ -31,16 +32,15 @@ from headstream.server.kafka.apis import (
     status_of,
 )
 from headstream.server.kafka.calls import Call
-from headstream.server.kafka.fetch import Fetch
-from headstream.server.kafka.framing import KafkaFrameBuffer, RequestHead, pull_head, skip_tags
-from headstream.server.kafka.produce import decompressed_bytes, is_big
+from headstream.server.kafka.handlers.fetch import Fetch
+from headstream.server.kafka.handlers.produce import decompressed_bytes, is_big
+from headstream.server.kafka.protocol.framing import KafkaFrameBuffer, RequestHead, pull_head, skip_tags
 from headstream.server.kafka.responses import ResponseWriter
 from headstream.server.kafka.sessions import MECHANISMS
 from headstream.server.kafka.shared import SharedKafka
 from headstream.server.network.addresses import Address
 from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount
-from headstream.server.tcp.timeouts import ConnectionTimeouts
 
 __all__ = ["KafkaConnection"]
 

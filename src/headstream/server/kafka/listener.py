@@ -9,7 +9,7 @@ from headstream.broker.commands.dispatch import Dispatcher
 from headstream.server.config.kafka_settings import KafkaSettings
 from headstream.server.kafka.calls import ListenerContext
 from headstream.server.kafka.connection import KafkaConnection
-from headstream.server.kafka.coordinator import Coordinator
+from headstream.server.kafka.groups.coordinator import Coordinator
 from headstream.server.kafka.traffic import KafkaTraffic
 from headstream.server.network.admission import Admission
 from headstream.server.network.stream_listener import StreamListener

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from headstream.codec.buffer import BytesLike
-from headstream.server.kafka.framing import response_pieces
+from headstream.core.codec.buffer import BytesLike
+from headstream.server.kafka.protocol.framing import response_pieces
 from headstream.server.kafka.traffic import KafkaTraffic
 from headstream.server.network.sockets import write_pieces
 

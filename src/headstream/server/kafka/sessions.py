@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from headstream.core.wire.commands.sessions import Login
 from headstream.errors import AuthenticationError, HeadstreamError
 from headstream.server.kafka.calls import Call, Reply
-from headstream.server.kafka.error_codes import ErrorCode
-from headstream.wire.commands.sessions import Login
+from headstream.server.kafka.protocol.error_codes import ErrorCode
 
 __all__ = ["MECHANISMS", "authenticate", "is_software", "shake_hands"]
 

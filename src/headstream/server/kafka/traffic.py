@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from headstream.server.fast_path.traffic import CommandTraffic, Traffic
+from headstream.server.iggy.fast_path.traffic import CommandTraffic, Traffic
 from headstream.server.kafka.apis import APIS
-from headstream.server.kafka.error_codes import ErrorCode
+from headstream.server.kafka.protocol.error_codes import ErrorCode
 
 __all__ = ["KafkaTraffic"]
 

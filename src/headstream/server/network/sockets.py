@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import Final, cast
 
-from headstream.codec.buffer import BytesLike
+from headstream.core.codec.buffer import BytesLike
 from headstream.errors import EnvironmentSetupError
 from headstream.server.network.addresses import Address
 

@@ -7,10 +7,10 @@ import re
 from contextlib import suppress
 from typing import Final
 
+from headstream.core.model.identifiers import TopicName
 from headstream.errors import HeadstreamError
 from headstream.log.log import Log
-from headstream.model.identifiers import TopicName
-from headstream.segments.layout import STREAMS_NAME
+from headstream.log.segments.layout import STREAMS_NAME
 
 __all__ = ["redact"]
 

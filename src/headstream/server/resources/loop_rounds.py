@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from headstream.broker.sessions import Session
-from headstream.model.topology import MAX_BATCH_BYTES
+from headstream.broker.accounts.sessions import Session
+from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.server.resources.memory_budget import MemoryAccount
 
 __all__ = ["FRAMES_PER_ROUND", "ROUND_BYTES", "ConnectionPolls", "LoopRounds", "max_poll_bytes"]

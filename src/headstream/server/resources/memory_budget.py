@@ -19,9 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError
-from headstream.wire.refusals import refusal
-from headstream.wire.statuses import Status
 
 __all__ = ["UNAUTHENTICATED_BYTES", "WAIT_S", "MemoryAccount", "MemoryBudget", "default_budget_bytes"]
 

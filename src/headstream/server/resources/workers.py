@@ -16,10 +16,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from headstream.broker.commands.table import codes_where
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError
 from headstream.server.resources.fair_threads import FairThreads
-from headstream.wire.refusals import refusal
-from headstream.wire.statuses import Status
 
 __all__ = ["Workers"]
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import TypeAlias
 from urllib.parse import SplitResult, unquote
 
-from headstream.client.remote.address import ServerUrl, parse_address
+from headstream.client.transports.remote.address import ServerUrl, parse_address
+from headstream.core.model.urls import split_url
 from headstream.errors import InvalidOptionError, InvalidUrlError
-from headstream.model.urls import split_url
 
 __all__ = ["LogLocation", "parse_log"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from headstream.client.remote.address import ServerUrl
-from headstream.client.remote.caller import Caller
-from headstream.client.remote.transport import connector_of
+from headstream.client.transports.remote.address import ServerUrl
+from headstream.client.transports.remote.caller import Caller
+from headstream.client.transports.remote.transport import connector_of
 
 __all__ = ["caller_of"]
 

@@ -15,15 +15,15 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.codec.batch.from_columns.blocks import BlockBuilder
-from headstream.codec.batch.from_columns.stored_headers import store_blocks
-from headstream.codec.batch.kafka.decoding import FALLBACK_ROW, LOSSY_ROW, KafkaDecoded, decode_kafka_headers
-from headstream.codec.batch.kafka.encoding import encode_kafka_headers
-from headstream.codec.batch.results import VariableColumn, WantedHeader
-from headstream.codec.binary import decode_headers
-from headstream.codec.kafka import KafkaHeader, KafkaRecord, decode_record, encode_record, find_losses
+from headstream.core.codec.batch.from_columns.blocks import BlockBuilder
+from headstream.core.codec.batch.from_columns.stored_headers import store_blocks
+from headstream.core.codec.batch.kafka.decoding import FALLBACK_ROW, LOSSY_ROW, KafkaDecoded, decode_kafka_headers
+from headstream.core.codec.batch.kafka.encoding import encode_kafka_headers
+from headstream.core.codec.batch.results import VariableColumn, WantedHeader
+from headstream.core.codec.binary import decode_headers
+from headstream.core.codec.kafka import KafkaHeader, KafkaRecord, decode_record, encode_record, find_losses
+from headstream.core.model.message import Message
 from headstream.errors import HeaderError, HeadstreamError
-from headstream.model.message import Message
 from headstream.spark.sink.header_blocks import add_array, varied
 from headstream.spark.source.columns import Assembler, arrow_schema
 from headstream.spark.source.offsets import TopicPartition

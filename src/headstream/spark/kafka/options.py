@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headstream.client.kafka.address import java_settings
-from headstream.codec.kafka import to_kafka_topic
+from headstream.client.transports.kafka.address import java_settings
+from headstream.core.codec.kafka import to_kafka_topic
+from headstream.core.model.header_values import HeaderKind
+from headstream.core.model.urls import split_url
 from headstream.errors import InvalidInputError, InvalidOptionError
-from headstream.model.header_values import HeaderKind
-from headstream.model.urls import split_url
 from headstream.spark.sink.options import parse_header_kinds
 from headstream.spark.source.options import RowShape, parse_shape, parse_states
 

@@ -21,9 +21,9 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Final
 
-from headstream.codec.batch.results import WantedHeader
-from headstream.model.headers import MAX_KEY_BYTES
-from headstream.model.reserved import KINDS_HEADER, is_reserved
+from headstream.core.codec.batch.results import WantedHeader
+from headstream.core.model.headers import MAX_KEY_BYTES
+from headstream.core.model.reserved import KINDS_HEADER, is_reserved
 from headstream.spark.workers.arrow_functions import replace_null_lists
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _ENVELOPE: Final = b'{"schema":'
 _SPRING_TYPES: Final = "spring_json_header_types"
 _EVENT: Final = "ce_specversion"
 _CONVENTIONS: Final = ("spring_", "kafka_", "__connect.", "ce_", "content-type")
-"""Prefixes of names to which a convention assigns a kind; of codec/kafka/conventions.py."""
+"""Prefixes of names to which a convention assigns a kind; of core/codec/kafka/conventions.py."""
 
 
 class RawHeaders:

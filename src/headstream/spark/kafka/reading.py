@@ -6,7 +6,7 @@
     timestamp                  the same, milliseconds; microseconds if the header hs.appended has them
     state, id, checksum        the headers hs.state, hs.id, hs.checksum; else `available`, null, the CRC-32 of the value
     key, payload               key, value
-    headers, headers_repeated, header columns     the others, by their kinds (codec/kafka/kinds.py)
+    headers, headers_repeated, header columns     the others, by their kinds (core/codec/kafka/kinds.py)
 
 All but the last line are Spark's own expressions. The last is two Arrow functions over the header array and each record's
 coordinates, for warnings: one for the first two columns, one for declared header columns, which gets only the headers that
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from headstream.model.message import MessageState, state_name
-from headstream.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, STATE_HEADER
+from headstream.core.model.message import MessageState, state_name
+from headstream.core.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, STATE_HEADER
 from headstream.spark.kafka.header_rows import HeaderDecoder
 from headstream.spark.kafka.options import parse_read_options
 from headstream.spark.kafka.raw_headers import KAFKA_HEADERS, RawHeaders

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 
-from headstream.codec.batch.from_columns.blocks import BlockBuilder
-from headstream.codec.batch.results import VariableColumn
+from headstream.core.codec.batch.from_columns.blocks import BlockBuilder
+from headstream.core.codec.batch.results import VariableColumn
+from headstream.core.model.header_values import HeaderKind
+from headstream.core.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, STATE_HEADER, TIMESTAMP_HEADER
 from headstream.errors import InvalidOptionError
-from headstream.model.header_values import HeaderKind
-from headstream.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, STATE_HEADER, TIMESTAMP_HEADER
 from headstream.spark.kafka.header_rows import decode_blocks, encode_blocks
 from headstream.spark.kafka.options import KafkaWriteOptions, parse_write_options
 from headstream.spark.sink.columns import HeaderSource, HeadersShape, header_source, headers_shape

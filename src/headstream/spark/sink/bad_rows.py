@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headstream.errors import HeadstreamError
-from headstream.segments.files import storage_error
+from headstream.log.segments.files import storage_error
 
 __all__ = ["BadRowsWriter", "discard_bad_rows", "publish_bad_rows"]
 

@@ -37,8 +37,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from headstream.core.model.header_values import HeaderKind
 from headstream.errors import InvalidOptionError
-from headstream.model.header_values import HeaderKind
 from headstream.spark.sink.options import SinkOptions
 
 __all__ = ["HeaderSource", "HeadersShape", "SinkColumns", "header_source", "headers_shape", "plan_columns"]

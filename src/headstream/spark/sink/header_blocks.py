@@ -7,10 +7,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.codec.batch.from_columns.blocks import BlockBuilder
-from headstream.codec.batch.results import VariableColumn
+from headstream.core.codec.batch.from_columns.blocks import BlockBuilder
+from headstream.core.codec.batch.results import VariableColumn
+from headstream.core.model.header_values import KIND_NAMES, KIND_WIDTHS, HeaderKind
 from headstream.errors import HeaderError
-from headstream.model.header_values import KIND_NAMES, KIND_WIDTHS, HeaderKind
 from headstream.spark.sink.columns import HeadersShape
 
 __all__ = ["add_array", "add_column", "add_headers", "varied", "whole"]

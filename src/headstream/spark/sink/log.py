@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from headstream.codec.buffer import BytesLike
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Limits
 from headstream.errors import NotALogError, TopicNotFoundError
 from headstream.log.catalog.catalog import Catalog
-from headstream.log.commits import ONCE
 from headstream.log.directory.marker import read_marker
-from headstream.log.staging import Manifest, StagedPart, StagedWriter, remove_staged, unstage
-from headstream.log.submission import commit_staged, is_committed
+from headstream.log.segments.layout import CATALOG_NAME
+from headstream.log.staged.commits import ONCE
+from headstream.log.staged.staging import Manifest, StagedPart, StagedWriter, remove_staged, unstage
+from headstream.log.staged.submission import commit_staged, is_committed
 from headstream.log.system.files import OsFiles
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Limits
-from headstream.segments.layout import CATALOG_NAME
 from headstream.spark.sink.packing import Target
 
 __all__ = ["DirectorySink", "PartWriter", "SinkLog", "topic_missing"]

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from headstream.core.model.header_values import HeaderKind
+from headstream.core.model.headers import Headers
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.quantities import parse_duration_us
+from headstream.core.model.reserved import check_unreserved
 from headstream.errors import HeaderError, InvalidInputError, InvalidOptionError
-from headstream.model.header_values import HeaderKind
-from headstream.model.headers import Headers
-from headstream.model.identifiers import TopicName
-from headstream.model.quantities import parse_duration_us
-from headstream.model.reserved import check_unreserved
 from headstream.spark.connection.log_urls import LogLocation, parse_log
 
 __all__ = ["OPTION_NAMES", "SinkOptions", "parse_header_kinds", "parse_sink_options"]

@@ -15,16 +15,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.codec.batch.from_columns.blocks import BlockBuilder
-from headstream.codec.batch.from_columns.grouping import cut_sent
-from headstream.codec.batch.from_columns.keys_and_ids import hash_keys, parse_ids
-from headstream.codec.batch.from_columns.pack import pack
-from headstream.codec.batch.results import VariableColumn
-from headstream.codec.batch.stored.stamp import find_fault
+from headstream.core.codec.batch.from_columns.blocks import BlockBuilder
+from headstream.core.codec.batch.from_columns.grouping import cut_sent
+from headstream.core.codec.batch.from_columns.keys_and_ids import hash_keys, parse_ids
+from headstream.core.codec.batch.from_columns.pack import pack
+from headstream.core.codec.batch.results import VariableColumn
+from headstream.core.codec.batch.stored.stamp import find_fault
+from headstream.core.model.header_values import HeaderKind
+from headstream.core.model.reserved import TIMESTAMP_HEADER
+from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import HeadstreamError, InvalidInputError, LimitError
-from headstream.model.header_values import HeaderKind
-from headstream.model.reserved import TIMESTAMP_HEADER
-from headstream.model.topology import MAX_BATCH_BYTES
 from headstream.spark.sink.columns import SinkColumns
 from headstream.spark.sink.header_blocks import add_column, add_headers, varied, whole
 

@@ -11,18 +11,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from headstream.client.remote.address import ServerUrl
-from headstream.client.remote.topology import RemoteTopics
-from headstream.codec.buffer import BytesLike
+from headstream.client.transports.remote.address import ServerUrl
+from headstream.client.transports.remote.topology import RemoteTopics
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Limits
+from headstream.core.wire.extensions.epochs import CommitEpoch, GetEpoch, StageBatch, StagedBatch, UnstageParts
+from headstream.core.wire.extensions.topics import GetIdentity
 from headstream.errors import HeadstreamError, LogError, NotALogError, StreamNotFoundError, TopicNotFoundError
-from headstream.log.staging import Chunk, Manifest, StagedPart
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Limits
+from headstream.log.staged.staging import Chunk, Manifest, StagedPart
 from headstream.spark.connection.server_connections import caller_of
 from headstream.spark.sink.log import topic_missing
 from headstream.spark.sink.packing import Target
-from headstream.wire.extensions.epochs import CommitEpoch, GetEpoch, StageBatch, StagedBatch, UnstageParts
-from headstream.wire.extensions.topics import GetIdentity
 
 __all__ = ["ServerSink"]
 

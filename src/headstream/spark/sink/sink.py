@@ -22,8 +22,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from headstream.errors import EnvironmentSetupError, InvalidOptionError
-from headstream.log.commits import ONCE
-from headstream.log.staging import Manifest
+from headstream.log.staged.commits import ONCE
+from headstream.log.staged.staging import Manifest
 from headstream.log.system.malloc import configure_malloc, trim_malloc
 from headstream.spark.connection.spark_versions import DataSourceStreamArrowWriter
 from headstream.spark.sink.bad_rows import discard_bad_rows, publish_bad_rows

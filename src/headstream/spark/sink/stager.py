@@ -16,11 +16,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.codec.batch.from_columns.grouping import cut_sent, group_sent
+from headstream.core.codec.batch.from_columns.grouping import cut_sent, group_sent
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import MAX_BATCH_BYTES, Limits
 from headstream.errors import HeadstreamError, InvalidInputError
-from headstream.log.staging import StagedPart
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import MAX_BATCH_BYTES, Limits
+from headstream.log.staged.staging import StagedPart
 from headstream.spark.sink.bad_rows import BadRowsWriter
 from headstream.spark.sink.columns import SinkColumns
 from headstream.spark.sink.log import SinkLog

@@ -7,12 +7,12 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from headstream.codec.batch.results import Columns
-from headstream.codec.batch.to_columns.columns import HeadersForm, decode_columns
-from headstream.codec.batch.to_columns.header_columns import decode_header_columns
-from headstream.codec.batch.to_columns.header_lists import decode_header_lists
-from headstream.model.identifiers import TopicName
-from headstream.model.message import MessageState, state_name
+from headstream.core.codec.batch.results import Columns
+from headstream.core.codec.batch.to_columns.columns import HeadersForm, decode_columns
+from headstream.core.codec.batch.to_columns.header_columns import decode_header_columns
+from headstream.core.codec.batch.to_columns.header_lists import decode_header_lists
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import MessageState, state_name
 from headstream.spark.source.header_shapes import (
     HEADER_FIELDS,
     HEADERS_REPEATED,

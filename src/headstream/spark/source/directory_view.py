@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from headstream.core.model.identifiers import TopicName
 from headstream.errors import CorruptLogError, NotALogError, PartitionNotFoundError, StreamNotFoundError
 from headstream.log.catalog.catalog import Catalog, Snapshot, TopicRecord
 from headstream.log.directory.marker import read_marker
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.layout import CATALOG_NAME, topic_directory
 from headstream.log.system.files import OsFiles
-from headstream.model.identifiers import TopicName
-from headstream.segments.follower import PartitionFollower
-from headstream.segments.layout import CATALOG_NAME, topic_directory
 from headstream.spark.source.log_view import LogView, SeenTopic, advise, topic_not_found
 from headstream.spark.source.offsets import Available, TopicPartition
 from headstream.spark.source.reader import DirectoryLog

@@ -17,9 +17,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from headstream.codec.batch.results import HeaderType, WantedHeader
+from headstream.core.codec.batch.results import HeaderType, WantedHeader
+from headstream.core.model.headers import check_key
 from headstream.errors import HeaderError, InvalidOptionError
-from headstream.model.headers import check_key
 
 __all__ = ["parse_header_columns"]
 

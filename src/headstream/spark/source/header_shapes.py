@@ -16,9 +16,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from headstream.codec.batch.results import Columns, HeaderColumn, HeaderLists, HeaderType, WantedHeader
-from headstream.codec.batch.to_columns.header_lists import EMPTY_METADATA
-from headstream.model.header_values import KIND_NAMES
+from headstream.core.codec.batch.results import Columns, HeaderColumn, HeaderLists, HeaderType, WantedHeader
+from headstream.core.codec.batch.to_columns.header_lists import EMPTY_METADATA
+from headstream.core.model.header_values import KIND_NAMES
 from headstream.spark.source.options import HeaderShape
 
 __all__ = ["HEADERS_REPEATED", "HEADER_FIELDS", "column_array", "column_field", "header_array", "list_array", "repeated_array"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from headstream.filters.filter import Filter
+from headstream.core.filters.filter import Filter
 
 __all__ = ["Matching", "match_chunks"]
 

@@ -27,11 +27,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
-from headstream.codec.batch.results import WantedHeader
+from headstream.core.codec.batch.results import WantedHeader
+from headstream.core.filters.filter import Filter, check_states, parse_filter
+from headstream.core.model.message import MessageState, parse_state
+from headstream.core.model.quantities import parse_duration_us, parse_size_bytes
 from headstream.errors import InvalidInputError, InvalidOptionError
-from headstream.filters.filter import Filter, check_states, parse_filter
-from headstream.model.message import MessageState, parse_state
-from headstream.model.quantities import parse_duration_us, parse_size_bytes
 from headstream.spark.connection.catalog_tables import table_error
 from headstream.spark.connection.log_urls import LogLocation, parse_log
 from headstream.spark.source.bounds import BOUND_OPTIONS, ENDING_OPTIONS, Bound, parse_ending, parse_starting

@@ -17,13 +17,13 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from headstream.codec.batch.results import Columns
-from headstream.codec.batch.stored.scan import scan, take
+from headstream.core.codec.batch.results import Columns
+from headstream.core.codec.batch.stored.scan import scan, take
+from headstream.core.filters.filter import Filter, OnFilterError
 from headstream.errors import CorruptSendError, DecodeError, HeaderError, HeadstreamError, LogError, OffsetOutOfRangeError
-from headstream.filters.filter import Filter, OnFilterError
-from headstream.segments.files import OsReadFiles
-from headstream.segments.follower import PartitionFollower
-from headstream.segments.layout import MARKER_NAME
+from headstream.log.segments.files import OsReadFiles
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.layout import MARKER_NAME
 from headstream.spark.source.columns import Assembler
 from headstream.spark.source.matching import Matching, match_chunks
 from headstream.spark.source.offsets import OffsetRange

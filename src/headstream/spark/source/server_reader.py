@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
 
-from headstream.client.remote.address import ServerUrl
-from headstream.client.remote.messages import PolledAhead, RemoteMessages
-from headstream.client.remote.topology import RemoteTopics
-from headstream.codec.batch.stored.scan import find_offset
+from headstream.client.transports.remote.address import ServerUrl
+from headstream.client.transports.remote.messages import PolledAhead, RemoteMessages
+from headstream.client.transports.remote.topology import RemoteTopics
+from headstream.core.codec.batch.stored.scan import find_offset
+from headstream.core.filters.filter import Filter
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.polling import Polled, PollingStrategy
+from headstream.core.wire.extensions.topics import GetIdentity
+from headstream.core.wire.statuses import Status
 from headstream.errors import (
     HeaderError,
     LogError,
@@ -23,15 +28,10 @@ from headstream.errors import (
     ServerError,
     ServerUnreachableError,
 )
-from headstream.filters.filter import Filter
-from headstream.model.identifiers import TopicName
-from headstream.model.polling import Polled, PollingStrategy
 from headstream.spark.connection.server_connections import caller_of
 from headstream.spark.source.matching import Matching, match_chunks
 from headstream.spark.source.offsets import OffsetRange
 from headstream.spark.source.reader import ReadPart
-from headstream.wire.extensions.topics import GetIdentity
-from headstream.wire.statuses import Status
 
 __all__ = ["ServerFollower", "ServerLog"]
 

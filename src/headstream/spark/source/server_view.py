@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from headstream.client.remote.address import ServerUrl
-from headstream.client.remote.messages import RemoteMessages
-from headstream.client.remote.topology import RemoteTopics
-from headstream.codec.batch.to_columns.columns import decode_columns
+from headstream.client.transports.remote.address import ServerUrl
+from headstream.client.transports.remote.messages import RemoteMessages
+from headstream.client.transports.remote.topology import RemoteTopics
+from headstream.core.codec.batch.to_columns.columns import decode_columns
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.polling import PollingStrategy
+from headstream.core.model.topology import Topic
+from headstream.core.wire.extensions.messages import MeasuredRange, MeasureRange
+from headstream.core.wire.extensions.topics import GetIdentity
 from headstream.errors import CorruptSendError, NotALogError
-from headstream.model.identifiers import TopicName
-from headstream.model.polling import PollingStrategy
-from headstream.model.topology import Topic
 from headstream.spark.connection.server_connections import caller_of
 from headstream.spark.source.log_view import LogView, SeenTopic
 from headstream.spark.source.offsets import Available, TopicPartition
 from headstream.spark.source.server_reader import ServerLog
 from headstream.spark.source.subscription import Subscription
-from headstream.wire.extensions.messages import MeasuredRange, MeasureRange
-from headstream.wire.extensions.topics import GetIdentity
 
 __all__ = ["ServerView"]
 

@@ -41,7 +41,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from headstream.codec.batch.results import HeaderType, WantedHeader
+from headstream.core.codec.batch.results import HeaderType, WantedHeader
 from headstream.errors import InvalidOptionError
 from headstream.spark.connection.spark_versions import HAS_LIMITS
 from headstream.spark.sink.sink import HeadstreamStreamWriter, HeadstreamWriter

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from headstream.core.model.identifiers import TopicName
 from headstream.errors import InvalidInputError, InvalidOptionError
-from headstream.model.identifiers import TopicName
 from headstream.spark.source.offsets import TopicPartition
 
 __all__ = ["Subscription", "parse_subscription"]

@@ -15,9 +15,9 @@ from headstream.cli.importing.importer import Imported, Importer, ImportOptions
 from headstream.cli.importing.progress import progress_path
 from headstream.client.client import Client
 from headstream.connect import connect
+from headstream.core.model.message import Message, checksum, state_name
+from headstream.core.model.topology import Limits
 from headstream.errors import InvalidInputError
-from headstream.model.message import Message, checksum, state_name
-from headstream.model.topology import Limits
 from tests.support.crashes import fail_with
 
 TOPIC = "shop/orders"

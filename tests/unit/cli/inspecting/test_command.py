@@ -13,14 +13,14 @@ from click.testing import CliRunner, Result
 
 import headstream as hs
 from headstream.cli.inspecting.recognition import FORMATS, Recognized, read_as, recognize
-from headstream.cli.lines import encode_line
 from headstream.cli.main import cli
-from headstream.codec import json as json_transport
-from headstream.codec.batch.stored.scan import crc32c
-from headstream.codec.binary import encode_polled, encode_sent
-from headstream.codec.kip82 import STRICT, Kip82Message, encode_message, wrap
-from headstream.segments.layout import IndexEntry, encode_entry
-from headstream.segments.layout import encode_header as encode_index_header
+from headstream.cli.shared.lines import encode_line
+from headstream.core.codec import json as json_transport
+from headstream.core.codec.batch.stored.scan import crc32c
+from headstream.core.codec.binary import encode_polled, encode_sent
+from headstream.core.codec.kip82 import STRICT, Kip82Message, encode_message, wrap
+from headstream.log.segments.layout import IndexEntry, encode_entry
+from headstream.log.segments.layout import encode_header as encode_index_header
 from tests.support.messages.batches import header
 from tests.support.messages.broken import breakages
 from tests.support.messages.kip82 import header as typed_header

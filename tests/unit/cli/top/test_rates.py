@@ -10,8 +10,8 @@ from rich.console import Console
 
 from headstream.cli.top.rates import Overview, Sample, compare
 from headstream.cli.top.view import draw, format_count, format_seconds, format_size
-from headstream.model.groups import Group, GroupMember, GroupPartition
-from headstream.model.topology import Limits, Partition, Topic
+from headstream.core.model.groups import Group, GroupMember, GroupPartition
+from headstream.core.model.topology import Limits, Partition, Topic
 
 
 def topic(name: str, *partitions: Partition) -> Topic:

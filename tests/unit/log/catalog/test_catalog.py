@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Fsync, Limits, TopicOptions
 from headstream.errors import CorruptLogError, DiskFullError, LogVersionError, StorageError
 from headstream.log.catalog.catalog import Catalog, GroupRecord, TopicLabels
 from headstream.log.catalog.schema import STEPS
 from headstream.log.catalog.state_records import put_states
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Fsync, Limits, TopicOptions
 
 
 @pytest.fixture(params=["file", "memory"])

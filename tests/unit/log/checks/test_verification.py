@@ -13,11 +13,11 @@ from headstream.log.checks.partition_verification import verify_partition
 from headstream.log.checks.repair import repair_log, repair_partition
 from headstream.log.checks.verification import Verification
 from headstream.log.directory.lock import WriterLock
+from headstream.log.segments.files import BufferPool
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, segment_path
 from headstream.log.system.files import OsFiles
 from headstream.log.system.findings import FindingKind, LogFinding
-from headstream.segments.files import BufferPool
-from headstream.segments.follower import PartitionFollower
-from headstream.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, segment_path
 from tests.support.log.logs import SEED, batch, make_files, open_partition, payloads, read_all
 from tests.support.messages.batches import header, sent, stored
 

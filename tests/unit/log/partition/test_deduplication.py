@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from headstream.codec.batch.results import Stamped
-from headstream.codec.batch.stored.stamp import stamp
-from headstream.codec.binary import encode_sent
+from headstream.core.codec.batch.results import Stamped
+from headstream.core.codec.batch.stored.stamp import stamp
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.message import Message
+from headstream.core.model.topology import TopicOptions
 from headstream.errors import LimitError, StorageError
 from headstream.log.partition.partition import PartitionWriter
 from headstream.log.system.files import Files
-from headstream.model.message import Message
-from headstream.model.topology import TopicOptions
 from tests.support.log.logs import SEED, FaultyFiles, batch, make_files, open_partition, payloads, read_all
 
 THREE = TopicOptions(deduplication_count=3)

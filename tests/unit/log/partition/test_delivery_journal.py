@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from headstream.codec.batch.stored.scan import crc32c
+from headstream.core.codec.batch.stored.scan import crc32c
+from headstream.core.model.deliveries import DeliveryChange, DeliveryStep
+from headstream.core.model.polling import OffsetOwner
 from headstream.errors import LimitError
 from headstream.log.partition import delivery_journal, delivery_state
 from headstream.log.partition.delivery_journal import DeliveryJournal, Touched, journal_name, remove_journals
 from headstream.log.partition.delivery_state import DeliveryState
 from headstream.log.system.files import MemoryFiles
-from headstream.model.deliveries import DeliveryChange, DeliveryStep
-from headstream.model.polling import OffsetOwner
 
 OWNER = OffsetOwner.group("billing")
 PATH = f"/offsets/{journal_name(OWNER, 2)}"

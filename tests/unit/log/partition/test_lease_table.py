@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from headstream.core.model.leases import LeaseChange, LeaseStep
+from headstream.core.model.offset_ranges import OffsetRanges
+from headstream.core.model.polling import OffsetOwner
 from headstream.log.partition import delivery_journal
 from headstream.log.partition.delivery_journal import DeliveryJournal, journal_name
 from headstream.log.partition.delivery_state import DeliveryState, Lease
@@ -15,9 +18,6 @@ from headstream.log.partition.lease_keys import LeaseKeys
 from headstream.log.partition.lease_outcome import LeaseOutcome
 from headstream.log.partition.lease_table import LeaseTable
 from headstream.log.system.files import MemoryFiles
-from headstream.model.leases import LeaseChange, LeaseStep
-from headstream.model.offset_ranges import OffsetRanges
-from headstream.model.polling import OffsetOwner
 
 OWNER = OffsetOwner.group("workers")
 PATH = f"/offsets/{journal_name(OWNER, 1)}"

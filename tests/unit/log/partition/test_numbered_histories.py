@@ -8,25 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from headstream.codec.binary import decode_polled, encode_sent
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.message import Message
+from headstream.core.model.producers import Appended, BatchNumber
+from headstream.core.model.topology import Limits
 from headstream.errors import ProducerFencedError, SequenceError
 from headstream.log.administration import add_partitions, create_topic, delete_partitions, purge_topic
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.checks.backup import Backup
 from headstream.log.checks.partition_verification import verify_partition
 from headstream.log.checks.repair import repair_partition
-from headstream.log.compaction_pass import CompactionPass
 from headstream.log.log import Log
 from headstream.log.partition.closed_segments import finish_pass
 from headstream.log.partition.partition import PartitionWriter
 from headstream.log.partition.segment_removal import drop_segment, finish_drops
+from headstream.log.segments.files import BufferPool
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.layout import INDEX_SUFFIX, log_offsets, segment_path
 from headstream.log.system.files import OsFiles
-from headstream.model.message import Message
-from headstream.model.producers import Appended, BatchNumber
-from headstream.model.topology import Limits
-from headstream.segments.files import BufferPool
-from headstream.segments.follower import PartitionFollower
-from headstream.segments.layout import INDEX_SUFFIX, log_offsets, segment_path
+from headstream.log.upkeep.compaction_pass import CompactionPass
 from headstream.testing.faulty_files import FaultyFiles, Killed
 from tests.support.log.logs import SEED
 

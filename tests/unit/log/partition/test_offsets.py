@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headstream.core.model.polling import OffsetOwner
 from headstream.errors import ConsumersLimitError, CorruptLogError
 from headstream.log.partition.offsets import OffsetStore, OpenOffsets
 from headstream.log.system.files import Files, MemoryFiles
-from headstream.model.polling import OffsetOwner
 from tests.support.log.logs import make_files
 
 BILLING = OffsetOwner.group("billing")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import DecodeError, InvalidInputError, InvalidOptionError, LimitError, StorageError
 from headstream.log.partition.partition import PartitionWriter
 from headstream.log.partition.segment_size import check_segment_bytes
+from headstream.log.segments.layout import IndexEntry, decode_entry
 from headstream.log.system.files import Files, OsFiles
-from headstream.model.topology import MAX_BATCH_BYTES
-from headstream.segments.layout import IndexEntry, decode_entry
 from tests.support.log.logs import SEED, FaultyFiles, batch, make_files, open_partition, payloads, read_all
 from tests.support.messages.batches import header, sent
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from headstream.codec.binary import decode_polled
+from headstream.core.codec.binary import decode_polled
+from headstream.core.model.topology import Fsync, Limits
 from headstream.errors import CorruptSendError, DiskFullError, PartitionClosedError
 from headstream.log.administration import create_topic
 from headstream.log.log import Log
 from headstream.log.partition.partition import PartitionWriter
 from headstream.log.partition.recovery import SYNC_FAILED_NAME
+from headstream.log.segments.files import storage_error
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, segment_path
 from headstream.log.system.files import MemoryFiles, OsFile, OsFiles, WriteFile
-from headstream.model.topology import Fsync, Limits
-from headstream.segments.files import storage_error
-from headstream.segments.follower import PartitionFollower
-from headstream.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, segment_path
 from tests.support.log.logs import SEED, FaultyFiles, batch, payloads, read_all
 
 

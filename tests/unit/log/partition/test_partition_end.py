@@ -17,16 +17,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headstream.codec.binary import encode_sent
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
+from headstream.core.model.producers import Appended, BatchNumber
+from headstream.core.model.topology import Fsync, TopicOptions
 from headstream.errors import DecodeError, HeadstreamError, LimitError
 from headstream.log.partition import partition as partitions
 from headstream.log.partition.partition import PartitionWriter, ReservedError
 from headstream.log.partition.partition_end import MAX_SHORT_BYTES, NO_NUMBER
 from headstream.log.system.files import OsFiles
-from headstream.model.headers import Headers
-from headstream.model.message import Message
-from headstream.model.producers import Appended, BatchNumber
-from headstream.model.topology import Fsync, TopicOptions
 from tests.support import kernels
 from tests.support.log.logs import SEED, batch, make_files, open_partition, payloads, read_all
 

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from headstream.core.model.pauses import PauseRule
+from headstream.core.model.polling import OffsetOwner
 from headstream.log.partition.pause_state import PauseState, load_pause, pause_name, store_pause
 from headstream.log.system.files import MemoryFiles
-from headstream.model.pauses import PauseRule
-from headstream.model.polling import OffsetOwner
 
 OWNER = OffsetOwner.group("billing")
 PATH = f"/offsets/{pause_name(OWNER)}"

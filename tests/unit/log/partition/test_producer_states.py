@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from headstream.core.model.producers import SEQUENCES, Appended, BatchNumber, is_owned_by, next_sequence, producer_id_of
+from headstream.core.model.topology import Fsync, TopicOptions
 from headstream.errors import DiskFullError, InvalidInputError, ProducerFencedError, ProducersLimitError, SequenceError
 from headstream.log.catalog.catalog import Catalog
 from headstream.log.catalog.producer_numbers import ProducerNumbers
 from headstream.log.partition import producer_states
 from headstream.log.partition.partition import PartitionWriter
 from headstream.log.partition.producer_states import MAX_PRODUCERS, PROTECTED_US
+from headstream.log.segments.layout import PRODUCERS_NAME
 from headstream.log.system.files import MemoryFiles, OsFiles
-from headstream.model.producers import SEQUENCES, Appended, BatchNumber, is_owned_by, next_sequence, producer_id_of
-from headstream.model.topology import Fsync, TopicOptions
-from headstream.segments.layout import PRODUCERS_NAME
 from tests.support.messages.batches import sent
 
 SEED = bytes(range(16))

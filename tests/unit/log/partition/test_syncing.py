@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from headstream.log.partition.syncing import SYNC_INTERVAL_S, GroupCommit, IntervalSyncer
-from headstream.segments.files import storage_error
+from headstream.log.segments.files import storage_error
 
 
 class Gathering(threading.Condition):

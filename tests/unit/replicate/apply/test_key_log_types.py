@@ -7,7 +7,7 @@ from datetime import date, datetime
 import pyarrow as pa
 import pytest
 
-from headstream.replicate.apply.logged_rows import stacked
+from headstream.replicate.apply.moved_keys.logged_rows import stacked
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headstream.errors import StorageError
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.parked.parking import ParkingLot
 from headstream.replicate.parked.requests import Requests, Selection
 from tests.support.crashes import CrashError, fail_with

@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.apply.evolution import Evolution, plan_evolution
 from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from tests.support.replicate.plain_engine import open_plain_engine
 
 GROWTHS = {

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from headstream.replicate.apply import key_log
-from headstream.replicate.apply.key_log import KeyLog
-from headstream.replicate.apply.scd1 import Scd1Table
-from headstream.replicate.apply.scd2 import Scd2Table
-from headstream.replicate.apply.scd2_events import read_events
+from headstream.replicate.apply.moved_keys import key_log
+from headstream.replicate.apply.moved_keys.key_log import KeyLog
 from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.apply.type1.merge import Scd1Table
+from headstream.replicate.apply.type2.events import read_events
+from headstream.replicate.apply.type2.merge import Scd2Table
 from tests.support.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 from tests.support.replicate.moving_rows import MovingSource
 from tests.support.replicate.plain_engine import open_plain_engine

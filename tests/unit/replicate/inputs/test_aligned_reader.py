@@ -10,8 +10,8 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from headstream.broker.broker import Broker
 from headstream.client.client import Client
+from headstream.core.model.identifiers import TopicName
 from headstream.log.opening import open_directory
-from headstream.model.identifiers import TopicName
 from headstream.replicate.inputs.aligned_reader import AlignedStreamReader, find_end, planned_until
 from headstream.spark.source.offsets import SourceOffsets, TopicPartition
 from headstream.spark.source.options import parse_options

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headstream.cli.replicate import replicate
+from headstream.cli.replicate.command import replicate
 from headstream.errors import LogVersionError, StorageError
 from headstream.replicate.parked.ledger import Ledger, Parcel
 from headstream.replicate.parked.ledger_schema import STEPS

@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headstream.codec.binary import decode_headers, encode_headers
 from headstream.connect import connect
-from headstream.model.constructors import uint8
-from headstream.model.headers import Headers
+from headstream.core.codec.binary import decode_headers, encode_headers
+from headstream.core.model.constructors import uint8
+from headstream.core.model.headers import Headers
 from headstream.replicate.columns.raw import RAW_SCHEMA
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC, PARKED_TOPIC, Held, ParkingLot, Release

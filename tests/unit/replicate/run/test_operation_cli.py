@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headstream.cli.output import format_time
-from headstream.cli.replicate import replicate
+from headstream.cli.replicate.command import replicate
+from headstream.cli.shared.output import format_time
 from headstream.connect import connect
 from headstream.errors import InvalidInputError, StorageError
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
-from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.codec import data_message, metadata_message
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
+from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.run.status import HEARTBEAT_US, note_status, note_targets, read_status
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.settings.config import ReplicateConfig
@@ -203,7 +203,7 @@ def test_run_takes_what_is_kept_and_written_beside_the_tables(tmp_path: Path, mo
         configured.append(config)
         return Summary(), False
 
-    monkeypatch.setattr("headstream.cli.replicate._run", run_pipeline)
+    monkeypatch.setattr("headstream.cli.replicate.command._run", run_pipeline)
     places = ["--source", url, "--topics", "cdc/data", "--tables", str(tmp_path / "t"), "--checkpoint", str(tmp_path / "c")]
     flags = [
         "--change-tables",
@@ -238,7 +238,7 @@ def test_run_takes_what_is_kept_and_written_beside_the_tables(tmp_path: Path, mo
 def test_run_ends_with_a_table_of_what_it_wrote_how_late_and_what_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     summary = Summary(messages=3, lags_us={("SHOP", "orders"): 1_500_000}, failing={("SHOP", "customers"): "no space left"})
     summary.tables[("SHOP", "orders")] = RowCounts(inserted=2, updated=1)
-    monkeypatch.setattr("headstream.cli.replicate._run", lambda config: (summary, False))
+    monkeypatch.setattr("headstream.cli.replicate.command._run", lambda config: (summary, False))
     monkeypatch.setattr("headstream.spark.sessions.java.find_java", lambda: None)
     places = ["--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoint")]
     arguments = ["run", "--source", "kafka://127.0.0.1:9092", "--topics", "cdc/data", *places, "--once"]
@@ -273,7 +273,7 @@ def test_run_takes_a_directory_with_dots_when_it_is_said_to_be_one(tmp_path: Pat
         configured.append(config)
         return Summary(), False
 
-    monkeypatch.setattr("headstream.cli.replicate._run", run_pipeline)
+    monkeypatch.setattr("headstream.cli.replicate.command._run", run_pipeline)
     monkeypatch.setattr("headstream.spark.sessions.java.find_java", lambda: None)
     monkeypatch.chdir(tmp_path)
     arguments = ["run", "--source", "kafka://h:1", "--topics", "cdc/data", "--checkpoint", "c", "--tables"]
@@ -292,7 +292,7 @@ def test_run_hands_settings_to_spark_and_prefers_them_to_the_files(tmp_path: Pat
         configured.append(config)
         return Summary(), False
 
-    monkeypatch.setattr("headstream.cli.replicate._run", run_pipeline)
+    monkeypatch.setattr("headstream.cli.replicate.command._run", run_pipeline)
     monkeypatch.setattr("headstream.spark.sessions.java.find_java", lambda: None)
     file = tmp_path / "pipeline.toml"
     file.write_text(

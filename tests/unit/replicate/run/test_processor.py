@@ -11,10 +11,10 @@ from deltalake import DeltaTable
 
 from headstream.errors import ReplicateError, StorageError
 from headstream.metrics.families import write_metrics_file
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
-from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.decoding.decode import Decoded
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
+from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.parked.dead_letter_table import DeadLetterTable
 from headstream.replicate.parked.requests import Requests, Selection
 from headstream.replicate.run.metrics import describe_pipeline

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headstream.replicate.apply.engine import RowCounts
+from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.run.progress import batch_numbers
 from headstream.replicate.run.summary import Summary
 

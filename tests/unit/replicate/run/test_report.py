@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headstream.errors import StorageError
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.codec import ColumnMetadata, metadata_message
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.run.report import PipelineReport
 from headstream.replicate.run.status import note_status, note_targets
 from headstream.replicate.settings.table_settings import TableRules

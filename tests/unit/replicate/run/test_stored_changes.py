@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pytest
 
 from headstream.errors import StorageError
-from headstream.replicate.apply.spark_changes import SparkChanges
-from headstream.replicate.apply.stored_batch import StoredBatch
+from headstream.replicate.apply.on_executors.spark_changes import SparkChanges
+from headstream.replicate.apply.on_executors.stored_batch import StoredBatch
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, coordinates_table, leave_out, match_rows
 from headstream.replicate.columns.traits import ChangeTraits, traits_of

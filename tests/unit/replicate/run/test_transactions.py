@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from headstream.cli.replicate import replicate
+from headstream.cli.replicate.command import replicate
 from headstream.errors import ReplicateError, StorageError
 from headstream.metrics.families import write_openmetrics
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.codec import TableMetadata, data_message, data_schema, metadata_message
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.decoding.transaction_events import add_numbers, is_whole
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.parked import parking
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.requests import Requests, Selection

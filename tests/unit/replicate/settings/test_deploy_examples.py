@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from headstream.cli.replicate import replicate
+from headstream.cli.replicate.command import replicate
 
 yaml = pytest.importorskip("yaml")
 

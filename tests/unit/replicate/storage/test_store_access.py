@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headstream.errors import InvalidOptionError, MissingExtraError
-from headstream.replicate.apply.spark_store import explain
+from headstream.replicate.engines.spark_store import explain
 from headstream.replicate.storage.azure import AzureAccess
 from headstream.replicate.storage.places import StorePlace, failure, parse_place
 from headstream.replicate.storage.storage_settings import StorageSettings

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headstream.replicate.apply.key_log import KeyLog
+from headstream.replicate.apply.moved_keys.key_log import KeyLog
 from tests.support.replicate.change_tables import COLUMNS, METADATA, change, sequence
 from tests.support.replicate.target_tables import Target
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from headstream.replicate.apply.plan import quote_text
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.codec import ColumnMetadata, TableMetadata, data_message, metadata_message
+from headstream.replicate.engines.plan import quote_text
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from tests.support.replicate.change_tables import change, sequence
 from tests.support.replicate.pipeline_work import Work

@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable
 
 from headstream.errors import StorageError
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.settings.table_settings import TableRule, TableRules, TableSettings
 from headstream.replicate.tables.tables import table_path
 from tests.support.replicate.pipeline_work import SECOND_US, Work

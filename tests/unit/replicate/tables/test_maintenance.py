@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 from headstream.errors import InvalidOptionError, StorageError
-from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.codec import data_message, metadata_message
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.table_settings import TableRules, TableSettings, find_table_problems
 from headstream.replicate.tables.tables import table_path

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headstream.replicate.apply.engine import RowCounts
-from headstream.replicate.apply.key_log import KeyLog
-from headstream.replicate.apply.scd1 import Scd1Table
+from headstream.replicate.apply.moved_keys.key_log import KeyLog
 from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.apply.type1.merge import Scd1Table
+from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.tables.table_memory import TableMemory
 from tests.support.crashes import CrashError
 from tests.support.replicate.change_tables import change, sequence

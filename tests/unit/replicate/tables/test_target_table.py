@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.codec import ColumnMetadata, TableMetadata
 from headstream.replicate.columns.changes import OLD_PREFIX
+from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.tables.tables import table_path
 from tests.support.replicate.change_tables import COLUMNS, KEYLESS, METADATA, change, sequence
 from tests.support.replicate.target_tables import Target, schema_of

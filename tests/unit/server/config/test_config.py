@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from headstream.core.model.quantities import parse_duration_us, parse_size_bytes
+from headstream.core.model.topology import Fsync
 from headstream.errors import InvalidOptionError, StorageError
-from headstream.model.quantities import parse_duration_us, parse_size_bytes
-from headstream.model.topology import Fsync
 from headstream.server.config.config import ServerConfig, load_config
 from headstream.server.config.file import format_toml
 from headstream.server.config.keys import KEYS, SECRETS

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headstream.codec.binary import decode_polled, encode_sent
-from headstream.model.headers import Headers
-from headstream.model.message import Message
-from headstream.model.polling import PollingKind
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
+from headstream.core.model.polling import PollingKind
+from headstream.core.wire.extensions.epochs import StageBatch
+from headstream.core.wire.extensions.messages import AppendMessages, FetchedMessages, FetchMessages, FirstOffset
+from headstream.core.wire.records import BINARY, Command
 from headstream.server.config.http_settings import HttpSettings
-from headstream.wire.extensions.epochs import StageBatch
-from headstream.wire.extensions.messages import AppendMessages, FetchedMessages, FetchMessages, FirstOffset
-from headstream.wire.records import BINARY, Command
 from tests.support.server.http_servers import Answer, Http, serving
 
 TOPIC = {"name": "t", "partitions_count": 2, "compression_algorithm": "none", "message_expiry": 0, "max_topic_size": 0}

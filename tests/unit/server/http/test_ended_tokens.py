@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import headstream as hs
-from headstream.codec.binary import encode_sent
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
-from headstream.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.wire.commands.sessions import Login
-from headstream.wire.commands.system import TransportKind
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.system import TransportKind
 from tests.support.server.http_servers import Http, serving
 
 NAME = "alice"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.cli.checkpoints import explain_by
-from headstream.cli.schemas import open_schemas
-from headstream.codec.binary import encode_sent
+from headstream.cli.shared.checkpoints import explain_by
+from headstream.cli.shared.schemas import open_schemas
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
 from headstream.errors import InvalidInputError, InvalidOptionError
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.run.report import PipelineReport
 from headstream.replicate.run.status import note_status

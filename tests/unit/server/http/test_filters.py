@@ -8,14 +8,14 @@ from urllib.parse import urlencode
 
 import pytest
 
-from headstream.codec.binary import decode_polled, encode_sent
-from headstream.model import constructors as kinds
-from headstream.model.headers import Headers
-from headstream.model.message import Message
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model import constructors as kinds
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
+from headstream.core.wire.extensions.filters import FilteredMessages, FilterMessages
+from headstream.core.wire.extensions.messages import AppendMessages
+from headstream.core.wire.records import BINARY
 from headstream.server.config.http_settings import HttpSettings
-from headstream.wire.extensions.filters import FilteredMessages, FilterMessages
-from headstream.wire.extensions.messages import AppendMessages
-from headstream.wire.records import BINARY
 from tests.support.server.http_servers import Answer, Http, serving
 
 TOPIC = {"name": "t", "partitions_count": 1, "compression_algorithm": "none", "message_expiry": 0, "max_topic_size": 0}

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from headstream.core.wire.codes import TABLE
+from headstream.core.wire.commands.tokens import RawToken
+from headstream.core.wire.fields import fields_of
+from headstream.core.wire.table import COMMANDS
 from headstream.server.http.openapi import describe
 from headstream.server.http.pages import PageRoute
 from headstream.server.http.views import VIEWS
-from headstream.wire.codes import TABLE
-from headstream.wire.commands.tokens import RawToken
-from headstream.wire.fields import fields_of
-from headstream.wire.table import COMMANDS
 
 PAGE = PageRoute("POST", "/page", "Do something.", "application/json", RawToken, RawToken)
 

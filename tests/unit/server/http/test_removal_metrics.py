@@ -5,13 +5,13 @@ from __future__ import annotations
 import urllib.request
 
 import headstream as hs
+from headstream.core.model.message import MessageState, StateChange
+from headstream.core.model.topology import Limits, TopicOptions
 from headstream.log.administration import create_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.log import Log
-from headstream.log.marked_removal import MarkedRemoval
 from headstream.log.system.files import MemoryFiles
-from headstream.model.message import MessageState, StateChange
-from headstream.model.topology import Limits, TopicOptions
+from headstream.log.upkeep.marked_removal import MarkedRemoval
 from headstream.server.http.removal_metrics import describe_removals
 from headstream.testing.local_server import LocalServer
 from tests.support.log.logs import SEED, batch

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from headstream.wire.codes import TABLE, CodeEntry
+from headstream.core.wire.codes import TABLE, CodeEntry
 from tests.support.server.http_servers import Answer, Http, serving
 from tests.support.server.route_cases import CASES, MESSAGE, TOPIC_SETTINGS
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.codec.binary import encode_sent
-from headstream.model.constructors import bool_
-from headstream.model.identifiers import TopicName
-from headstream.model.message import Message
-from headstream.model.polling import OffsetOwner
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.constructors import bool_
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
+from headstream.core.model.polling import OffsetOwner
 from tests.support.server.http_servers import Http, serving
 
 BROWSE = "/streams/shop/topics/orders/partitions/1/messages/browse"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from headstream.core.wire.commands.system import Stats
 from headstream.metrics.families import write_openmetrics
 from headstream.server.http.metrics import describe_server
 from headstream.server.kafka.apis import FETCH, PRODUCE
-from headstream.server.kafka.error_codes import ErrorCode
+from headstream.server.kafka.protocol.error_codes import ErrorCode
 from headstream.server.kafka.traffic import KafkaTraffic
-from headstream.wire.commands.system import Stats
 
 
 def test_metrics_name_apis_and_errors_as_kafka_does_when_its_clients_have_asked() -> None:

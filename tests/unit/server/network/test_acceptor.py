@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from headstream.core.wire.codes import Code
 from headstream.server.config.http_settings import HttpSettings
 from headstream.server.config.tcp_settings import TcpSettings
 from headstream.server.network.acceptor import Acceptor
 from headstream.server.network.addresses import Address
 from headstream.server.network.tls import TlsFiles
-from headstream.wire.codes import Code
 from tests.support.server.certificates import make_certificate
 from tests.support.server.served import Peer, Running, config_of, serving, wait_for
 

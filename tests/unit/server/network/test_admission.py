@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from headstream.core.wire.codes import Code
+from headstream.core.wire.frames import encode_request, encode_response
 from headstream.server.network.addresses import Address
 from headstream.server.network.admission import AddressPaces, Admission, UnauthenticatedTurns
-from headstream.wire.codes import Code
-from headstream.wire.frames import encode_request, encode_response
 from tests.support.server.kafka_listeners import kafka_listener
 from tests.support.server.served import Running, config_of, serving, wait_for
 

@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 
-from headstream.codec.binary import encode_sent
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.message import Message
+from headstream.core.wire.codes import Code
+from headstream.core.wire.frames import encode_request
 from headstream.errors import InvalidOptionError, StorageError
-from headstream.model.message import Message
 from headstream.server.network.tls import TlsFiles, make_tls
-from headstream.wire.codes import Code
-from headstream.wire.frames import encode_request
 from tests.support.server.certificates import make_certificate
 from tests.support.server.served import Peer, config_of, serving
 

@@ -14,15 +14,15 @@ from typing import Any, Final
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.frames import encode_request
 from headstream.server.config.http_settings import HttpSettings
 from headstream.server.config.kafka_settings import KafkaSettings
 from headstream.server.config.tcp_settings import TcpSettings
 from headstream.server.network.addresses import Address
 from headstream.server.network.tls import TlsFiles
 from headstream.server.network.unauthenticated import UnauthenticatedConnections
-from headstream.wire.codes import Code
-from headstream.wire.commands.sessions import Login
-from headstream.wire.frames import encode_request
 from tests.support.server.certificates import make_certificate
 from tests.support.server.served import Running, config_of, serving, wait_for
 

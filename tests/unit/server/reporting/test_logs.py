@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import pytest
 
 from headstream.broker.commands.snapshot import make_archive
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.system import SnapshotCompression, SnapshotType
 from headstream.log.opening import open_memory
+from headstream.server.iggy.requests.responder import Responder
 from headstream.server.reporting.logs import LogForm, note, start_logging
-from headstream.server.requests.responder import Responder
-from headstream.wire.codes import Code
-from headstream.wire.commands.sessions import Login
-from headstream.wire.commands.system import SnapshotCompression, SnapshotType
 from tests.support.server.http_servers import serving
 from tests.support.server.servers import Server
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from headstream.core.wire.commands.streams import CreateStream, DeleteStream
+from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
 from headstream.errors import CorruptSendError, HeadstreamError, NotFoundError, StorageError
 from headstream.log.log import Log
 from headstream.server.reporting.redaction import redact
-from headstream.wire.commands.streams import CreateStream, DeleteStream
-from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
 from tests.support.server.servers import Server
 
 

@@ -8,13 +8,13 @@ from concurrent.futures import CancelledError
 
 import pytest
 
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.statuses import Status
 from headstream.errors import ServerUnreachableError
 from headstream.server.network.addresses import Address
 from headstream.server.resources.fair_threads import FairThreads
 from headstream.server.resources.workers import Workers
-from headstream.wire.codes import Code
-from headstream.wire.commands.sessions import Login
-from headstream.wire.statuses import Status
 from tests.support.server.peers import HttpPeer, RefusedError
 from tests.support.server.served import config_of, serving
 

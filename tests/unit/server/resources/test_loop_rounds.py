@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from headstream.broker.sessions import Session
-from headstream.model.topology import MAX_BATCH_BYTES
+from headstream.broker.accounts.sessions import Session
+from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.server.resources.loop_rounds import ROUND_BYTES, ConnectionPolls, LoopRounds
 from headstream.server.resources.memory_budget import MemoryBudget
 

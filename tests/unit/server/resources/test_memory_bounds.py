@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from headstream.core.wire.statuses import Status
 from headstream.server.resources import memory_budget
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, WAIT_S, MemoryBudget, default_budget_bytes
-from headstream.wire.statuses import Status
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 TOTAL = 16 * MIB

@@ -9,22 +9,22 @@ from contextlib import suppress
 
 import pytest
 
-from headstream.codec.binary import encode_sent
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.messages import PollMessages, SendMessages
+from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.commands.streams import CreateStream
+from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
+from headstream.core.wire.extensions.producers import AppendNumbered, InitProducer
+from headstream.core.wire.frames import encode_request, request_head
+from headstream.core.wire.refusals import decode_refusal
+from headstream.core.wire.statuses import Status
 from headstream.errors import ServerUnreachableError
-from headstream.model.message import Message
-from headstream.model.partitioning import Partitioning
-from headstream.model.polling import ConsumerKind, PollingKind
 from headstream.server.network.addresses import Address
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryBudget, default_budget_bytes
-from headstream.wire.codes import Code
-from headstream.wire.commands.messages import PollMessages, SendMessages
-from headstream.wire.commands.offsets import ConsumerRef
-from headstream.wire.commands.streams import CreateStream
-from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
-from headstream.wire.extensions.producers import AppendNumbered, InitProducer
-from headstream.wire.frames import encode_request, request_head
-from headstream.wire.refusals import decode_refusal
-from headstream.wire.statuses import Status
 from tests.support.server.peers import HttpPeer
 from tests.support.server.served import Peer, Running, config_of, serving, wait_for
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from headstream.codec.binary import encode_sent
-from headstream.model.message import Message
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.message import Message
+from headstream.core.wire.commands.streams import CreateStream
+from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
+from headstream.core.wire.extensions.messages import AppendMessages, WaitMessages, WaitResult
+from headstream.core.wire.frames import encode_request
 from headstream.server.resources.wakeups import Wakeups
-from headstream.wire.commands.streams import CreateStream
-from headstream.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
-from headstream.wire.extensions.messages import AppendMessages, WaitMessages, WaitResult
-from headstream.wire.frames import encode_request
 from tests.support.server.served import serving, wait_for
 
 pytestmark = pytest.mark.usefixtures("read_by")

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from headstream.client.remote.address import ServerUrl
+from headstream.client.transports.remote.address import ServerUrl
 from headstream.errors import InvalidUrlError
 from headstream.spark.connection.log_urls import parse_log
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import headstream as hs
-from headstream.codec.batch.results import WantedHeader
-from headstream.codec.kafka import KafkaHeader, encode_record
+from headstream.core.codec.batch.results import WantedHeader
+from headstream.core.codec.kafka import KafkaHeader, encode_record
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
 from headstream.errors import DecodeError, HeaderError
-from headstream.model.headers import Headers
-from headstream.model.message import Message
 from headstream.spark.kafka.header_rows import HeaderDecoder, encode_header_blocks, encode_header_lists, kafka_headers_type
 from headstream.spark.source.options import RowShape
 

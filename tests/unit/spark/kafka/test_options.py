@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headstream.core.model.header_values import HeaderKind
 from headstream.errors import InvalidOptionError, InvalidUrlError
-from headstream.model.header_values import HeaderKind
 from headstream.spark.kafka.options import is_kafka_url, parse_read_options, parse_write_options
 
 _URL = {"url": "kafka://one:9092,[::1]:9093"}

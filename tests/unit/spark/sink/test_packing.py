@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from headstream.codec.batch.stored.stamp import stamp
-from headstream.codec.binary import decode_polled
+from headstream.core.codec.batch.stored.stamp import stamp
+from headstream.core.codec.binary import decode_polled
+from headstream.core.model import constructors as kinds
+from headstream.core.model.header_values import HeaderValue
+from headstream.core.model.message import Message
+from headstream.core.model.polling import partition_of
 from headstream.errors import HeadstreamError, InvalidOptionError
-from headstream.model import constructors as kinds
-from headstream.model.header_values import HeaderValue
-from headstream.model.message import Message
-from headstream.model.polling import partition_of
 from headstream.spark.sink.columns import SinkColumns, plan_columns
 from headstream.spark.sink.options import parse_sink_options
 from headstream.spark.sink.packing import BadRow, Packed, Packer, Target

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.client.remote.address import ServerUrl
-from headstream.codec.binary import encode_sent
+from headstream.client.transports.remote.address import ServerUrl
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.identifiers import TopicName
+from headstream.core.wire.extensions.epochs import CommittedEpoch
+from headstream.core.wire.extensions.topics import GetIdentity, Identity
+from headstream.core.wire.records import Command
 from headstream.errors import InvalidInputError, LogError, TopicNotFoundError
-from headstream.log.staging import Manifest, StagedPart
-from headstream.model.identifiers import TopicName
-from headstream.segments.layout import STAGED_NAME
+from headstream.log.segments.layout import STAGED_NAME
+from headstream.log.staged.staging import Manifest, StagedPart
 from headstream.spark.connection.log_urls import parse_log
 from headstream.spark.sink import server_sink
 from headstream.spark.sink.server_sink import ServerSink
 from headstream.testing.local_server import LocalServer
-from headstream.wire.extensions.epochs import CommittedEpoch
-from headstream.wire.extensions.topics import GetIdentity, Identity
-from headstream.wire.records import Command
 
 TOPIC = "shop/orders"
 

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import headstream as hs
+from headstream.core.model.identifiers import TopicName
 from headstream.errors import LimitError
-from headstream.log.staging import Manifest
-from headstream.model.identifiers import TopicName
-from headstream.segments.layout import STAGED_NAME
+from headstream.log.segments.layout import STAGED_NAME
+from headstream.log.staged.staging import Manifest
 from headstream.spark.sink.columns import plan_columns
 from headstream.spark.sink.log import DirectorySink
 from headstream.spark.sink.options import parse_sink_options

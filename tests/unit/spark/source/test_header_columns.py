@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headstream.codec.batch.results import WantedHeader
+from headstream.core.codec.batch.results import WantedHeader
 from headstream.errors import InvalidOptionError
 from headstream.spark.source.header_columns import parse_header_columns
 

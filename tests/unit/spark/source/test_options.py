@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from headstream.codec.batch.results import WantedHeader
+from headstream.core.codec.batch.results import WantedHeader
 from headstream.errors import InvalidInputError, InvalidOptionError, InvalidUrlError
 from headstream.spark.source.bounds import Bound
 from headstream.spark.source.limits import BatchLimits

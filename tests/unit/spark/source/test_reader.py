@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 
 import headstream as hs
-from headstream.codec.binary import encode_sent
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Limits
 from headstream.errors import CorruptSendError, HeadstreamError, LogError, OffsetOutOfRangeError
-from headstream.log.compaction_pass import CompactionPass
 from headstream.log.opening import close_log, open_directory
-from headstream.log.prefix_removal import remove_before
 from headstream.log.system.files import OsFiles
-from headstream.model.identifiers import TopicName
-from headstream.model.topology import Limits
+from headstream.log.upkeep.compaction_pass import CompactionPass
+from headstream.log.upkeep.prefix_removal import remove_before
 from headstream.spark.source.limits import admit_bytes
 from headstream.spark.source.offsets import TopicPartition
 from headstream.spark.source.options import parse_options

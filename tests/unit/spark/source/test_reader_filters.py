@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 import headstream as hs
+from headstream.core.wire.codes import Code
+from headstream.core.wire.table import COMMANDS
 from headstream.errors import HeaderError, InvalidOptionError, LogError, OffsetOutOfRangeError
-from headstream.segments.follower import PartitionFollower
+from headstream.log.segments.follower import PartitionFollower
 from headstream.spark.source.options import parse_options
 from headstream.spark.source.reader import ReadTask, read_task
 from headstream.spark.source.source import HeadstreamReader
 from headstream.testing.broken_links import BrokenLinks
 from headstream.testing.local_server import LocalServer
-from headstream.wire.codes import Code
-from headstream.wire.table import COMMANDS
 
 
 @pytest.fixture(params=["file", "tcp"])

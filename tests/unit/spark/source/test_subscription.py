@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from headstream.core.model.identifiers import TopicName
 from headstream.errors import InvalidOptionError
-from headstream.model.identifiers import TopicName
 from headstream.spark.source.offsets import TopicPartition
 from headstream.spark.source.subscription import parse_subscription
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headstream.codec.buffer import BytesLike
+from headstream.core.codec.buffer import BytesLike
 from headstream.errors import DecodeError, InvalidInputError
 from headstream.replicate.codec.avro.faults import explain
 from headstream.replicate.codec.avro.plan import ColumnBuffers, RowPlan, Rows, compile_rows
@@ -25,13 +25,13 @@ from headstream.replicate.codec.avro.walk import walk_rows
 try:
     import cython
 except ImportError:
-    from headstream.codec import uncompiled as cython  # type: ignore[no-redef]
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
 
 if not cython.compiled:
-    from headstream.codec import uncompiled_primitives as c
+    from headstream.core.codec import uncompiled_primitives as c
     from headstream.replicate.codec.avro import codes
 else:
-    from cython.cimports.headstream.codec import primitives as c
+    from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.replicate.codec.avro import codes
 
 __all__ = ["ColumnBuffers", "RowPlan", "Rows", "compile_rows", "decode_rows"]

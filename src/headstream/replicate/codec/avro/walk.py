@@ -10,15 +10,15 @@ from __future__ import annotations
 try:
     import cython
 except ImportError:
-    from headstream.codec import uncompiled as cython  # type: ignore[no-redef]
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
 
 if not cython.compiled:
-    from headstream.codec import uncompiled_primitives as c
+    from headstream.core.codec import uncompiled_primitives as c
     from headstream.replicate.codec.avro import codes
     from headstream.replicate.codec.avro.skip import fail, skip_value
     from headstream.replicate.codec.avro.uncompiled_primitives import turn_decimal, varint_stop, varint_value
 else:
-    from cython.cimports.headstream.codec import primitives as c
+    from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.replicate.codec.avro import codes
     from cython.cimports.headstream.replicate.codec.avro.primitives import turn_decimal, varint_stop, varint_value
     from cython.cimports.headstream.replicate.codec.avro.skip import fail, skip_value

@@ -8,24 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from headstream.client.progress import find_views
-from headstream.client.transport import Transport
-from headstream.codec.binary import encode_polled
-from headstream.errors import NotFoundError, UnsupportedError
-from headstream.filters.filter import parse_filter
-from headstream.model.groups import Group
-from headstream.model.identifiers import TopicName
-from headstream.model.polling import Polled, PolledMessages, PollingStrategy
-from headstream.model.topology import Topic, TopicOptions
-from headstream.wire.commands.groups import DeleteGroup
-from headstream.wire.commands.partitions import CreatePartitions
-from headstream.wire.commands.topics import DeleteTopic, PurgeTopic
-from headstream.wire.commands.users import GetUser
-from headstream.wire.extensions.delivery_views import GetGroupDeliveries, GroupCounts, spell_counts
-from headstream.wire.extensions.filters import CountedSegments, CountSegments, FilteredMessages, FilterMessages
-from headstream.wire.extensions.groups import GroupLag, ListGroupLags, MemberLag, PartitionLag, SeekGroup
-from headstream.wire.extensions.messages import FetchedMessages, FetchMessages, ListStates, SetState, StateChange
-from headstream.wire.extensions.topics import (
+from headstream.client.admin.progress import find_views
+from headstream.client.transports.transport import Transport
+from headstream.core.codec.binary import encode_polled
+from headstream.core.filters.filter import parse_filter
+from headstream.core.model.groups import Group
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.polling import Polled, PolledMessages, PollingStrategy
+from headstream.core.model.topology import Topic, TopicOptions
+from headstream.core.wire.commands.groups import DeleteGroup
+from headstream.core.wire.commands.partitions import CreatePartitions
+from headstream.core.wire.commands.topics import DeleteTopic, PurgeTopic
+from headstream.core.wire.commands.users import GetUser
+from headstream.core.wire.extensions.delivery_views import GetGroupDeliveries, GroupCounts, spell_counts
+from headstream.core.wire.extensions.filters import CountedSegments, CountSegments, FilteredMessages, FilterMessages
+from headstream.core.wire.extensions.groups import GroupLag, ListGroupLags, MemberLag, PartitionLag, SeekGroup
+from headstream.core.wire.extensions.messages import FetchedMessages, FetchMessages, ListStates, SetState, StateChange
+from headstream.core.wire.extensions.topics import (
     ChangeTopicOptions,
     CreateOpenTopic,
     GetIdentity,
@@ -35,8 +34,9 @@ from headstream.wire.extensions.topics import (
     OpenPartition,
     OpenTopic,
 )
-from headstream.wire.records import Command
-from headstream.wire.shapes import Identifier
+from headstream.core.wire.records import Command
+from headstream.core.wire.shapes import Identifier
+from headstream.errors import NotFoundError, UnsupportedError
 
 __all__ = ["ClientCommands"]
 

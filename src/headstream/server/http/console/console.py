@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+from headstream.core.wire.codes import Code
 from headstream.server.http.console.cookies import ConsoleCookie
 from headstream.server.http.console.files import ConsoleFiles
 from headstream.server.http.replies import Reply
 from headstream.server.http.tokens import AccessTokens, Claims
-from headstream.wire.codes import Code
 
 __all__ = ["Console"]
 

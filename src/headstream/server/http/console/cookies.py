@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
-from headstream.codec.json_text import decode_json
+from headstream.core.codec.json_text import decode_json
 from headstream.server.http.replies import Reply, json_reply
 
 __all__ = ["CONSOLE_HEADER", "ConsoleCookie"]

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from headstream.codec.json_text import decode_json
+from headstream.core.codec.json_text import decode_json
+from headstream.core.wire.codes import Code
+from headstream.core.wire.records import NOTHING, Command
+from headstream.core.wire.refusals import refusal_to_json, status_of
+from headstream.core.wire.route_matching import FoundRoute, find_route
+from headstream.core.wire.statuses import http_status
+from headstream.core.wire.table import COMMANDS
 from headstream.errors import DecodeError, HeadstreamError
 from headstream.server.http.console.cookies import ConsoleCookie
 from headstream.server.http.console.files import CONSOLE_PATH, ConsoleFiles
@@ -26,12 +32,6 @@ from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports
 from headstream.server.http.replies import NOT_FOUND, OWN_HEADERS, UNAUTHORIZED, Reply, command_reply, json_reply, text_reply
 from headstream.server.http.requests import RefusedBodyError, bounded_for_json, read_body, read_query
 from headstream.server.http.views import Views
-from headstream.wire.codes import Code
-from headstream.wire.records import NOTHING, Command
-from headstream.wire.refusals import refusal_to_json, status_of
-from headstream.wire.routes import FoundRoute, find_route
-from headstream.wire.statuses import http_status
-from headstream.wire.table import COMMANDS
 
 if TYPE_CHECKING:
     from headstream.client.client import Client

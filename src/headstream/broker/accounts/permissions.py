@@ -1,0 +1,187 @@
+"""Rights: the operations that a user's permissions allow.
+
+Any one permission in an operation's row of the table allows it: a global one, one of the stream, or one of the
+topic. Nothing else is required: `poll_messages` alone allows polls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from headstream.core.wire.commands.permissions import Permissions
+from headstream.core.wire.records import Record
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
+from headstream.errors import HeadstreamError
+
+__all__ = ["Rights"]
+
+
+class _Row(NamedTuple):
+    """The permissions of which any one allows an operation."""
+
+    everywhere: str
+    stream: str = ""
+    topic: str = ""
+
+
+_TOPICS: Final = "manage_streams read_streams manage_topics read_topics"
+_TABLE: Final[dict[str, _Row]] = {
+    "read the server": _Row("manage_servers read_servers"),
+    "read users": _Row("manage_users read_users"),
+    "manage users": _Row("manage_users"),
+    "list streams": _Row("manage_streams read_streams"),
+    "read the stream": _Row("manage_streams read_streams", "manage_stream read_stream"),
+    "create streams": _Row("manage_streams"),
+    "change the stream": _Row("manage_streams", "manage_stream"),
+    "list the stream's topics": _Row(_TOPICS, "manage_topics read_topics"),
+    "read the topic": _Row(_TOPICS, "manage_topics read_topics", "manage_topic read_topic"),
+    "create topics": _Row("manage_streams manage_topics", "manage_topics"),
+    "change the topic": _Row("manage_streams manage_topics", "manage_topics", "manage_topic"),
+    "poll": _Row("poll_messages", "poll_messages read_stream manage_topics read_topics", "poll_messages read_topic manage_topic"),
+    "set states": _Row("manage_streams manage_topics", "manage_topics", "manage_topic"),
+    "send": _Row("send_messages", "send_messages manage_stream manage_topics", "send_messages manage_topic"),
+}
+"""Setting states hides messages from every consumer, so it requires managing the topic, which a sender is not allowed to."""
+_NOT_OF_STREAMS: Final = frozenset({"read the server", "read users", "manage users"})
+_NOTHING: Final[frozenset[str]] = frozenset()
+
+
+class Rights:
+    """The rights of one user; each method returns if the operation is allowed, else raises PermissionDeniedError (41).
+
+    Streams and topics are given by id, as in the permissions.
+
+    Args:
+        user_id: The user.
+        permissions: The user's permissions; None grants nothing.
+    """
+
+    __slots__ = ("_everywhere", "_knows_everything", "_streams", "_topics", "_user_id")
+
+    def __init__(self, user_id: int, permissions: Permissions | None) -> None:
+        given = Permissions() if permissions is None else permissions
+        self._user_id = user_id
+        self._everywhere = _allowed(given.everywhere, {what: row.everywhere for what, row in _TABLE.items()})
+        self._knows_everything = bool(self._everywhere - _NOT_OF_STREAMS)
+        of_stream = {what: row.stream for what, row in _TABLE.items()}
+        of_topic = {what: row.topic for what, row in _TABLE.items()}
+        self._streams = {stream: _allowed(rights, of_stream) for stream, rights in given.streams.items()}
+        self._topics = {
+            (stream, topic): _allowed(rights, of_topic)
+            for stream, of in given.streams.items()
+            for topic, rights in of.topics.items()
+        }
+
+    def read_servers(self) -> None:
+        """List the connected clients."""
+        self._check("read the server")
+
+    def read_users(self, user_id: int = 0) -> None:
+        """Read a user, always allowed for oneself; 0 is all users."""
+        if user_id != self._user_id:
+            self._check("read users")
+
+    def manage_users(self, user_id: int = 0) -> None:
+        """Create, change and delete users; with a user's id, the operations allowed to that user itself."""
+        if user_id != self._user_id:
+            self._check("manage users")
+
+    def list_streams(self) -> None:
+        """List all streams."""
+        self._check("list streams")
+
+    def read_stream(self, stream: int) -> None:
+        """Look at a stream."""
+        self._check("read the stream", stream)
+
+    def create_stream(self) -> None:
+        """Make streams."""
+        self._check("create streams")
+
+    def manage_stream(self, stream: int) -> None:
+        """Rename, purge and delete a stream."""
+        self._check("change the stream", stream)
+
+    def list_topics(self, stream: int) -> None:
+        """List the topics of a stream."""
+        self._check("list the stream's topics", stream)
+
+    def read_topic(self, stream: int, topic: int) -> None:
+        """Read a topic, and manage its groups."""
+        self._check("read the topic", stream, topic)
+
+    def create_topic(self, stream: int) -> None:
+        """Create topics in a stream."""
+        self._check("create topics", stream)
+
+    def manage_topic(self, stream: int, topic: int) -> None:
+        """Change, purge and delete a topic, its partitions and segments."""
+        self._check("change the topic", stream, topic)
+
+    def poll(self, stream: int, topic: int) -> None:
+        """Poll messages of a topic; get, store and delete offsets."""
+        self._check("poll", stream, topic)
+
+    def send(self, stream: int, topic: int) -> None:
+        """Send messages to a topic."""
+        self._check("send", stream, topic)
+
+    def set_state(self, stream: int, topic: int) -> None:
+        """Set the states of messages of a topic: poisoned or unavailable ones are not delivered by default."""
+        self._check("set states", stream, topic)
+
+    def send_somewhere(self) -> None:
+        """Send messages to at least one topic."""
+        if not any("send" in rights for rights in (*self._streams.values(), *self._topics.values())):
+            self._check("send")
+
+    def poll_somewhere(self) -> None:
+        """Poll messages of some topic, whichever it is."""
+        if not any("poll" in rights for rights in (*self._streams.values(), *self._topics.values())):
+            self._check("poll")
+
+    def knows_of(self, stream: int = 0) -> bool:
+        """Return whether this user is allowed to learn the topics of a stream, or with 0 the streams.
+
+        This requires any right to all of them. Other users get the same error for existing and missing ones.
+        """
+        return self._knows_everything or bool(self._streams.get(stream))
+
+    def unknown(self) -> HeadstreamError:
+        """Return the error (41) for a user without any right to a stream or topic, existing or not."""
+        return refusal(
+            Status.UNAUTHORIZED,
+            f"user {self._user_id} has no permission for that stream or topic, or it does not exist",
+            advice="Check the name, and ask an administrator for a permission: for everything, for the stream or for the topic",
+        )
+
+    def _check(self, what: str, stream: int = 0, topic: int = 0) -> None:
+        if (
+            what in self._everywhere
+            or what in self._streams.get(stream, _NOTHING)
+            or what in self._topics.get((stream, topic), _NOTHING)
+        ):
+            return
+        if stream and not (self.knows_of(stream) or self._topics.get((stream, topic))):
+            raise self.unknown()
+        needed = _TABLE[what]
+        levels = (("everything", needed.everywhere), ("the stream", needed.stream), ("the topic", needed.topic))
+        wanted = "; ".join(f"for {level} {' or '.join(of.split())}" for level, of in levels if of)
+        where = f"stream {stream}, topic {topic}" if topic else f"stream {stream}" if stream else None
+        raise refusal(
+            Status.UNAUTHORIZED,
+            f"user {self._user_id} is not allowed to {what}",
+            where=where,
+            advice=f"It needs a permission: {wanted}",
+        )
+
+
+def _allowed(given: Record, rows: Mapping[str, str]) -> frozenset[str]:
+    """Return the operations that permissions of one kind allow."""
+
+    def has_any(names: Iterable[str]) -> bool:
+        return any(getattr(given, name) for name in names)
+
+    return frozenset(what for what, names in rows.items() if has_any(names.split()))

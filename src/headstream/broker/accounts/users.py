@@ -1,0 +1,274 @@
+"""Users: their names, passwords and permissions.
+
+User 1 is root: it is created by the log's first server, has every permission and cannot be deleted. This process is the
+log's writer, so all users are cached here; each change is stored in the catalog before it takes effect.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headstream.broker.accounts.passwords import Passwords
+from headstream.broker.accounts.permissions import Rights
+from headstream.broker.settings import ServerSettings
+from headstream.core.codec.buffer import Reader, Writer
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
+from headstream.core.wire.commands.users import check_password, check_username
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import Identifier
+from headstream.core.wire.statuses import Status
+from headstream.log.catalog import accounts
+from headstream.log.catalog.accounts import UserRecord
+from headstream.log.catalog.catalog import Catalog
+
+__all__ = ["ROOT", "User", "Users"]
+
+ROOT: Final = 1
+"""The id of root, which always exists."""
+
+_MAX_ID: Final = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One user.
+
+    Args:
+        record: The stored user.
+        permissions: Its permissions; None grants only what every user is allowed to do.
+        rights: The checks of its permissions; replaced after each change.
+        kept_token_id: The HTTP access token that changed its password last; empty for none.
+    """
+
+    record: UserRecord
+    permissions: Permissions | None
+    rights: Rights
+    kept_token_id: str = ""
+
+    @property
+    def id(self) -> int:
+        """Its number."""
+        return self.record.id
+
+
+class Users:
+    """All users of a server; thread-safe. Calls that hash or check a password are slow, see passwords.py.
+
+    Args:
+        catalog: The log's; this process is its writer.
+        settings: Root's initial name and password, and the cost of a password hash.
+        now_us: Current time, microseconds since 1970 UTC.
+
+    Attributes:
+        known: All users by id, in the order of their ids; replaced after each change.
+
+    Raises:
+        InvalidInputError: there are no users yet, and root's name (43) or password (44) is invalid.
+    """
+
+    def __init__(self, catalog: Catalog, settings: ServerSettings, now_us: int) -> None:
+        self._catalog = catalog
+        self._passwords = Passwords(settings.password_rounds)
+        self._lock = threading.Lock()
+        self._know({record.id: _user(record) for record in accounts.list_users(catalog)})
+        if not self.known:
+            check_username(settings.root_username)
+            check_password(settings.root_password)
+            everything = Permissions(GlobalPermissions.all())
+            self.create(settings.root_username, settings.root_password, is_active=True, permissions=everything, now_us=now_us)
+
+    def _know(self, users: dict[int, User]) -> None:
+        """Replace the cached users; concurrent readers see either the old or the new ones."""
+        self.known = users
+        self._named = {user.record.name: user for user in users.values()}
+
+    def __contains__(self, user_id: int) -> bool:
+        return user_id in self.known
+
+    def is_good(self, user_id: int, generation: int, token_id: str = "") -> bool:
+        """Return whether a session or token of a user's generation is still valid.
+
+        Args:
+            user_id: The user.
+            generation: Its generation at the login.
+            token_id: The HTTP access token; empty for a connection.
+        """
+        return self.generation_of(user_id, generation, token_id) is not None
+
+    def generation_of(self, user_id: int, generation: int, token_id: str = "") -> int | None:
+        """Return the user's generation if a session or token is still valid, else None; arguments as for is_good()."""
+        user = self.known.get(user_id)
+        if user is None or not user.record.is_active:
+            return None
+        is_kept = token_id and user.kept_token_id == token_id
+        return user.record.generation if is_kept or user.record.generation == generation else None
+
+    def list(self) -> list[User]:
+        """Return all users, in the order of their ids."""
+        return list(self.known.values())
+
+    def find(self, named: Identifier) -> User | None:
+        """Return a user by id or name, or None."""
+        return self.known.get(named) if isinstance(named, int) else self._named.get(named)
+
+    def get(self, named: Identifier) -> User:
+        """Return a user by id or name; NotFoundError (20) if it does not exist."""
+        user = self.find(named)
+        if user is None:
+            raise refusal(Status.RESOURCE_NOT_FOUND, f"there is no user {named!r}", advice="List the users to see which exist")
+        return user
+
+    def rights(self, user_id: int) -> Rights:
+        """Return a user's rights, the same object until they change; AuthenticationError (40) after its deletion."""
+        user = self.known.get(user_id)
+        if user is None:
+            raise refusal(Status.UNAUTHENTICATED, "the user was deleted", advice="Log in as another one")
+        return user.rights
+
+    def create(self, name: str, password: str, *, is_active: bool, permissions: Permissions | None, now_us: int) -> User:
+        """Create a user.
+
+        Args:
+            name: 3 to 50 bytes.
+            password: 3 to 100 bytes.
+            is_active: Whether it is allowed to log in.
+            permissions: Its permissions; None grants only what every user is allowed to do.
+            now_us: Current time, microseconds since 1970 UTC.
+
+        Raises:
+            AlreadyExistsError: the name is taken (46).
+            LimitError: all 4,294,967,295 user ids are used (55).
+        """
+        self._check_free(name)
+        password_hash = self._passwords.hash(password)
+        with self._lock:
+            self._check_free(name)  # again: the name can have been taken during the hashing
+            if accounts.last_user_id(self._catalog) >= _MAX_ID:
+                raise refusal(Status.USERS_LIMIT_REACHED, "the limit of users is reached", advice="Start a new log")
+            kept = _to_bytes(permissions)
+            id_ = accounts.insert_user(self._catalog, name, password_hash, is_active, kept, now_us)
+            user = _user(UserRecord(id_, name, password_hash, is_active, kept, now_us))
+            self._know({**self.known, id_: user})
+        return user
+
+    def update(self, named: Identifier, *, name: str | None = None, is_active: bool | None = None) -> None:
+        """Change a user's name or status; None leaves it. Deactivation invalidates its sessions and tokens.
+
+        Raises:
+            NotFoundError: the user does not exist (20).
+            AlreadyExistsError: another user has that name (46).
+        """
+        with self._lock:
+            record = self.get(named).record
+            if name is not None and name != record.name:
+                self._check_free(name)
+                record = replace(record, name=name)
+            if is_active is not None:
+                ended = int(record.is_active and not is_active)
+                record = replace(record, is_active=is_active, generation=record.generation + ended)
+            self._put(record)
+
+    def set_permissions(self, named: Identifier, permissions: Permissions | None) -> None:
+        """Set a user's permissions; None revokes all.
+
+        Raises:
+            NotFoundError: the user does not exist (20).
+            PermissionDeniedError: the user is root (49).
+        """
+        with self._lock:
+            record = self.get(named).record
+            if record.id == ROOT:
+                raise refusal(
+                    Status.CANNOT_CHANGE_PERMISSIONS,
+                    "root's permissions cannot be changed",
+                    advice="Create another user with fewer permissions",
+                )
+            self._put(replace(record, permissions=_to_bytes(permissions)))
+
+    def change_password(self, named: Identifier, current: str, new: str, kept_token_id: str = "") -> User:
+        """Change a user's password, and return the user: its tokens are deleted and its sessions invalid.
+
+        Args:
+            named: The user, by id or name.
+            current: Its password.
+            new: 3 to 100 bytes.
+            kept_token_id: The HTTP access token that asks for it; if it is the user's own, it stays valid until it expires or the
+                server stops. Empty for none.
+
+        Raises:
+            NotFoundError: the user does not exist (20).
+            AuthenticationError: the current password is wrong (42).
+        """
+        user = self.get(named)
+        if not self._passwords.check(current, user.record.password_hash):
+            raise refusal(Status.INVALID_CREDENTIALS, "the current password is wrong")
+        password_hash = self._passwords.hash(new)
+        with self._lock:
+            record = self.get(user.id).record
+            if record.password_hash != user.record.password_hash:
+                raise refusal(Status.INVALID_CREDENTIALS, "the password was changed concurrently")
+            changed = replace(record, password_hash=password_hash, generation=record.generation + 1)
+            return self._put(changed, without_tokens=True, kept_token_id=kept_token_id)
+
+    def delete(self, named: Identifier) -> User:
+        """Delete a user with its tokens, and return the deleted user.
+
+        Raises:
+            NotFoundError: the user does not exist (20).
+            PermissionDeniedError: the user is root (48).
+        """
+        with self._lock:
+            user = self.get(named)
+            if user.id == ROOT:
+                raise refusal(Status.CANNOT_DELETE_USER, "root cannot be deleted", advice="Rename it, or change its password")
+            accounts.delete_user(self._catalog, user.id)
+            self._know({id_: other for id_, other in self.known.items() if id_ != user.id})
+        return user
+
+    def verify(self, name: str, password: str) -> User:
+        """Return the user with a name and password; an unknown name takes as long.
+
+        Raises:
+            AuthenticationError: the user is inactive (47), or the name or password is wrong (42).
+        """
+        user = self.find(name)
+        if user is not None:
+            self.check_active(user)
+        if self._passwords.check(password, None if user is None else user.record.password_hash) and user is not None:
+            return user  # after a concurrent change, its generation is outdated and so invalid
+        raise refusal(Status.INVALID_CREDENTIALS, "wrong user name or password", advice="Check both")
+
+    def check_active(self, user: User) -> None:
+        """Reject (47) an inactive user."""
+        if not user.record.is_active:
+            raise refusal(
+                Status.USER_INACTIVE, f"user {user.record.name!r} is inactive", advice="Ask an administrator to activate it"
+            )
+
+    def _check_free(self, name: str) -> None:
+        if self.find(name) is not None:
+            raise refusal(Status.USER_ALREADY_EXISTS, f"there is a user {name!r} already", advice="Use another name")
+
+    def _put(self, record: UserRecord, *, without_tokens: bool = False, kept_token_id: str = "") -> User:
+        accounts.update_user(self._catalog, record, without_tokens=without_tokens)
+        before = self.known[record.id]
+        if record.generation == before.record.generation:
+            kept_token_id = before.kept_token_id
+        user = replace(_user(record), kept_token_id=kept_token_id)
+        self._know({**self.known, record.id: user})
+        return user
+
+
+def _user(record: UserRecord) -> User:
+    permissions = None if record.permissions is None else Permissions.pull(Reader(record.permissions))
+    return User(record, permissions, Rights(record.id, permissions))
+
+
+def _to_bytes(permissions: Permissions | None) -> bytes | None:
+    if permissions is None:
+        return None
+    writer = Writer()
+    permissions.push(writer)
+    return writer.to_bytes()

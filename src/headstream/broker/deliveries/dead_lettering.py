@@ -1,0 +1,104 @@
+"""DeadLettering: the way of a message that a group gives up into the dead letter, once, whatever is killed and when.
+
+    1. the journal says where the copy goes, and that partition's end   2. the copy is appended and synced
+    3. the journal says that the message is done
+
+Each step is stored before the next one begins. What a crash leaves is repeated: if the copy is found after that end, it is
+not made again; else the way begins anew, to the dead letter that is named now: the first one can be gone, or have refused it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headstream.broker.backing import Backing
+from headstream.broker.deliveries.dead_letters import DeadLetterCopies
+from headstream.broker.deliveries.transitions import GroupPlace, Transitions
+from headstream.core.model.deliveries import DeadLetterReason, Delivery
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.polling import OffsetOwner
+from headstream.core.model.transitions import Transition, TransitionKind
+from headstream.errors import InvalidOptionError
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.partition.delivery_journal import DeliveryJournal, Touched
+from headstream.log.partition.offset_file_counts import NO_USER
+
+__all__ = ["DeadLettering"]
+
+
+class DeadLettering:
+    """Puts messages into dead letters.
+
+    Args:
+        backing: The log.
+        copies: Makes the copies.
+        transitions: Counts what is given up.
+    """
+
+    def __init__(self, backing: Backing, copies: DeadLetterCopies, transitions: Transitions) -> None:
+        self._backing = backing
+        self._copies = copies
+        self._transitions = transitions
+
+    def move(
+        self,
+        record: TopicRecord,
+        owner: OffsetOwner,
+        partition: int,
+        journal: DeliveryJournal,
+        delivery: Delivery,
+        dead_letter: TopicName | None,
+        user_id: int = NO_USER,
+    ) -> None:
+        """Copy a poisoned message into the dead letter, once, and record that it is done.
+
+        Args:
+            record: The topic of the message.
+            owner: The group that gives it up.
+            partition: The message's partition.
+            journal: The group's journal, locked.
+            delivery: The message.
+            dead_letter: Where the copy goes; None for where it was to go before, if that topic still exists.
+            user_id: The server's user in whose request this happens.
+
+        Raises:
+            InvalidOptionError: there is no dead-letter topic, or it would drop copies.
+            LimitError: the copy does not fit into the dead-letter topic.
+            LogLockedError: another process is the log's writer: a copy cannot be appended.
+        """
+        offset, state = delivery.offset, journal.state
+        message = self._copies.find(record.name, partition, offset)
+        if message is not None and not self._copies.is_letter(message):  # a dead letter is never copied again
+            letter = self._copies.find_copy(record.name, partition, owner, delivery)
+            if letter is None:
+                target = self._target_of(record.name, partition, delivery, dead_letter)
+                delivery = replace(delivery, copied_to=self._copies.place(target, message, partition))
+                state.failing[offset] = delivery
+                self._backing.log.partition(record, partition).sync()  # a journal on the disk knows no message that is not
+                journal.store(Touched(failing=(offset,)), state.base, self._backing.clock_us(), durably=True)
+                letter = self._copies.copy(record.name, partition, owner, message, delivery)
+            self._copies.sync(delivery)
+            assert delivery.copied_to is not None
+            delivery = replace(delivery, copied_to=(*delivery.copied_to[:2], letter))
+        state.finish(offset, offset + 1)
+        state.poisoned_count += 1
+        state.give_up(delivery)
+        journal.store(Touched(done=((offset, offset + 1),), given_up=(delivery,)), state.base, self._backing.clock_us())
+        self._transitions.record(GroupPlace(record.name, owner.name, partition, user_id), [_given_up(delivery)])
+
+    def _target_of(self, topic: TopicName, partition: int, delivery: Delivery, dead_letter: TopicName | None) -> TopicName:
+        if dead_letter is not None:
+            return dead_letter
+        if delivery.copied_to is not None and self._copies.has_topic(delivery.copied_to[0]):
+            return TopicName.parse(delivery.copied_to[0])
+        raise InvalidOptionError(
+            f"message {delivery.offset} is given up, and there is no dead-letter topic",
+            where=f"{topic}, partition {partition}",
+            advice='Name one, as in log.consumer(…, dead_letter="shop/orders.dead")',
+        )
+
+
+def _given_up(each: Delivery) -> Transition:
+    kind = TransitionKind.REJECTED if each.reason == DeadLetterReason.REJECTED else TransitionKind.POISONED
+    worker = each.attempts[-1].worker if each.attempts else ""
+    return Transition(kind, each.offset, each.offset + 1, worker, each.failures, 0, each.reason, each.last_error)

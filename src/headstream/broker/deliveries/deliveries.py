@@ -1,0 +1,214 @@
+"""Deliveries: what groups have not finished, as the owners of partitions say; see leases.py for workers that share them.
+
+FAILED     the journal says so, and the offset does not pass the message
+POISONED   it goes into the dead letter (dead_lettering.py); then the group's offset passes it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from headstream.broker.backing import Backing
+from headstream.broker.deliveries.dead_lettering import DeadLettering
+from headstream.broker.deliveries.journals import journals_of
+from headstream.broker.deliveries.pauses import Pauses
+from headstream.broker.deliveries.transitions import GroupPlace, Transitions
+from headstream.broker.groups.groups import Groups
+from headstream.broker.messages.offsets import BrokerOffsets
+from headstream.core.model.deliveries import DeliveryChange, DeliveryStep, PartitionDeliveries, Settled
+from headstream.core.model.groups import Member
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.offset_ranges import OffsetRanges
+from headstream.core.model.pauses import PauseRule
+from headstream.core.model.polling import OffsetOwner
+from headstream.core.model.transitions import Transition, TransitionKind
+from headstream.errors import OffsetOutOfRangeError
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.partition.delivery_journal import Touched
+from headstream.log.partition.delivery_state import DeliveryState, retried
+from headstream.log.partition.offset_file_counts import NO_USER
+
+__all__ = ["Deliveries"]
+
+_FAILURES: Final = frozenset((DeliveryStep.FAILED, DeliveryStep.POISONED))
+
+
+class Deliveries:
+    """Commands for the unfinished messages of groups.
+
+    Args:
+        backing: The log.
+        groups: Its groups, whose members own partitions.
+        offsets: The committed offsets.
+        dead_lettering: Puts messages into dead letters.
+        pauses: Decides whether a group is paused.
+        transitions: Counts what happens.
+    """
+
+    def __init__(
+        self,
+        backing: Backing,
+        groups: Groups,
+        offsets: BrokerOffsets,
+        dead_lettering: DeadLettering,
+        pauses: Pauses,
+        transitions: Transitions,
+    ) -> None:
+        self._backing = backing
+        self._groups = groups
+        self._offsets = offsets
+        self._dead_lettering = dead_lettering
+        self._pauses = pauses
+        self._transitions = transitions
+        self._journals = journals_of(backing.log)
+
+    def unfinished(self, topic: TopicName, group: str, partition: int) -> PartitionDeliveries:
+        """Return what a group has not finished in a partition.
+
+        Args:
+            topic: Stream and topic.
+            group: The group's name.
+            partition: From 1.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+        """
+        owner = OffsetOwner.group(group)
+        record = self._backing.partition(topic, partition)
+        with self._groups.locked(record, group):
+            committed = self._backing.log.offsets(record).committed_at(owner, partition)
+            state = self._journals.find(record, owner, partition).journal.load(committed)
+            found = state.snapshot(None if committed is None else committed[0], self._backing.clock_us())
+            return replace(found, paused_us=self._pauses.left_us(record, owner))
+
+    def settle(
+        self,
+        topic: TopicName,
+        group: str,
+        partition: int,
+        changes: Iterable[DeliveryChange],
+        *,
+        frontier: int,
+        member: Member | None = None,
+        generation: int = 0,
+        partition_generation: int | None = None,
+        dead_letter: TopicName | None = None,
+        is_resting: bool = False,
+        worker: str = "",
+        succeeded: int = 0,
+        pause_rule: PauseRule | None = None,
+        user_id: int = NO_USER,
+    ) -> Settled:
+        """Record steps of messages, and commit the offset of the first one that is not done.
+
+        Args:
+            topic: Stream and topic.
+            group: The group's name.
+            partition: From 1.
+            changes: The steps; repeating them changes nothing.
+            frontier: One past the last message that the group has begun: what is before it and neither fails nor waits is done.
+            member: The member that owns the partition; None for a consumer of partitions of its own.
+            generation: The generation of the member's last report.
+            partition_generation: The generation of the partition that was polled, if known.
+            dead_letter: Where poisoned messages are copied to.
+            is_resting: As for Groups.report().
+            worker: The name of the consumer, for people.
+            succeeded: How many attempts have succeeded since the last call, for pauses.
+            pause_rule: When the group is paused, or None.
+            user_id: The server's user, see OffsetStore.commit().
+
+        Returns:
+            The generation of the group, 0 without a member, and how long it is paused.
+
+        Raises:
+            RebalancedError: the member lost the partition; nothing is recorded.
+            OffsetOutOfRangeError: the partition was purged or recreated since; nothing is recorded.
+            LimitError: too many messages are unfinished, or a copy does not fit into the dead-letter topic.
+            InvalidOptionError: a message is poisoned, and there is no dead-letter topic.
+            LogLockedError: another process is the log's writer: a copy cannot be appended.
+        """
+        owner, steps = OffsetOwner.group(group), list(changes)
+        record = self._backing.partition(topic, partition)
+        _check_generation(record, partition, partition_generation)
+        with self._groups.fenced(record, group, member, partition, generation, is_resting=is_resting) as now:
+            committed = self._backing.log.offsets(record).committed_at(owner, partition)
+            if committed is None:  # the group's file of offsets counts against the user's limit before another one is made
+                committed = min([frontier, *(step.from_offset for step in steps)]), 0
+                self._offsets.commit(topic, owner, {partition: committed[0]}, user_id=user_id)
+            journal = self._journals.find(record, owner, partition).journal
+            state = journal.load(committed, is_writer=True)
+            found = _Found(state, steps)
+            poisoned = state.apply(steps, self._backing.clock_us(), worker)
+            state.frontier = max(state.frontier, frontier)
+            if found.is_sought:
+                journal.forget()
+            journal.store(_touched_by(steps), committed[0], self._backing.clock_us())
+            self._transitions.record(GroupPlace(topic, group, partition, user_id), found.transitions(worker))
+            for delivery in poisoned:
+                self._dead_lettering.move(record, owner, partition, journal, delivery, dead_letter, user_id)
+            base = state.first_open()
+            if base != committed[0]:
+                self._offsets.commit(topic, owner, {partition: base}, user_id=user_id)
+            paused_us = self._pauses.observe(record, owner, pause_rule, succeeded, found.failed_count, user_id=user_id)
+        return Settled(now, paused_us)
+
+
+def _check_generation(record: TopicRecord, partition: int, generation: int | None) -> None:
+    if generation not in (None, record.generation(partition)):
+        raise OffsetOutOfRangeError(
+            f"partition {partition} of {str(record.name)!r} has been purged or recreated since",
+            advice="Nothing was recorded: seek() to the offset to continue at",
+        )
+
+
+class _Found:
+    """What steps change, beside the state before them.
+
+    Args:
+        state: The state, to which they are not applied yet.
+        steps: The steps.
+    """
+
+    def __init__(self, state: DeliveryState, steps: Iterable[DeliveryChange]) -> None:
+        self._state = state
+        self._frontier = state.frontier
+        self._done: list[tuple[int, int]] = []
+        self._failed: list[int] = []
+        self.failed_count = 0
+        self.is_sought = False
+        for step in steps:
+            known = state.failing.get(step.from_offset)
+            if step.step is DeliveryStep.SOUGHT:
+                self.is_sought = True
+            elif step.step is DeliveryStep.DONE:
+                self._done += state.open_within(step.from_offset, step.until_offset)
+            elif step.step in _FAILURES and (known is None or known.failures < step.failures):  # not a repeated request
+                self.failed_count += 1
+                self._failed += [step.from_offset] * (step.step is DeliveryStep.FAILED)
+
+    def transitions(self, worker: str) -> Iterator[Transition]:
+        """Yield what has happened, after they were applied; a group that began anew has finished nothing."""
+        done = OffsetRanges([] if self.is_sought else self._done)
+        if self._frontier < self._state.frontier and not self.is_sought:
+            done.add(self._frontier, self._state.frontier)
+            for each in self._state.open_within(self._frontier, self._state.frontier):
+                done.remove(*each)
+        for each in done:
+            yield Transition(TransitionKind.ACKED, *each, worker)
+        for offset in self._failed:
+            yield retried(self._state.failing[offset], worker)
+
+
+def _touched_by(steps: Iterable[DeliveryChange]) -> Touched:
+    """Return what steps touch."""
+    waits, done, failing = [], [], []
+    for step in steps:
+        if step.step is DeliveryStep.DONE:
+            done.append((step.from_offset, step.until_offset))
+        elif step.step is DeliveryStep.PENDING:
+            waits.append((step.from_offset, step.until_offset))
+        elif step.step is not DeliveryStep.SOUGHT:
+            failing.append(step.from_offset)
+    return Touched(tuple(waits), tuple(done), tuple(failing))

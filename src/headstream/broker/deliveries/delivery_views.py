@@ -1,0 +1,199 @@
+"""DeliveryViews: what people and metrics see of the unfinished messages of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from headstream.broker.backing import Backing
+from headstream.broker.deliveries.journals import journals_of
+from headstream.broker.deliveries.pauses import Pauses
+from headstream.broker.groups.groups import Groups
+from headstream.broker.messages.messages import Messages
+from headstream.core.model.deliveries import Delivery
+from headstream.core.model.delivery_views import DeliveryCounts, DeliveryStatus, GroupDeliveries, MessageStory
+from headstream.core.model.groups import GroupPartition
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.polling import OffsetOwner
+from headstream.errors import NotFoundError, OffsetOutOfRangeError
+from headstream.log.catalog.catalog import TopicRecord, topics_of
+from headstream.log.partition.delivery_state import DeliveryState
+
+__all__ = ["DeliveryViews", "GroupAges"]
+
+
+class GroupAges(NamedTuple):
+    """What metrics tell of a group.
+
+    Args:
+        topic: Stream and topic.
+        group: The group's name.
+        is_paused: Whether it is paused, or on trial.
+        oldest_leased_us: When its oldest lease began, microseconds since 1970 UTC, or None.
+        oldest_poisoned_us: When its oldest message with an open dead letter was given up, or None.
+    """
+
+    topic: TopicName
+    group: str
+    is_paused: bool
+    oldest_leased_us: int | None
+    oldest_poisoned_us: int | None
+
+
+class DeliveryViews:
+    """Reads the journals of groups.
+
+    Args:
+        backing: The log.
+        groups: Its groups.
+        messages: Its message commands.
+        pauses: The pauses of its groups.
+    """
+
+    def __init__(self, backing: Backing, groups: Groups, messages: Messages, pauses: Pauses) -> None:
+        self._backing = backing
+        self._groups = groups
+        self._messages = messages
+        self._pauses = pauses
+        self._journals = journals_of(backing.log)
+
+    def group(self, topic: TopicName, group: str) -> GroupDeliveries:
+        """Return what a group has not finished, counted.
+
+        Args:
+            topic: Stream and topic.
+            group: The group's name.
+
+        Raises:
+            TopicNotFoundError, GroupNotFoundError: the topic or the group does not exist.
+        """
+        found, record, owner = self._groups.get(topic, group), self._backing.topic(topic), OffsetOwner.group(group)
+        with self._groups.locked(record, group):
+            pause = self._pauses.state(record, owner).snapshot()
+            counts = tuple(self._count(record, owner, each) for each in found.partitions)
+        return GroupDeliveries(self._backing.clock_us(), pause, counts)
+
+    def _count(self, record: TopicRecord, owner: OffsetOwner, place: GroupPartition) -> DeliveryCounts:
+        state = self._load(record, owner, place.number)
+        failing = state.failing.values()
+        begun = [each for each in failing if each.is_begun]
+        delayed = [each for each in failing if not each.is_begun and each.offset not in state.leased]
+        new = max(place.end_offset - max(state.frontier, place.first_offset), 0)
+        letters = list(self._open_letters(state))
+        return DeliveryCounts(
+            place.number,
+            state.pending.count + new,
+            state.leased.count + len(begun),
+            sum(each.offset not in state.deferred for each in delayed) + state.expired.count,
+            state.deferred.count,
+            state.poisoned_count,
+            len(letters),
+            _oldest_leased(state),
+            letters[0].failed_us if letters else None,
+        )
+
+    def _load(self, record: TopicRecord, owner: OffsetOwner, partition: int) -> DeliveryState:
+        journal = self._journals.find(record, owner, partition).journal
+        return journal.load(self._backing.log.offsets(record).committed_at(owner, partition))
+
+    def _open_letters(self, state: DeliveryState) -> Iterator[Delivery]:
+        """Yield the messages whose dead letters are neither redriven nor discarded, oldest first, of those that are kept."""
+        for each in state.given_up:
+            if each.copied_to is None:
+                continue
+            topic, partition, offset = each.copied_to
+            with suppress(NotFoundError):  # the topic was deleted
+                record = self._backing.partition(TopicName.parse(topic), partition)
+                with self._backing.log.reading(record, partition) as follower:
+                    is_there = offset >= follower.first_offset
+                changed = self._messages.states(record.name, partition, offset, 1) if is_there else ()
+                if is_there and not any(change.offset == offset for change in changed):
+                    yield each
+
+    def message(self, topic: TopicName, group: str, partition: int, offset: int) -> MessageStory:
+        """Return what a group has done with one message.
+
+        Args:
+            topic: Stream and topic.
+            group: The group's name.
+            partition: From 1.
+            offset: The message.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError, GroupNotFoundError: the topic, partition or group does not exist.
+            OffsetOutOfRangeError: the partition has no such message, and never had.
+        """
+        record, owner = self._backing.partition(topic, partition), OffsetOwner.group(group)
+        place = self._groups.get(topic, group).partitions[partition - 1]
+        if offset >= place.end_offset:
+            raise OffsetOutOfRangeError(
+                f"partition {partition} of {str(topic)!r} has no message {offset}", advice=f"Its end is {place.end_offset}"
+            )
+        with self._groups.locked(record, group):
+            state = self._load(record, owner, partition)
+            return _tell(state, partition, offset, self._backing.clock_us())
+
+    def ages(self) -> Iterator[GroupAges]:
+        """Yield the groups whose journals are in memory: those that were used recently, and at first what the log has."""
+        records = {record.identity: record for record in topics_of(self._backing.log.snapshot())}
+        self._journals.open_stored(records.values())
+        found: dict[tuple[str, OffsetOwner], list[int]] = {}
+        for identity, owner, partition in self._journals.in_memory():
+            found.setdefault((identity, owner), []).append(partition)
+        for (identity, owner), partitions in sorted(found.items(), key=lambda item: (item[0][0], item[0][1].name)):
+            record = records.get(identity)
+            if record is None:
+                continue
+            with self._groups.locked(record, owner.name):
+                found_ages = self._ages_of(record, owner, partitions)
+            yield found_ages
+
+    def _ages_of(self, record: TopicRecord, owner: OffsetOwner, partitions: Iterable[int]) -> GroupAges:
+        leased, poisoned = list[int](), list[int]()
+        for partition in partitions:
+            state = self._load(record, owner, partition)
+            oldest = _oldest_leased(state)
+            leased += [] if oldest is None else [oldest]
+            letter = next(self._open_letters(state), None)
+            poisoned += [] if letter is None else [letter.failed_us]
+        is_paused = bool(self._pauses.state(record, owner).until_us)
+        return GroupAges(record.name, owner.name, is_paused, min(leased, default=None), min(poisoned, default=None))
+
+
+def _oldest_leased(state: DeliveryState) -> int | None:
+    return min((lease.begun_us for lease in state.leases.values() if len(lease.offsets)), default=None)
+
+
+def _tell(state: DeliveryState, partition: int, offset: int, now_us: int) -> MessageStory:
+    """Return the story of a message from the state of its partition."""
+    given_up = next((each for each in state.given_up if each.offset == offset), None)
+    each = state.failing.get(offset) or given_up
+    lease = next((lease for lease in state.leases.values() if offset in lease.offsets), None)
+    status, next_us = DeliveryStatus.DONE, None
+    if lease is not None or (each is not None and each.is_begun):
+        status = DeliveryStatus.LEASED
+    elif offset in state.deferred:
+        status = DeliveryStatus.DEFERRED
+    elif each is not None and (each is given_up or each.reason):
+        status = DeliveryStatus.POISONED
+    elif each is not None:
+        status, next_us = DeliveryStatus.DELAYED, now_us + each.left_us(now_us)
+    elif offset in state.expired:
+        status, next_us = DeliveryStatus.DELAYED, now_us
+    elif offset >= state.frontier or offset in state.pending:
+        status = DeliveryStatus.PENDING
+    return MessageStory(
+        partition,
+        offset,
+        status,
+        *((1 if offset in state.expired else 0, ()) if each is None else (each.failures, each.attempts)),
+        worker="" if lease is None else lease.worker,
+        leased_us=None if lease is None else lease.begun_us,
+        lease_until_us=None if lease is None else lease.extended.get(offset, lease.until_us),
+        next_attempt_us=next_us,
+        first_failed_us=None if each is None or not each.failures else each.first_failed_us,
+        first_error="" if each is None else each.first_error,
+        reason="" if each is None else each.reason,
+        letter=None if each is not given_up or given_up is None else given_up.copied_to,
+    )

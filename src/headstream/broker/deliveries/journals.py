@@ -1,0 +1,109 @@
+"""Journals: the most recently used delivery journals of a log, with their lease tables, shared by all who opened the log."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+from headstream.core.model.deliveries import RetryOrder
+from headstream.core.model.polling import OffsetOwner
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.log import Log
+from headstream.log.partition.delivery_journal import DeliveryJournal
+from headstream.log.partition.lease_table import LeaseTable
+from headstream.log.partition.stored_journals import list_journals
+
+__all__ = ["Journals", "OpenJournal", "journals_of"]
+
+_MAX_OPEN: Final = 1024
+"""Journals in memory; another one is read from its file."""
+
+
+class OpenJournal:
+    """The journal of one group in one partition, and what its leases need in memory; used while the group is locked.
+
+    Args:
+        journal: The journal.
+
+    Attributes:
+        table: The leases as this process granted and read them, or None before the first one.
+        base: The committed offset that the table knows.
+        idle: The end of the partition, and the order, when nothing could be leased, or None: nothing has to be read until it
+            grows, or the table's next time has come.
+    """
+
+    def __init__(self, journal: DeliveryJournal) -> None:
+        self.journal = journal
+        self.table: LeaseTable | None = None
+        self.base = -1
+        self.idle: tuple[int, RetryOrder] | None = None
+
+    def refresh_table(self, base: int, now_us: int, steady_us: int) -> LeaseTable:
+        """Return the table of the journal's state; a new one if another process, or a commit without leases, changed it."""
+        state = self.journal.state
+        if self.table is None or self.table.state is not state or self.base != base:
+            self.table = LeaseTable(state, now_us, steady_us)
+            self.base, self.idle = base, None
+        return self.table
+
+
+class Journals:
+    """The journals of one log; any thread.
+
+    Args:
+        log: The log.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = weakref.ref(log)
+        self._lock = threading.Lock()
+        self._has_stored = False
+        self._journals: OrderedDict[tuple[str, OffsetOwner, int, int], OpenJournal] = OrderedDict()
+
+    def find(self, record: TopicRecord, owner: OffsetOwner, partition: int) -> OpenJournal:
+        """Return a journal."""
+        log = self._log()
+        assert log is not None
+        key = record.identity, owner, partition, record.generation(partition)
+        with self._lock:
+            found = self._journals.get(key)
+            if found is None:
+                found = self._journals[key] = OpenJournal(DeliveryJournal(log.offsets(record).directory, log.files, *key[1:]))
+                if len(self._journals) > _MAX_OPEN:
+                    self._journals.popitem(last=False)
+            self._journals.move_to_end(key)
+            return found
+
+    def open_stored(self, records: Iterable[TopicRecord]) -> None:
+        """Find the journals that earlier processes have left, once, up to the most that are kept in memory.
+
+        Args:
+            records: The log's topics.
+        """
+        log = self._log()
+        with self._lock:
+            if log is None or self._has_stored:
+                return
+            self._has_stored = True
+        for record in records:
+            for owner, partition in list_journals(log.offsets(record), log.files):
+                if len(self._journals) >= _MAX_OPEN:
+                    return
+                if partition <= record.partitions:
+                    self.find(record, owner, partition)
+
+    def in_memory(self) -> list[tuple[str, OffsetOwner, int]]:
+        """Return the identity of the topic, the group and the partition of each journal in memory."""
+        with self._lock:
+            return [key[:3] for key in self._journals]
+
+
+_OPEN: Final[weakref.WeakKeyDictionary[Log, Journals]] = weakref.WeakKeyDictionary()
+
+
+def journals_of(log: Log) -> Journals:
+    """Return the journals of a log."""
+    return _OPEN.setdefault(log, Journals(log))

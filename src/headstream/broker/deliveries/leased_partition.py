@@ -1,0 +1,120 @@
+"""LeasedPartition: one partition of a group while its messages are leased, and the keys of its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from headstream.broker.deliveries.journals import OpenJournal
+from headstream.broker.messages.messages import Messages
+from headstream.core.codec.binary import decode_polled
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.offset_ranges import OffsetRanges
+from headstream.core.model.pauses import PauseRule
+from headstream.core.model.polling import OffsetOwner, PollingStrategy
+from headstream.errors import CorruptSendError
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.partition.lease_keys import LeaseKeys
+from headstream.log.partition.lease_outcome import LeaseOutcome
+from headstream.log.partition.lease_table import LeaseTable
+
+__all__ = ["LeasedPartition", "scan_keys"]
+
+_KEYS_PAGE: Final = 1000
+"""Messages whose keys are read at once."""
+
+_MAX_WAITING: Final = 10_000
+"""Messages of a partition that wait for earlier ones of their key: behind more, no key is looked for."""
+
+
+@dataclass(slots=True)
+class LeasedPartition:
+    """One partition of a group, while the group is locked.
+
+    Args:
+        record: The topic.
+        owner: The group.
+        partition: From 1.
+        open: The group's journal.
+        table: The leases.
+        committed: The committed offset.
+        user_id: The server's user whose request this is.
+        dead_letter: Where messages go after their last attempt, or None.
+        pause_rule: When the group is paused, or None.
+    """
+
+    record: TopicRecord
+    owner: OffsetOwner
+    partition: int
+    open: OpenJournal
+    table: LeaseTable
+    committed: int
+    user_id: int
+    dead_letter: TopicName | None
+    pause_rule: PauseRule | None
+
+    @property
+    def name(self) -> TopicName:
+        """The topic."""
+        return self.record.name
+
+
+_Store: TypeAlias = Callable[[LeasedPartition, LeaseOutcome], None]
+
+
+def scan_keys(place: LeasedPartition, messages: Messages, store: _Store, count: int, end: int) -> None:
+    """Read the keys of open messages, and of new ones until enough can be leased.
+
+    Args:
+        place: The partition.
+        messages: Reads messages.
+        store: Stores which messages wait.
+        count: How many are enough.
+        end: The end of the partition.
+    """
+    table, state = place.table, place.table.state
+    if table.keys is None:
+        table.keys = LeaseKeys()
+        begun = OffsetRanges(each for ranges in (state.pending, state.expired, state.leased) for each in ranges)
+        for offset in state.failing:
+            if offset not in state.deferred:
+                begun.add(offset, offset + 1)
+        for begin, until in list(begun):
+            for offset, key in _read_keys(place, messages, begin, until):
+                table.keys.add(offset, key)
+    added = 0
+    while added < count and state.frontier < end and table.can_begin and state.pending.count < _MAX_WAITING:
+        begin, until = state.frontier, min(state.frontier + _KEYS_PAGE, end)
+        found = LeaseOutcome()
+        for offset, key in _read_keys(place, messages, begin, until):
+            state.wait(offset, offset + 1)
+            added += table.keys.add(offset, key)
+        state.frontier = until
+        found.waits += state.pending.within(begin, until)
+        store(place, found)
+
+
+def _read_keys(place: LeasedPartition, messages: Messages, begin: int, until: int) -> Iterator[tuple[int, bytes | None]]:
+    """Yield offset and key of the messages in a range; one that is gone is done."""
+    at = begin
+    while at < until:
+        try:
+            polled = messages.poll(place.name, place.partition, PollingStrategy.offset(at), until - at, states=None)
+        except CorruptSendError as error:  # its worker gets this error
+            for offset in range(max(at, error.from_offset), min(until, error.until_offset)):
+                yield offset, None
+            at = error.until_offset
+            continue
+        for chunk in polled.chunks:
+            for message in decode_polled(chunk):
+                assert message.offset is not None
+                if at < message.offset:
+                    place.table.finish(at, min(message.offset, until))
+                if message.offset < until:
+                    yield message.offset, message.key
+                at = message.offset + 1
+        if polled.next_offset <= at:
+            break
+        at = polled.next_offset
+    place.table.finish(at, until)

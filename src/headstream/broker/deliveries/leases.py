@@ -1,0 +1,375 @@
+"""Leases: lends messages of a group to workers that share its partitions, and records what they say.
+
+    lease    end what is over -> finish what an interrupted call left -> grant -> journal -> offset
+    settle   end what is over -> apply -> journal -> dead letters -> offset
+
+Each grant and each step is in the group's journal before the worker hears of it. The process that holds the group's lock
+decides; a worker's word counts by its token, so it needs no lock and no clock of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from headstream.broker.backing import Backing
+from headstream.broker.deliveries.dead_lettering import DeadLettering
+from headstream.broker.deliveries.journals import OpenJournal, journals_of
+from headstream.broker.deliveries.leased_partition import LeasedPartition, scan_keys
+from headstream.broker.deliveries.pauses import Pauses
+from headstream.broker.deliveries.transitions import GroupPlace, Transitions
+from headstream.broker.groups.groups import Groups
+from headstream.broker.messages.messages import Messages
+from headstream.broker.messages.offsets import BrokerOffsets
+from headstream.core.model.deliveries import Delivery, RetryOrder
+from headstream.core.model.groups import Member
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.leases import (
+    MAX_LEASE_COUNT,
+    Grant,
+    LeaseChange,
+    LeasedRange,
+    LeaseRequest,
+    SettledLeases,
+    check_lease_us,
+)
+from headstream.core.model.offset_ranges import OffsetRanges
+from headstream.core.model.pauses import PauseRule
+from headstream.core.model.polling import OffsetOwner
+from headstream.errors import GroupInUseError, InvalidInputError, InvalidOptionError, OffsetOutOfRangeError
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.partition.delivery_state import Lease
+from headstream.log.partition.lease_outcome import LeaseOutcome
+from headstream.log.partition.lease_table import LeaseTable
+from headstream.log.partition.offset_file_counts import NO_USER
+
+__all__ = ["Leases"]
+
+_WAITING_US: Final = 50_000
+"""How often a worker asks for messages that wait for others of their key."""
+
+
+class Leases:
+    """Commands of workers that share partitions.
+
+    Args:
+        backing: The log.
+        groups: Its groups.
+        messages: Its message commands: keys are read from the messages.
+        offsets: The committed offsets.
+        dead_lettering: Puts messages into dead letters.
+        pauses: Decides whether a group is paused.
+        transitions: Counts what happens.
+    """
+
+    def __init__(
+        self,
+        backing: Backing,
+        groups: Groups,
+        messages: Messages,
+        offsets: BrokerOffsets,
+        dead_lettering: DeadLettering,
+        pauses: Pauses,
+        transitions: Transitions,
+    ) -> None:
+        self._backing = backing
+        self._groups = groups
+        self._messages = messages
+        self._offsets = offsets
+        self._dead_lettering = dead_lettering
+        self._pauses = pauses
+        self._transitions = transitions
+        self._journals = journals_of(backing.log)
+
+    def _steady_us(self) -> int:
+        return int(self._backing.monotonic() * 1_000_000)
+
+    def lease(self, topic: TopicName, member: Member, request: LeaseRequest, *, user_id: int = NO_USER) -> Grant:
+        """Lease messages of the first partition that has some.
+
+        Args:
+            topic: Stream and topic.
+            member: A member of the group that joined to share it.
+            request: What it asks for.
+            user_id: The server's user, see OffsetStore.commit().
+
+        Returns:
+            The messages, or where and for how long to wait.
+
+        Raises:
+            ClosedError: the member has left.
+            TopicNotFoundError, PartitionNotFoundError: the topic or a partition does not exist.
+            InvalidInputError: a message that is asked for by offset is not deferred.
+            InvalidOptionError: the request is out of range, or the dead-letter topic would drop copies.
+            LogLockedError: a message goes into the dead letter, and another process is the log's writer.
+        """
+        _check(request)
+        record = self._backing.topic(topic)
+        ends: dict[int, int] = {}
+        waits: list[int] = []
+        partitions = request.partitions or range(1, record.partitions + 1)
+        owner, rule = OffsetOwner.group(member.group), request.pause_rule
+        with self._groups.leasing(record, member.group, member) as is_ours:
+            for partition in partitions:
+                self._backing.partition(topic, partition)
+                table = self._table_of(record, owner, partition) if is_ours else None
+                if table is not None and (known := table.find(request.token)):  # a repeated request
+                    return Grant(partition, known, record.generation(partition))
+            if is_ours and rule is not None and not request.deferred and self._pauses.own_state(record, owner).until_us:
+                wait_us = self._wait_of_pause(record, owner, request, user_id)
+                if wait_us is not None:
+                    return Grant(wait_us=wait_us, is_paused=True)
+                request = replace(request, count=1)  # on trial
+            for partition in partitions:
+                end = self._end_of(record, partition)
+                if not is_ours:
+                    ends[partition] = end
+                    continue
+                found = self._journals.find(record, owner, partition)
+                grant = self._lease_in(record, member, partition, found, request, end, user_id)
+                if grant is not None:
+                    return grant
+                ends[partition] = end
+                if rule is not None and (left_us := self._pauses.own_state(record, owner).left_us(self._backing.clock_us())):
+                    return Grant(wait_us=left_us, is_paused=True)
+                if found.table is not None:
+                    next_us = found.table.next_us()
+                    if next_us is not None:
+                        waits.append(next_us)
+                    if len(found.table.state.pending):  # another worker's word can let them go
+                        waits.append(self._steady_us() + _WAITING_US)
+        wait_us = max(0, min(waits) - self._steady_us()) if waits else None
+        return Grant(ends=ends, wait_us=wait_us)
+
+    def _table_of(self, record: TopicRecord, owner: OffsetOwner, partition: int) -> LeaseTable | None:
+        """Return the leases of a partition, or None if the group has not come to it; read once in a process."""
+        found = self._journals.find(record, owner, partition)
+        if found.table is None:
+            committed = self._backing.log.offsets(record).committed_at(owner, partition)
+            if committed is not None:
+                found.journal.load(committed, is_writer=True)
+                found.refresh_table(committed[0], self._backing.clock_us(), self._steady_us())
+        return found.table
+
+    def _end_of(self, record: TopicRecord, partition: int) -> int:
+        end = self._backing.log.written_end(record, partition) if self._backing.log.is_writer else 0
+        if not end:
+            with self._backing.log.reading(record, partition) as follower:
+                follower.refresh()
+                end = follower.end_offset
+        return end
+
+    def _lease_in(
+        self,
+        record: TopicRecord,
+        member: Member,
+        partition: int,
+        found: OpenJournal,
+        request: LeaseRequest,
+        end: int,
+        user_id: int,
+    ) -> Grant | None:
+        steady_us, now_us = self._steady_us(), self._backing.clock_us()
+        if found.table is not None and found.idle == (end, request.order) and not request.deferred:
+            next_us = found.table.next_us()
+            if next_us is None or next_us > steady_us:
+                return None
+        owner = OffsetOwner.group(member.group)
+        begin = request.starts.get(partition)
+        place = self._open(record, owner, partition, user_id, request.dead_letter, begin, request.pause_rule)
+        place.open.idle = None
+        self._pass_removed(place)
+        if self._end_leases(place, now_us, steady_us) and not request.deferred:
+            return None
+        self._finish_interrupted(place)
+        ranges, is_more = self._grant(place, request, end, now_us, steady_us)
+        while is_more and not ranges:  # what a message that is given up now held back
+            ranges, is_more = self._grant(place, request, end, now_us, steady_us)
+        if ranges:
+            return Grant(partition, ranges, record.generation(partition))
+        place.open.idle = end, request.order
+        return None
+
+    def _grant(
+        self, place: LeasedPartition, request: LeaseRequest, end: int, now_us: int, steady_us: int
+    ) -> tuple[tuple[LeasedRange, ...], bool]:
+        """Grant messages and store it; return them, and whether messages were given up for it."""
+        table = place.table
+        if request.order is RetryOrder.KEY:
+            scan_keys(place, self._messages, self._store, request.count, end)
+        else:
+            table.keys = None
+        lease = Lease(request.token, request.worker, now_us, request.lease_us, OffsetRanges())
+        if request.deferred:
+            outcome, ranges = table.grant_deferred(request.deferred, lease, steady_us)
+            if outcome.refused:
+                offset, _, what = outcome.refused[0]
+                where = f"{place.name}, partition {place.partition}"
+                raise InvalidInputError(f"message {offset} is not deferred: it {what}", where=where)
+        else:
+            outcome, ranges = table.grant(
+                request.count, lease, attempts=request.attempts, end=end, steady_us=steady_us, now_us=now_us
+            )
+        if outcome.leased or outcome.failing:
+            self._store(place, outcome)
+        self._dead_letter(place, outcome.poisoned)
+        self._commit(place)
+        return ranges, bool(outcome.poisoned)
+
+    def settle(
+        self,
+        topic: TopicName,
+        group: str,
+        partition: int,
+        changes: Iterable[LeaseChange],
+        *,
+        dead_letter: TopicName | None = None,
+        partition_generation: int | None = None,
+        pause_rule: PauseRule | None = None,
+        user_id: int = NO_USER,
+    ) -> SettledLeases:
+        """Record steps of leased messages, and commit the offset of the first one that is not done.
+
+        Args:
+            topic: Stream and topic.
+            group: The group's name.
+            partition: From 1.
+            changes: The steps; repeating them changes nothing.
+            dead_letter: Where poisoned messages are copied to.
+            partition_generation: The generation of the partition of the leases, if known.
+            pause_rule: When the group is paused, or None.
+            user_id: The server's user, see OffsetStore.commit().
+
+        Returns:
+            The steps that were refused, because their lease had ended; all others are recorded. And how long the group is paused.
+
+        Raises:
+            OffsetOutOfRangeError: the partition was purged or recreated since; nothing is recorded.
+            GroupInUseError: another process reads for the group now; nothing is recorded.
+            InvalidOptionError: a message is poisoned, and there is no dead-letter topic.
+            LimitError: a copy does not fit into the dead-letter topic.
+            LogLockedError: another process is the log's writer: a copy cannot be appended.
+        """
+        record = self._backing.partition(topic, partition)
+        if partition_generation not in (None, record.generation(partition)):
+            raise OffsetOutOfRangeError(
+                f"partition {partition} of {str(topic)!r} has been purged or recreated since",
+                advice="Nothing was recorded: its messages are gone",
+            )
+        with self._groups.leasing(record, group) as is_ours:
+            if not is_ours:
+                raise GroupInUseError(
+                    f"another process reads for group {group!r} now", where=str(topic), advice="It leases the messages again"
+                )
+            steady_us, now_us = self._steady_us(), self._backing.clock_us()
+            place = self._open(record, OffsetOwner.group(group), partition, user_id, dead_letter, None, pause_rule)
+            place.open.idle = None
+            self._end_leases(place, now_us, steady_us)
+            outcome = place.table.settle(changes, now_us, steady_us)
+            self._store(place, outcome)
+            self._dead_letter(place, outcome.poisoned)
+            self._commit(place)
+            paused_us = self._observe(place, outcome)
+        return SettledLeases(outcome.refused, paused_us)
+
+    # -- pauses -----------------------------------------------------------------------------------------------------
+
+    def _observe(self, place: LeasedPartition, outcome: LeaseOutcome) -> int:
+        counts = outcome.succeeded_count, outcome.failed_count
+        return self._pauses.observe(place.record, place.owner, place.pause_rule, *counts, user_id=place.user_id)
+
+    def _wait_of_pause(self, record: TopicRecord, owner: OffsetOwner, request: LeaseRequest, user_id: int) -> int | None:
+        """Return how long a worker waits, since the group is paused, or another one has the message on trial; or None."""
+        state = self._pauses.own_state(record, owner)
+        steady_us, now_us = self._steady_us(), self._backing.clock_us()
+        if left_us := state.left_us(now_us):
+            return left_us
+        since_us, is_out = state.until_us, False
+        for partition in range(1, record.partitions + 1):
+            if self._table_of(record, owner, partition) is not None:
+                place = self._open(record, owner, partition, user_id, request.dead_letter, None, request.pause_rule)
+                self._end_leases(place, now_us, steady_us)  # the message on trial can be one of them
+                leases = place.table.state.leases.values()
+                is_out = is_out or any(len(each.offsets) and each.begun_us >= since_us for each in leases)
+        return state.left_us(now_us) or (_WAITING_US if is_out else None)
+
+    # -- shared helpers ---------------------------------------------------------------------------------------------
+
+    def _open(
+        self,
+        record: TopicRecord,
+        owner: OffsetOwner,
+        partition: int,
+        user_id: int,
+        dead_letter: TopicName | None,
+        begin: int | None,
+        pause_rule: PauseRule | None,
+    ) -> LeasedPartition:
+        store = self._backing.log.offsets(record)
+        committed = store.committed_at(owner, partition)
+        if committed is None:  # the group's file of offsets counts against the user's limit before another one is made
+            self._offsets.commit(record.name, owner, {partition: begin or 0}, user_id=user_id)
+            committed = begin or 0, 0
+        found = self._journals.find(record, owner, partition)
+        found.journal.load(committed, is_writer=True)
+        table = found.refresh_table(committed[0], self._backing.clock_us(), self._steady_us())
+        return LeasedPartition(record, owner, partition, found, table, committed[0], user_id, dead_letter, pause_rule)
+
+    def _store(self, place: LeasedPartition, outcome: LeaseOutcome) -> None:
+        place.open.journal.store(outcome.touched(), place.committed, self._backing.clock_us())
+        where = GroupPlace(place.name, place.owner.name, place.partition, place.user_id)
+        self._transitions.record(where, outcome.transitions)
+
+    def _pass_removed(self, place: LeasedPartition) -> None:
+        """Count messages that retention has removed as done, as far as a reader has noticed."""
+        with self._backing.log.reading(place.record, place.partition) as follower:
+            first = follower.first_offset
+        if first > place.committed:
+            place.table.finish(0, first)
+            place.table.state.frontier = max(place.table.state.frontier, first)
+
+    def _end_leases(self, place: LeasedPartition, now_us: int, steady_us: int) -> bool:
+        """End what is over, and return whether the group is paused for it."""
+        outcome = place.table.end_leases(now_us, steady_us)
+        if not outcome.ended:
+            return False
+        self._store(place, outcome)
+        place.open.idle = None
+        if place.pause_rule is not None:  # leases from before a pause do not decide its trial
+            since_us, leases = self._pauses.own_state(place.record, place.owner).until_us, place.table.state.leases
+            new = [until - begin for token, begin, until in outcome.ended if leases[token].begun_us >= since_us]
+            outcome.failed_count = sum(new)
+        return self._observe(place, outcome) > 0
+
+    def _finish_interrupted(self, place: LeasedPartition) -> None:
+        """Finish the way of messages into the dead letter that a crash or an error interrupted."""
+        failing = place.table.state.failing
+        left = [failing[offset] for offset in sorted(place.table.interrupted) if offset in failing]
+        self._dead_letter(place, [each for each in left if place.dead_letter is not None or each.copied_to is not None])
+
+    def _dead_letter(self, place: LeasedPartition, poisoned: Iterable[Delivery]) -> None:
+        for each in poisoned:
+            where = place.record, place.owner, place.partition
+            self._dead_lettering.move(*where, place.open.journal, each, place.dead_letter, place.user_id)
+            place.table.finish(each.offset, each.offset + 1)
+
+    def _commit(self, place: LeasedPartition) -> None:
+        base = place.table.state.first_open()
+        if base != place.committed:
+            self._offsets.commit(place.name, place.owner, {place.partition: base}, user_id=place.user_id)
+        place.committed = place.open.base = base
+
+
+def _check(request: LeaseRequest) -> None:
+    check_lease_us(request.lease_us)
+    if request.pause_rule is not None:
+        request.pause_rule.check()
+    if not 1 <= request.count <= MAX_LEASE_COUNT:
+        raise InvalidOptionError(f"{request.count} messages are asked for", advice=f"Lease 1 to {MAX_LEASE_COUNT} at once")
+    if request.order is RetryOrder.PARTITION:
+        raise InvalidOptionError(
+            "messages that workers share have no order of their partition", advice='Use order="key" or order="skip"'
+        )
+    if request.deferred and len(request.partitions) != 1:
+        raise InvalidOptionError("deferred messages are of one partition", advice="Name it")

@@ -1,0 +1,115 @@
+"""Pauses: decides whether a group is paused, for all its members: from the attempts that they report (core/model/pauses.py)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from headstream.broker.backing import Backing
+from headstream.broker.deliveries.transitions import GroupPlace, Transitions
+from headstream.broker.groups.group_registry import registry_of
+from headstream.core.model.pauses import PauseRule
+from headstream.core.model.polling import OffsetOwner
+from headstream.core.model.transitions import Transition, TransitionKind
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.partition.offset_file_counts import NO_USER
+from headstream.log.partition.pause_state import PauseState, load_pause, store_pause
+
+__all__ = ["Pauses"]
+
+_log: Final = logging.getLogger("headstream.log")
+
+
+class Pauses:
+    """The pauses of groups; the group is locked by the caller.
+
+    Args:
+        backing: The log.
+        transitions: Counts pauses.
+    """
+
+    def __init__(self, backing: Backing, transitions: Transitions) -> None:
+        self._backing = backing
+        self._transitions = transitions
+        self._registry = registry_of(backing.log)
+
+    def state(self, record: TopicRecord, owner: OffsetOwner) -> PauseState:
+        """Return the state of a group; while it has members here, the one in memory."""
+        live = self._registry.group(record, owner.name)
+        return self._load(record, owner) if live.pause is None else live.pause
+
+    def _load(self, record: TopicRecord, owner: OffsetOwner) -> PauseState:
+        return load_pause(self._backing.log.offsets(record).directory, self._backing.log.files, owner)
+
+    def own_state(self, record: TopicRecord, owner: OffsetOwner) -> PauseState:
+        """Return the state of a group for which this process reads; it is read once while the group has members.
+
+        Args:
+            record: The topic.
+            owner: The group.
+
+        Raises:
+            StorageError: the clock was set back, and the system refused to write the new end of the pause.
+        """
+        live = self._registry.group(record, owner.name)
+        state = self.state(record, owner)
+        if state.follow_clock(self._backing.clock_us()):
+            self._store(record, owner, state)
+        if not live.membership.is_empty:
+            live.pause = state
+        return state
+
+    def left_us(self, record: TopicRecord, owner: OffsetOwner) -> int:
+        """Return how long a group is paused still, microseconds; 0 while it runs or is on trial."""
+        return self.state(record, owner).left_us(self._backing.clock_us())
+
+    def observe(
+        self,
+        record: TopicRecord,
+        owner: OffsetOwner,
+        rule: PauseRule | None,
+        succeeded: int,
+        failed: int,
+        *,
+        user_id: int = NO_USER,
+    ) -> int:
+        """Record attempts of a group, and return how long it is paused now, microseconds.
+
+        Args:
+            record: The topic.
+            owner: The group.
+            rule: When it is paused; None never pauses it, and records nothing.
+            succeeded: How many attempts succeeded.
+            failed: How many failed.
+            user_id: The server's user who reports them.
+
+        Raises:
+            StorageError: the system refused to write.
+        """
+        if rule is None:
+            return 0
+        state, now_us = self.own_state(record, owner), self._backing.clock_us()
+        if not (succeeded or failed):
+            return state.left_us(now_us)
+        is_changed = state.record(rule, succeeded, failed, now_us)
+        if failed or is_changed:  # successes are stored with the next failure
+            self._store(record, owner, state)
+        if is_changed:
+            self._tell(GroupPlace(record.name, owner.name, user_id=user_id), state)
+        return state.left_us(now_us)
+
+    def _store(self, record: TopicRecord, owner: OffsetOwner, state: PauseState) -> None:
+        store_pause(self._backing.log.offsets(record).directory, self._backing.log.files, owner, state)
+
+    def _tell(self, place: GroupPlace, state: PauseState) -> None:
+        if state.until_us:
+            seen = state.snapshot()
+            why = f"{seen.failed_count} of its last {seen.attempts_count} attempts failed"
+            if state.until_us - state.pause_us > state.begun_us:
+                why = "its attempt on trial failed"
+            _log.warning("group %r of %s is paused for %g s: %s", place.group, str(place.topic), state.pause_us / 1e6, why)
+            change = Transition(TransitionKind.PAUSED, delay_us=state.pause_us)
+        else:
+            _log.warning("group %r of %s runs again: its attempt on trial succeeded", place.group, str(place.topic))
+            change = Transition(TransitionKind.RESUMED)
+        self._transitions.record(place, [change])

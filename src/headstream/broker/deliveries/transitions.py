@@ -1,0 +1,70 @@
+"""Transitions: counts what happens to messages, for groups and for all, and tells it to an audit, once it is stored."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import MessageState
+from headstream.core.model.transitions import Transition, TransitionKind
+from headstream.log.partition.offset_file_counts import NO_USER
+
+__all__ = ["Audit", "GroupPlace", "Transitions"]
+
+
+class GroupPlace(NamedTuple):
+    """Where a transition happens.
+
+    Args:
+        topic: Stream and topic.
+        group: The group's name; empty for the state of a message.
+        partition: From 1; 0 for the group as a whole.
+        user_id: The server's user whose request it was, or NO_USER.
+    """
+
+    topic: TopicName
+    group: str
+    partition: int = 0
+    user_id: int = NO_USER
+
+
+Audit: TypeAlias = Callable[[GroupPlace, Transition], None]
+"""Takes a transition; it neither blocks nor raises."""
+
+
+class Transitions:
+    """The transitions of one log; any thread.
+
+    Attributes:
+        audit: Where each transition goes too, or None.
+    """
+
+    def __init__(self) -> None:
+        self.audit: Audit | None = None
+        self._lock = threading.Lock()
+        self._counts = dict.fromkeys(TransitionKind, 0)
+        self._states = dict.fromkeys((state.name.lower() for state in MessageState), 0)
+
+    @property
+    def counts(self) -> dict[TransitionKind, int]:
+        """How many messages, or groups, each kind of transition was about since this process began."""
+        with self._lock:
+            return dict(self._counts)
+
+    @property
+    def state_counts(self) -> dict[str, int]:
+        """How many messages got each state, by its name, since this process began."""
+        with self._lock:
+            return dict(self._states)
+
+    def record(self, place: GroupPlace, found: Iterable[Transition]) -> None:
+        """Count transitions that are stored, and tell the audit."""
+        with self._lock:
+            for each in found:
+                self._counts[each.kind] += each.size
+                if each.state:
+                    self._states[each.state] = self._states.get(each.state, 0) + each.size
+                if self.audit is not None:
+                    self.audit(place, each)

@@ -1,0 +1,125 @@
+"""The consumer groups with members in this process: one registry per log, shared by all who opened the log."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import secrets
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from headstream.broker.groups.membership import GroupMembers
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.directory.group_lock import GroupLock
+from headstream.log.log import Log
+from headstream.log.partition.pause_state import PauseState
+
+__all__ = ["GroupRegistry", "LiveGroup", "registry_of"]
+
+_FIRST_MEMBER_BITS: Final = 48
+"""Ids start at random: a member from before a server restart must not match one that joined since."""
+
+
+class LiveGroup:
+    """One group: its members, and the lock that makes this process its only reader.
+
+    Args:
+        path: The lock's file; None for a log private to this process.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self.lock = threading.Lock()
+        self.membership = GroupMembers()
+        self.is_held = False  # whether connections of existing clients read for it
+        self.is_shared = False  # whether its members lease messages
+        self.pause: PauseState | None = None  # as this process knows it while members are here
+        self.reached: dict[int, int] = {}  # partition -> the offset that a member committed last
+        self.abandoned: deque[int] = deque()  # a finalizer can run anywhere, and so takes no lock
+        self._process_lock = None if path is None else GroupLock(path)
+
+    def use_mode(self, *, is_shared: bool) -> bool:
+        """Try to have members lease messages, or own partitions, and return whether all of them do so."""
+        if self.is_shared != is_shared and self.membership.is_empty:
+            self.is_shared, self.membership = is_shared, GroupMembers(self.membership.generation)
+        return self.is_shared == is_shared
+
+    def try_acquire(self) -> bool:
+        """Try to make this process the group's reader, and return whether it is."""
+        return self._process_lock is None or self._process_lock.try_acquire()
+
+    def other_process(self) -> int | None:
+        """Return the id of another process that reads for the group (0 if unknown), or None."""
+        return None if self._process_lock is None else self._process_lock.holder()
+
+    def reached_offsets(self, numbers: Iterable[int], committed: Callable[[int], int | None]) -> dict[int, int]:
+        """Return the offsets that were committed last in some partitions, with the lock held; each is read once.
+
+        Args:
+            numbers: The partitions.
+            committed: Returns the stored offset of a partition.
+        """
+        for number in numbers:
+            if number not in self.reached:
+                self.reached[number] = committed(number) or 0
+        return {number: self.reached[number] for number in numbers}
+
+    def remove_abandoned(self, now_s: float) -> bool:
+        """Remove abandoned members, with the lock held, and return whether there were any."""
+        is_changed = False
+        while self.abandoned:
+            self.membership.leave(self.abandoned.popleft(), now_s)
+            is_changed = True
+        return is_changed
+
+    def release_if_empty(self) -> None:
+        """Release the group to other processes if it has no members here, with the lock held."""
+        if self.membership.is_empty:
+            self.pause = None
+            self.reached.clear()
+            if self._process_lock is not None and not self.is_held:
+                self._process_lock.release()
+
+
+class GroupRegistry:
+    """The groups of one log.
+
+    Args:
+        log: The log.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._directory = None if log.is_memory else log.groups_directory
+        self._groups: weakref.WeakValueDictionary[tuple[int, int, str], LiveGroup] = weakref.WeakValueDictionary()
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(secrets.randbits(_FIRST_MEMBER_BITS))
+
+    def next_member(self) -> int:
+        """Return a member id unused in this log, by this process or an earlier one."""
+        return next(self._numbers)
+
+    def group(self, topic: TopicRecord, name: str) -> LiveGroup:
+        """Return a group: one object while it has members or is used; it outlives a purge of its topic."""
+        key = topic.stream_number, topic.id, name
+        with self._lock:
+            group = self._groups.get(key)
+            if group is None:
+                digest = hashlib.sha256(name.encode()).hexdigest()[:32]
+                path = None if self._directory is None else f"{self._directory}/{topic.stream_number}-{topic.id}-{digest}.lock"
+                group = self._groups[key] = LiveGroup(path)
+            return group
+
+    def names(self, topic: TopicRecord) -> list[str]:
+        """Return the names of a topic's groups that have members here."""
+        known = list(self._groups.items())
+        return [key[2] for key, group in known if key[:2] == (topic.stream_number, topic.id) and not group.membership.is_empty]
+
+
+_REGISTRIES: Final[weakref.WeakKeyDictionary[Log, GroupRegistry]] = weakref.WeakKeyDictionary()
+
+
+def registry_of(log: Log) -> GroupRegistry:
+    """Return the registry of a log, shared by all who opened it."""
+    return _REGISTRIES.setdefault(log, GroupRegistry(log))

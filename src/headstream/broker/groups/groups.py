@@ -1,0 +1,395 @@
+"""Groups: members join, report, commit and leave; groups are listed, deleted and sought."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+from headstream.broker.backing import Backing
+from headstream.broker.deliveries.transitions import GroupPlace, Transitions
+from headstream.broker.groups.group_registry import LiveGroup, registry_of
+from headstream.broker.messages.offsets import BrokerOffsets
+from headstream.broker.topics import Topics
+from headstream.core.model.groups import DEFAULT_SESSION_TIMEOUT_MS, Assignment, Group, GroupPartition, Member
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.polling import ConsumerKind, OffsetOwner
+from headstream.core.model.topology import Partition
+from headstream.core.model.transitions import Transition, TransitionKind
+from headstream.errors import (
+    ClosedError,
+    GroupInUseError,
+    GroupNotFoundError,
+    InvalidOptionError,
+    OffsetOutOfRangeError,
+    RebalancedError,
+)
+from headstream.log.administration import delete_group
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.partition.delivery_journal import remove_journals
+from headstream.log.partition.offset_file_counts import NO_USER
+from headstream.log.partition.pause_state import pause_name
+
+__all__ = ["Groups"]
+
+
+class Groups:
+    """OffsetOwner group commands.
+
+    Members in one process, also of several clients, share a topic's partitions. One process at a time
+    reads for a group: members in another wait without partitions until its last member has left or it has ended.
+    """
+
+    def __init__(self, backing: Backing, topics: Topics, offsets: BrokerOffsets, transitions: Transitions) -> None:
+        self._transitions = transitions
+        self._backing = backing
+        self._topics = topics
+        self._offsets = offsets
+        self._registry = registry_of(backing.log)
+        self._joined: dict[int, LiveGroup] = {}
+
+    # -- for members ------------------------------------------------------------------------------------------
+
+    def join(
+        self,
+        topic: TopicName,
+        group: str,
+        *,
+        session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
+        is_shared: bool = False,
+    ) -> Member:
+        """Add a new member to a group; report() returns its assignment.
+
+        Args:
+            topic: Stream and topic.
+            group: The group's name.
+            session_timeout_ms: How long it can be silent, or hold a revoked partition, while there are others.
+            is_shared: Whether its members lease messages: they own no partitions, and no silence removes them.
+
+        Raises:
+            TopicNotFoundError: the topic does not exist.
+            InvalidOptionError: the timeout is not positive.
+            GroupInUseError: the group is held, see hold(), or has members of the other mode.
+        """
+        OffsetOwner.group(group)  # checks the name
+        if not session_timeout_ms > 0:
+            raise InvalidOptionError(f"session_timeout_ms is {session_timeout_ms}", where=group, advice="Use more than 0")
+        live = self._registry.group(self._backing.topic(topic), group)
+        with self._changing(live):
+            if live.is_held:
+                raise self._in_use(topic, group, "connections of existing clients, which divide it in another way")
+            if not live.use_mode(is_shared=is_shared):
+                other = "ordered" if is_shared else "shared"
+                raise self._in_use(topic, group, f"members in this process, with mode {other!r}")
+            member = Member(group, self._registry.next_member())
+            timeout_s = math.inf if is_shared else session_timeout_ms / 1000
+            live.membership.join(member.id, timeout_s, self._backing.monotonic())
+        self._joined[member.id] = live
+        return member
+
+    def leave(self, topic: TopicName, member: Member) -> None:
+        """Remove a member; others receive its uncommitted messages. A second call does nothing."""
+        live = self._joined.pop(member.id, None)
+        if live is not None:
+            with self._changing(live):
+                live.membership.leave(member.id, self._backing.monotonic())
+
+    def abandon(self, topic: TopicName, member: Member) -> None:
+        """Remove a member soon; never blocks, so a finalizer can call it anywhere."""
+        live = self._joined.pop(member.id, None)
+        if live is not None:
+            live.abandoned.append(member.id)
+            self._backing.log.ring_groups()
+
+    def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:
+        """Record a member's heartbeat and released partitions, and return its assignment.
+
+        Args:
+            topic: Stream and topic.
+            member: The member.
+            released: Revoked partitions that it has finished.
+            is_resting: Whether no message is in progress and the member reports before it takes another one.
+
+        Raises:
+            RebalancedError: the member was removed; it can join again.
+            TopicNotFoundError: the topic does not exist.
+        """
+        record = self._backing.topic(topic)
+        live = self._live(topic, member)
+        with self._changing(live):
+            partitions = range(1, record.partitions + 1) if live.try_acquire() else range(0)
+            now_s = self._backing.monotonic()
+            return live.membership.report(member.id, partitions, now_s, released=released, is_resting=is_resting)
+
+    def commit(
+        self,
+        topic: TopicName,
+        member: Member,
+        offsets: Mapping[int, int],
+        *,
+        generation: int,
+        generations: Mapping[int, int] = MappingProxyType({}),
+        is_resting: bool = False,
+        user_id: int = NO_USER,
+    ) -> int:
+        """Commit a group's offsets for one of its members.
+
+        Args:
+            topic: Stream and topic.
+            member: The committing member.
+            offsets: Partition -> offset of the next message.
+            generation: The generation of its last report.
+            generations: Partition -> the generation of the partition it was polled from.
+            is_resting: As for report().
+            user_id: The server's user who commits, see OffsetStore.commit().
+
+        Returns:
+            The generation of the group; if it differs from the member's, the member has to report.
+
+        Raises:
+            RebalancedError: the member lost one of the partitions; the others are committed.
+            OffsetOutOfRangeError: a partition was purged or recreated since; nothing in it is committed.
+        """
+        live = self._live(topic, member)
+        with live.lock:  # while the lock is held, no other member gets the partition
+            membership = live.membership
+            mine = {number: offset for number, offset in offsets.items() if membership.owns(member.id, number, generation)}
+            store = self._backing.log.offsets(self._backing.topic(topic))
+            before = live.reached_offsets(mine, lambda number: store.committed(OffsetOwner.group(member.group), number))
+            self._offsets.commit(topic, OffsetOwner.group(member.group), mine, generations=generations, user_id=user_id)
+            live.reached |= mine
+            membership.touch(member.id, self._backing.monotonic(), is_resting=is_resting)
+            now = membership.generation
+        for number, offset in mine.items():
+            if before[number] < offset:
+                done = Transition(TransitionKind.ACKED, before[number], offset, f"member {member.id}")
+                self._transitions.record(GroupPlace(topic, member.group, number, user_id), [done])
+        if len(mine) < len(offsets):
+            raise _lost(topic, member.group, [number for number in sorted(offsets) if number not in mine])
+        return now
+
+    @contextmanager
+    def locked(self, topic: TopicRecord, group: str) -> Iterator[None]:
+        """Hold the lock of a group: no other thread commits its offsets meanwhile."""
+        with self._registry.group(topic, group).lock:
+            yield
+
+    @contextmanager
+    def leasing(self, topic: TopicRecord, group: str, member: Member | None = None) -> Iterator[bool]:
+        """Lock a group while its messages are leased or settled, and yield whether this process may: no other one reads for it.
+
+        Args:
+            topic: The topic.
+            group: The group's name.
+            member: The member that asks for messages; what was leased can be settled without one.
+
+        Raises:
+            ClosedError: the member has left.
+        """
+        live = self._registry.group(topic, group) if member is None else self._live(topic.name, member)
+        with self._changing(live):
+            yield live.try_acquire()
+
+    @contextmanager
+    def fenced(
+        self, topic: TopicRecord, group: str, member: Member | None, partition: int, generation: int, *, is_resting: bool
+    ) -> Iterator[int]:
+        """Lock a group while a member that owns a partition settles messages in it, and yield the group's generation.
+
+        Args:
+            topic: The topic.
+            group: The group's name.
+            member: The member; None for a consumer of partitions of its own.
+            partition: Its number.
+            generation: The generation of the member's last report.
+            is_resting: As for report().
+
+        Raises:
+            RebalancedError: the member lost the partition.
+        """
+        if member is None:
+            with self.locked(topic, group):
+                yield 0
+            return
+        live = self._live(topic.name, member)
+        with live.lock:
+            if not live.membership.owns(member.id, partition, generation):
+                raise _lost(topic.name, member.group, [partition])
+            live.reached.pop(partition, None)
+            yield live.membership.generation
+            live.membership.touch(member.id, self._backing.monotonic(), is_resting=is_resting)
+
+    def has_changed(self, topic: TopicName, member: Member, generation: int) -> bool:
+        """Return whether a group has changed since a member's generation."""
+        live = self._live(topic, member)
+        return bool(live.abandoned) or live.membership.generation != generation
+
+    # -- administration --------------------------------------------------------------------------------------
+
+    def list(self, topic: TopicName) -> builtins.list[Group]:
+        """Return the groups of a topic, by name: created ones, those with commits, those with members here."""
+        record = self._backing.topic(topic)
+        committed = [who.name for who in self._backing.log.offsets(record).consumers() if who.kind is ConsumerKind.GROUP]
+        made = [group.name for group in record.groups]
+        names, partitions = sorted({*made, *committed, *self._registry.names(record)}), self._topics.get(topic).partitions
+        groups = [self._describe(record, name, partitions) for name in names]
+        return [group for group in groups if _exists(record, group)]
+
+    def get(self, topic: TopicName, group: str) -> Group:
+        """Return one group.
+
+        Raises:
+            TopicNotFoundError: the topic does not exist.
+            GroupNotFoundError: the group was not created and has neither commits nor members.
+        """
+        record = self._backing.topic(topic)
+        found = self._describe(record, group, self._topics.get(topic).partitions)
+        if not _exists(record, found):
+            raise GroupNotFoundError(
+                f"topic {str(topic)!r} has no group {group!r}",
+                where=self._backing.log.root,
+                advice="A group exists once it is created, or from its first commit on",
+            )
+        return found
+
+    def delete(self, topic: TopicName, group: str) -> None:
+        """Delete a group and its committed offsets.
+
+        Raises:
+            GroupNotFoundError: the group does not exist.
+            GroupInUseError: the group has members, here or in another process.
+            LogLockedError: an existing client created the group, and another process is the log's writer.
+        """
+        self.get(topic, group)
+        with self._unused(topic, group) as record:
+            for made in record.groups:
+                if made.name == group:
+                    delete_group(self._backing.writable_log(), record, made.id)
+            store = self._backing.log.offsets(record)
+            for number in range(1, record.partitions + 1):
+                store.forget(OffsetOwner.group(group), number)
+            self._backing.log.files.remove(f"{store.directory}/{pause_name(OffsetOwner.group(group))}")
+
+    def seek(self, topic: TopicName, group: str, offsets: Mapping[int, int], *, user_id: int = NO_USER) -> Group:
+        """Set a group's committed offsets; a missing group is created.
+
+        Args:
+            topic: Stream and topic.
+            group: The group's name.
+            offsets: Partition -> offset of the next message to read.
+            user_id: The server's user who seeks, see OffsetStore.commit().
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            OffsetOutOfRangeError: an offset is not between the partition's first and its end.
+            GroupInUseError: the group has members, here or in another process.
+        """
+        consumer = OffsetOwner.group(group)
+        partitions = {each.number: each for each in self._topics.get(topic).partitions}
+        for number, offset in offsets.items():
+            self._backing.partition(topic, number)
+            first, end = partitions[number].first_offset, partitions[number].end_offset
+            if not first <= offset <= end:
+                raise OffsetOutOfRangeError(
+                    f"offset {offset} is not in partition {number} of {str(topic)!r}",
+                    advice=f"It has {first} to {end}, where the next message comes",
+                )
+        with self._unused(topic, group) as record:
+            directory, files = self._backing.log.offsets(record).directory, self._backing.log.files
+            remove_journals(directory, files, consumer, offsets)
+            files.remove(f"{directory}/{pause_name(consumer)}")
+            self._offsets.commit(topic, consumer, offsets, user_id=user_id)
+        return self.get(topic, group)
+
+    def hold(self, topic: TopicName, group: str) -> Callable[[], None]:
+        """Keep members out of a group, here and in other processes, while connections of existing clients read for it.
+
+        Returns:
+            A function that admits them again.
+
+        Raises:
+            TopicNotFoundError: the topic does not exist.
+            GroupInUseError: the group has members, here or in another process.
+        """
+        live = self._registry.group(self._backing.topic(topic), group)
+        with self._unused(topic, group):
+            live.is_held = True
+
+        def let_go() -> None:
+            with self._changing(live):
+                live.is_held = False
+
+        return let_go
+
+    # -- shared helpers --------------------------------------------------------------------------------------
+
+    def _live(self, topic: TopicName, member: Member) -> LiveGroup:
+        try:
+            return self._joined[member.id]
+        except KeyError:
+            raise ClosedError(
+                f"the member has left group {member.group!r}", where=str(topic), advice="Create another with log.consumer()"
+            ) from None
+
+    @contextmanager
+    def _changing(self, live: LiveGroup) -> Iterator[None]:
+        """Lock a group, and wake waiting members if it has changed."""
+        with live.lock:
+            before = live.membership.generation
+            try:
+                live.remove_abandoned(self._backing.monotonic())
+                yield
+            finally:
+                live.release_if_empty()
+                is_changed = live.membership.generation != before
+        if is_changed:
+            self._backing.log.ring_groups()
+
+    @contextmanager
+    def _unused(self, topic: TopicName, group: str) -> Iterator[TopicRecord]:
+        """Block all readers of a group without members."""
+        record = self._backing.topic(topic)
+        live = self._registry.group(record, group)
+        with self._changing(live):
+            if live.membership.is_empty and not live.is_held and live.try_acquire():
+                yield record
+                return
+            process = live.other_process()
+        who = "members in this process" if process is None else f"process {process}" if process else "another process"
+        raise self._in_use(topic, group, who)
+
+    def _in_use(self, topic: TopicName, group: str, who: str) -> GroupInUseError:
+        return GroupInUseError(
+            f"group {group!r} of {str(topic)!r} is in use by {who}",
+            where=self._backing.log.root,
+            advice="Close its consumers first: their commits would overwrite this one",
+        )
+
+    def _describe(self, record: TopicRecord, name: str, partitions: Iterable[Partition]) -> Group:
+        live = self._registry.group(record, name)
+        with live.lock:
+            live.remove_abandoned(self._backing.monotonic())
+            live.release_if_empty()
+            members, generation, owners = live.membership.members(), live.membership.generation, live.membership.owners
+        committed = self._offsets.committed(record.name, OffsetOwner.group(name))
+        found = tuple(
+            GroupPartition(each.number, committed.get(each.number), each.first_offset, each.end_offset, owners.get(each.number))
+            for each in partitions
+        )
+        return Group(str(record.name), name, generation if members else 0, members, found, live.other_process())
+
+
+def _lost(topic: TopicName, group: str, partitions: Iterable[int]) -> RebalancedError:
+    return RebalancedError(
+        f"nothing is committed in partition {', '.join(map(str, partitions))}: another member of group {group!r} owns it now",
+        where=str(topic),
+        advice="Its uncommitted messages are delivered again; a longer session_timeout_ms allows more time for a message",
+    )
+
+
+def _exists(record: TopicRecord, group: Group) -> bool:
+    if group.members or group.process is not None or any(made.name == group.name for made in record.groups):
+        return True
+    return any(partition.committed is not None for partition in group.partitions)

@@ -1,0 +1,365 @@
+"""Messages: send, poll, wait, and their states."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from headstream.broker.backing import Backing
+from headstream.broker.deliveries.journals import journals_of
+from headstream.broker.deliveries.transitions import GroupPlace, Transitions
+from headstream.broker.groups.groups import Groups
+from headstream.broker.messages.appends import Appends
+from headstream.broker.messages.group_states import in_group
+from headstream.broker.messages.page import Wanted, find_start, read_page
+from headstream.broker.messages.waits import Wait
+from headstream.core.filters.filter import Filter, check_states
+from headstream.core.model.groups import Member
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import MessageState, StateChange, state_name
+from headstream.core.model.offset_ranges import ranges_of
+from headstream.core.model.polling import (
+    ConsumerKind,
+    OffsetOwner,
+    Polled,
+    PollingKind,
+    PollingStrategy,
+    SegmentCounts,
+    check_poll,
+)
+from headstream.core.model.removals import Removal
+from headstream.core.model.topology import MAX_BATCH_BYTES
+from headstream.core.model.transitions import Transition, TransitionKind
+from headstream.errors import (
+    CorruptLogError,
+    CorruptSendError,
+    HeaderError,
+    OffsetOutOfRangeError,
+    PartitionNotFoundError,
+)
+from headstream.log.partition.offset_file_counts import NO_USER
+from headstream.log.states import PartitionStates
+from headstream.log.upkeep.marked_removal import MarkedRemoval
+
+__all__ = ["Messages"]
+_ATTEMPTS: Final = 5
+"""Maximum retries of a poll whose files retention or a purge deleted."""
+
+_AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
+
+
+class Messages(Appends):
+    """Message commands."""
+
+    def __init__(self, backing: Backing, groups: Groups, transitions: Transitions) -> None:
+        super().__init__(backing)
+        self._transitions = transitions
+        self._groups = groups
+        self._journals = journals_of(backing.log)
+        self._counting = threading.Lock()
+        self._scanned_count = self._failed_count = 0
+
+    @property
+    def filter_counts(self) -> tuple[int, int]:
+        """The number of messages that filters have examined, and of those that they could not be applied to."""
+        return self._scanned_count, self._failed_count
+
+    def poll(
+        self,
+        topic: TopicName,
+        partition: int,
+        strategy: PollingStrategy,
+        count: int,
+        *,
+        states: frozenset[int] | None = _AVAILABLE,
+        size_bytes: int = MAX_BATCH_BYTES,
+        consumer: OffsetOwner | None = None,
+        auto_commit: bool = False,
+        user_id: int = NO_USER,
+        where: Filter | None = None,
+        until_offset: int = 0,
+    ) -> Polled:
+        """Return messages of a partition as stored bytes, without waiting.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            strategy: Where to begin; an expired offset starts at the first retained one.
+            count: Maximum number of messages, at least 1.
+            states: State codes to deliver; other messages are skipped. None delivers all.
+            size_bytes: Approximate maximum size, bytes; at least one message is returned.
+            consumer: The polling consumer; required for `next` and to commit. A group that asks for other states than available
+                gets those that messages have for it; see group_states.py.
+            auto_commit: Whether to commit the delivered messages for the consumer at once.
+            user_id: The server's user who commits, see OffsetStore.commit().
+            where: The filter of messages in these states. A poll examines SCAN_BYTES, and returns how far it came.
+            until_offset: One past the last offset to examine with a filter; 0 for the partition's end.
+
+        Raises:
+            ConsumersLimitError: the consumer that commits is new, and the user has made as many as it may.
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            InvalidInputError: an argument is out of range, or the consumer is missing.
+            CorruptSendError: the next messages are damaged; a poll from its until_offset skips them.
+        """
+        check_poll(topic, strategy, count, size_bytes, consumer, auto_commit, is_filtered=where is not None)
+        chosen = None if where is None else check_states(where, states)
+        if consumer is not None and consumer.kind is ConsumerKind.GROUP and states != _AVAILABLE:
+            wanted = Wanted(count, size_bytes, None, chosen, until_offset)
+            polled = self._in_group(self._read(topic, partition, strategy, wanted, consumer), topic, consumer, states)
+        else:
+            wanted = Wanted(count, size_bytes, states, chosen, until_offset)
+            polled = self._read(topic, partition, strategy, wanted, consumer)
+        if where is not None:
+            with self._counting:
+                self._scanned_count += polled.scanned_count
+                self._failed_count += polled.failed_count
+        if auto_commit and consumer is not None and (polled.count or (where is not None and polled.scanned_count)):
+            record = self._backing.partition(topic, partition)
+            self._backing.log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us(), user_id)
+        return polled
+
+    def _in_group(self, polled: Polled, topic: TopicName, group: OffsetOwner, states: frozenset[int] | None) -> Polled:
+        """Return a poll with the states that its messages have for a group."""
+        record = self._backing.partition(topic, polled.partition)
+        with self._groups.locked(record, group.name):
+            journal = self._journals.find(record, group, polled.partition).journal
+            state = journal.load(self._backing.log.offsets(record).committed_at(group, polled.partition))
+            return in_group(polled, state, states)
+
+    def _read(
+        self, topic: TopicName, partition: int, strategy: PollingStrategy, wanted: Wanted, consumer: OffsetOwner | None
+    ) -> Polled:
+        """Read a page; again if its files were replaced or removed meanwhile."""
+        log, count = self._backing.log, wanted.count
+        for attempts_left in range(_ATTEMPTS - 1, -1, -1):
+            record = self._backing.partition(topic, partition)
+            committed = None
+            if consumer is not None and strategy.kind is PollingKind.NEXT:
+                committed = log.offsets(record).committed(consumer, partition)
+            written_end = log.written_end(record, partition) or None if log.is_writer else None
+            known = PartitionStates(log.states, record, partition)
+            try:
+                with log.reading(record, partition) as follower:
+                    if attempts_left < _ATTEMPTS - 1:
+                        follower.refresh()
+                    start = find_start(follower, strategy, committed, count, written_end)
+                    place = partition, record.generation(partition)
+                    return read_page(follower, place, start, wanted, known)
+            except (OffsetOutOfRangeError, PartitionNotFoundError):  # concurrently expired, purged or deleted
+                if not attempts_left:
+                    raise
+            except CorruptSendError as error:
+                raise _with_place(error, topic, partition) from error
+            except HeaderError as error:  # of the filter
+                error.where = f"{topic}, partition {partition}"
+                raise
+        raise AssertionError("unreachable")
+
+    def measure(self, topic: TopicName, partition: int, from_offset: int, until_offset: int, size_bytes: int) -> tuple[int, int]:
+        """Estimate the stored bytes of a range, and return the end of the last send within a size.
+
+        Reads only the indexes. For a damaged one the result is 0 bytes and the partition's end.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            from_offset: The first offset; expired ones have no bytes.
+            until_offset: One past the last offset.
+            size_bytes: Size to find the end of, bytes; the first send is included even if it is larger.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+        """
+        record = self._backing.partition(topic, partition)
+        with self._backing.log.reading(record, partition) as follower:
+            follower.refresh()
+            try:
+                size = follower.size_between(from_offset, until_offset)
+                if from_offset >= follower.end_offset:
+                    return size, follower.end_offset
+                return size, follower.offset_after(from_offset, size_bytes)
+            except CorruptLogError:
+                return 0, follower.end_offset
+
+    def count_segments(self, topic: TopicName, where: Filter) -> SegmentCounts:
+        """Return how much of a topic a filter reads; it reads indexes and summaries alone.
+
+        Args:
+            topic: Stream and topic.
+            where: The filter.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic does not exist, or was purged meanwhile.
+        """
+        record = self._backing.topic(topic)
+        count = skipped_count = size_bytes = skipped_bytes = 0
+        for number in range(1, record.partitions + 1):
+            with self._backing.log.reading(record, number) as follower:
+                follower.refresh()
+                size_bytes += follower.size_bytes()
+                count += len(follower.segment_offsets)
+                for base in follower.segment_offsets:
+                    skipped = follower.skip(base, where)
+                    if skipped is not None:
+                        skipped_count += 1
+                        skipped_bytes += follower.size_between(base, skipped[0])
+        return SegmentCounts(count, skipped_count, size_bytes, skipped_bytes)
+
+    def set_state(
+        self,
+        topic: TopicName,
+        partition: int,
+        offsets: Iterable[int],
+        state: int,
+        *,
+        reason: str = "",
+        by: str = "",
+        user_id: int = NO_USER,
+    ) -> None:
+        """Set the state of messages and record the reason; the change is durable when this returns.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            offsets: Offsets of the messages.
+            state: A state code, 1 to 255.
+            reason: The reason.
+            by: The author.
+            user_id: The server's user whose request it is, or NO_USER.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            OffsetOutOfRangeError: one of the messages does not exist; nothing is changed.
+            LogLockedError: another process is the writer.
+        """
+        log = self._backing.writable_log()
+        record = self._backing.partition(topic, partition)
+        log.partition(record, partition).sync()  # a state survives a power cut, so its message has to
+        changed = list(offsets)
+        log.states.set(record, partition, changed, StateChange(-1, state, reason, by, self._backing.clock_us()))
+        found = [
+            Transition(TransitionKind.STATE_SET, *each, by, reason=reason, state=state_name(state))
+            for each in ranges_of(sorted(set(changed)))
+        ]
+        self._transitions.record(GroupPlace(topic, "", partition, user_id), found)
+        if state == MessageState.MARKED_FOR_DELETION:
+            log.background.start_removal(self._backing.clock_us)
+
+    def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
+        """Remove the messages that were marked for deletion with a reason from the disk, one group of segments at a time.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            reason: The reason of the marks.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            LegalHoldError: the topic is under legal hold; nothing is removed.
+            CorruptLogError: a segment is damaged; its messages stay.
+            LogLockedError: another process is the writer.
+        """
+        log = self._backing.writable_log()
+        record = self._backing.partition(topic, partition)
+        return MarkedRemoval(log, self._backing.clock_us).remove_now(record, partition, reason, most_groups=1)
+
+    def states(self, topic: TopicName, partition: int, from_offset: int = 0, count: int = -1) -> list[StateChange]:
+        """Return the messages of a partition that are not available, by offset, with reason, author and time.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            from_offset: The first offset to check.
+            count: Maximum number of messages; negative is all.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+        """
+        record = self._backing.partition(topic, partition)
+        return self._backing.log.states.changes(record, partition, from_offset, count)
+
+    def wait(
+        self,
+        topic: TopicName,
+        positions: Mapping[int, int],
+        timeout_ms: float,
+        *,
+        member: Member | None = None,
+        generation: int = 0,
+    ) -> bool:
+        """Wait until a partition has a message at or after an offset, and return whether one has.
+
+        Args:
+            topic: Stream and topic.
+            positions: Partition -> offset.
+            timeout_ms: Maximum wait, milliseconds.
+            member: The waiting group member: a change of its group ends the wait too.
+            generation: The member's generation.
+        """
+        directories, is_there = self._look_for(topic, positions, member, generation)
+        return self._backing.log.wait(directories, is_there, timeout_ms / 1000, self._backing.monotonic)
+
+    def begin_wait(
+        self,
+        topic: TopicName,
+        positions: Mapping[int, int],
+        on_ring: Callable[[], None],
+        *,
+        member: Member | None = None,
+        generation: int = 0,
+    ) -> Wait:
+        """Start a wait that blocks no thread; arguments as for wait().
+
+        Args:
+            topic: Stream and topic.
+            positions: Partition -> offset.
+            on_ring: See Wait.
+            member: The waiting group member.
+            generation: The member's generation.
+        """
+        directories, is_there = self._look_for(topic, positions, member, generation)
+        return Wait(self._backing.log.waiting, directories, lambda: is_there(directories), on_ring)
+
+    def _look_for(
+        self, topic: TopicName, positions: Mapping[int, int], member: Member | None, generation: int
+    ) -> tuple[list[str], Callable[[Iterable[str]], bool]]:
+        """Return the directories that a wait watches, and a function that checks some of them for messages."""
+        backing, log = self._backing, self._backing.log
+        records = {partition: backing.partition(topic, partition) for partition in positions}
+        places = {log.partition_directory(record, partition): partition for partition, record in records.items()}
+
+        def end_offset(partition: int) -> int:
+            written_end = log.written_end(records[partition], partition) if log.is_writer else 0
+            if written_end:
+                return written_end  # without reading the files
+            with log.reading(records[partition], partition) as follower:
+                follower.refresh()
+                return follower.end_offset
+
+        def is_there(directories: Iterable[str]) -> bool:
+            if member is not None and self._groups.has_changed(topic, member, generation):
+                return True
+            for partition in (places[directory] for directory in directories if directory in places):
+                try:
+                    if self._is_made_anew(records[partition], partition):
+                        return True  # purged or recreated: the next poll reports it
+                    if end_offset(partition) != positions[partition]:
+                        return True  # a message exists, or the position is invalid: the next poll reports it
+                except (OffsetOutOfRangeError, PartitionNotFoundError):
+                    return True  # concurrently expired, purged or deleted: the next poll reports it
+            return False
+
+        return ([*places] if member is None else [*places, log.groups_directory]), is_there
+
+
+def _with_place(error: CorruptSendError, topic: TopicName, partition: int) -> CorruptSendError:
+    """Return the error for unreadable messages, with the topic and partition of the poll."""
+    return CorruptSendError(
+        f"messages of {topic}, partition {partition}, cannot be read: {error.what}",
+        where=error.where,
+        advice=error.advice,
+        partition=partition,
+        from_offset=error.from_offset,
+        until_offset=error.until_offset,
+    )

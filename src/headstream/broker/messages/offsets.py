@@ -1,0 +1,74 @@
+"""Offsets: committed offsets of consumers and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from headstream.broker.backing import Backing
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.polling import OffsetOwner
+from headstream.errors import OffsetOutOfRangeError
+from headstream.log.log import Log
+from headstream.log.partition.offset_file_counts import NO_USER
+
+__all__ = ["BrokerOffsets", "limit_consumers"]
+
+
+class BrokerOffsets:
+    """Commands for committed offsets. An offset is always that of the next message: one past the last one done."""
+
+    def __init__(self, backing: Backing) -> None:
+        self._backing = backing
+
+    def committed(self, topic: TopicName, consumer: OffsetOwner) -> dict[int, int]:
+        """Return the committed offset of each partition that has one; TopicNotFoundError if the topic does not exist."""
+        record = self._backing.topic(topic)
+        return self._backing.log.offsets(record).all_committed(consumer, range(1, record.partitions + 1))
+
+    def commit(
+        self,
+        topic: TopicName,
+        consumer: OffsetOwner,
+        offsets: Mapping[int, int],
+        *,
+        generations: Mapping[int, int] = MappingProxyType({}),
+        user_id: int = NO_USER,
+    ) -> None:
+        """Commit a consumer's offsets, from this or another process.
+
+        Args:
+            topic: Stream and topic.
+            consumer: The owner of the offsets.
+            offsets: Partition -> offset of the next message.
+            generations: Partition -> the generation it was polled from, if known.
+            user_id: The server's user who commits, see OffsetStore.commit().
+
+        Raises:
+            ConsumersLimitError: the consumer is new, and the user has made as many as it may.
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            OffsetOutOfRangeError: a partition was purged or recreated since; nothing in it is committed.
+        """
+        now_us = self._backing.clock_us()
+        for number, offset in offsets.items():
+            record = self._backing.partition(topic, number)
+            now = record.generation(number)
+            if generations.get(number, now) != now:
+                raise OffsetOutOfRangeError(
+                    f"partition {number} of {str(topic)!r} has been purged or recreated since offset {offset} was reached",
+                    advice="Nothing was committed: seek() to the offset to continue at",
+                )
+            self._backing.log.offsets(record).commit(consumer, number, offset, now_us, user_id)
+
+
+def limit_consumers(log: Log, most: int) -> None:
+    """Count for how many consumers each user has stored offsets, and limit it from now on.
+
+    Args:
+        log: The log; its files of offsets are read, about 10 us each.
+        most: The most consumers and groups of one user, counted by topic.
+    """
+    for stream in log.snapshot().values():
+        for topic in stream.topics.values():
+            log.offsets(topic).count_files()
+    log.open_offsets.counts.most = most

@@ -1,0 +1,367 @@
+"""`headstream replicate`: the pipeline from Replicate's messages to Delta tables."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from headstream.cli.replicate.inspection import inspect
+from headstream.cli.replicate.operation import parked, redrive, reload, schemas, status
+from headstream.cli.shared.output import print_object, print_table, print_text
+from headstream.cli.shared.parameters import Checked, LocalPath, StorablePlace, output_option
+from headstream.core.model.quantities import parse_duration_us, parse_size_bytes
+from headstream.errors import InvalidInputError, JarsError, ReplicateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from headstream.replicate.run.pipeline import ReplicatePipeline
+    from headstream.replicate.run.summary import Summary
+    from headstream.replicate.settings.config import ReplicateConfig
+
+__all__ = ["replicate"]
+
+_INTERRUPTED: Final = 130
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name in text.split(",")))
+_PLACE: Final = LocalPath()
+_TABLE_PLACE: Final = StorablePlace(is_table=True)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name.startswith("spark.") and equals):
+        raise InvalidInputError(f"{text!r} is not a Spark setting", advice="Write it as in spark.driver.memory=4g")
+    return name, value
+
+
+_SETTING: Final = Checked("setting", _setting)
+_DURATION: Final = Checked("duration", parse_duration_us)
+_SIZE: Final = Checked("size", parse_size_bytes)
+
+
+@click.group()
+def replicate() -> None:
+    """Qlik Replicate: run the pipeline into Delta tables, show its status, redrive messages, inspect messages.
+
+    \b
+    Examples:
+      headstream replicate run --source file:///var/lib/cdc --topics cdc/data --metadata cdc/metadata \\
+          --tables /data/tables --checkpoint /data/checkpoint --once
+      headstream replicate status --checkpoint /data/checkpoint
+      headstream replicate inspect message.bin
+    """
+
+
+for _command in (inspect, status, schemas, parked, redrive, reload):
+    replicate.add_command(_command)
+
+
+@replicate.command()
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A TOML file with these and more settings: tables, targets, keys, columns, policies. Options override it.",
+)
+@click.option(
+    "--source",
+    "--url",
+    "source",
+    envvar="HEADSTREAM_URL",
+    show_envvar=True,
+    metavar="URL",
+    help="The log with the messages, or kafka://host:9092.",
+)
+@click.option("--topics", type=_TOPICS, metavar="A,B", help="Topics with data messages.")
+@click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if other ones.")
+@click.option(
+    "--tables",
+    type=_TABLE_PLACE,
+    help="Directory of the Delta tables, or a URI: s3://, abfss://, gs://, hdfs://; settings from [storage].",
+)
+@click.option("--checkpoint", type=StorablePlace(), help="Directory of the pipeline's state, or a URI.")
+@click.option(
+    "--checkpoint-from", type=LocalPath(exists=True), help="Begin a checkpoint in an object store with this directory's."
+)
+@click.option("--zone", type=StorablePlace(), help="Directory of the schema zone, or a URI.  [default: CHECKPOINT/zone]")
+@click.option("--schemas", type=StorablePlace(), help="Directory of schemas that do not arrive in messages, or a URI.")
+@click.option(
+    "--schema-wait",
+    "schema_wait_us",
+    type=_DURATION,
+    default="60s",
+    show_default=True,
+    help="How long a message waits for its schema: 500ms, 60s, 5m.",
+)
+@click.option(
+    "--delayed",
+    default="replicate/delayed",
+    show_default=True,
+    metavar="TOPIC",
+    help="Topic for messages after --schema-wait, in the checkpoint; or kafka://host:9092/topic for a copy of them there.",
+)
+@click.option("--dead-letter", metavar="URL", help="Copy dead letters to this topic: kafka://host:9092/topic.")
+@click.option(
+    "--on-missing-schema",
+    type=click.Choice(["delayed", "dead-letter", "fail"]),
+    default="delayed",
+    show_default=True,
+    help="What to do with messages after --schema-wait.",
+)
+@click.option("--atomic", is_flag=True, help="Apply a transaction's changes to a table all at once or not at all.")
+@click.option(
+    "--transaction-wait", "transaction_wait_us", type=_DURATION, help="How long to wait for missing events.  [default: 5m]"
+)
+@click.option(
+    "--on-incomplete-transaction",
+    type=click.Choice(["wait", "apply", "fail"]),
+    help="After --transaction-wait: wait on with a warning, apply what arrived, or stop.  [default: wait]",
+)
+@click.option("--change-tables", type=_TABLE_PLACE, help="The same for one Delta table per target with every change as received.")
+@click.option("--dead-letter-table", type=_TABLE_PLACE, help="Write dead letters to this Delta table too; the same.")
+@click.option("--metrics", type=StorablePlace(directory=False), help="Write metrics to this file or URI (OpenMetrics).")
+@click.option("--metrics-otlp", is_flag=True, help="Send metrics to OpenTelemetry's collector (OTEL_EXPORTER_OTLP_ENDPOINT).")
+@click.option("--tracing", is_flag=True, help="Make OpenTelemetry spans of micro-batches and merges, linked to messages' spans.")
+@click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of waiting messages.  [default: 10 million]")
+@click.option("--max-parked-bytes", type=_SIZE, help="Maximum size of waiting messages.  [default: 20GiB]")
+@click.option("--max-parked-age", "max_parked_age_us", type=_DURATION, help="Warn of messages that wait longer.  [default: 1d]")
+@click.option(
+    "--max-dead-rate", type=click.FloatRange(0, 1), help="Stop a table above this share of dead letters.  [default: 0.1]"
+)
+@click.option(
+    "--catalog", metavar="NAME", help="Register each table in Spark's catalog: '{schema}.{table}', 'lake.{schema}.{table}'."
+)
+@click.option("--take-over", is_flag=True, help="Continue with tables of another pipeline whose checkpoint is lost.")
+@click.option("--accept-recreated", is_flag=True, help="Read topics that were deleted and created again from their beginning.")
+@click.option("--accept-loss", is_flag=True, help="Continue without messages that were deleted before they were read.")
+@click.option("--once", is_flag=True, help="End when all existing messages are applied.")
+@click.option(
+    "--trigger-every", "trigger_every_us", type=_DURATION, help="Start a micro-batch at most this often.  [default: at once]"
+)
+@click.option("--max-messages-per-batch", type=click.IntRange(1), help="Maximum messages of a micro-batch.  [default: 200000]")
+@click.option(
+    "--max-bytes-per-batch", type=_SIZE, help="Maximum size of a micro-batch.  [default: an eighth of Spark's driver memory]"
+)
+@click.option("--driver-memory", metavar="SIZE", help="Memory of Spark's driver: 4g.  [default: Spark's, 1g]")
+@click.option("--conf", "spark", type=_SETTING, multiple=True, metavar="NAME=VALUE", help="A Spark setting; repeatable.")
+@click.option(
+    "--mask-order",
+    type=click.Choice(["auto", "little", "big"]),
+    default="auto",
+    show_default=True,
+    help="Byte order of column masks in Avro messages; auto: detected from the messages.",
+)
+@click.option(
+    "--datetimes",
+    type=click.Choice(["utc", "ntz", "text"]),
+    default="utc",
+    show_default=True,
+    help="Type of DATETIME columns: TIMESTAMP, TIMESTAMP_NTZ, or a STRING that keeps times finer than a microsecond.",
+)
+@output_option
+@click.pass_context
+def run(context: click.Context, /, config_file: Path | None, output: str, **options: Any) -> None:
+    """Apply Replicate's messages to Delta tables, one for each source table, at TABLES/<schema>/<table>.
+
+    A run with the same checkpoint continues where the last one ended. Ctrl-C or SIGTERM ends it after the current
+    micro-batch, and prints the summary: with exit code 0 without --once; with 130 if --once had more to apply.
+    A second Ctrl-C stops immediately, which is safe. Spark runs on this machine, unless SPARK_MASTER, --conf
+    spark.master=... or [spark] of the file name another master.
+
+    \b
+    Example:
+      headstream replicate run --source file:///var/lib/cdc --topics cdc/data --metadata cdc/metadata \\
+          --tables /data/tables --checkpoint /data/checkpoint --once --output json
+    """
+    from headstream.replicate.inputs.inputs import check_topics
+    from headstream.replicate.run.copies import check_copies
+    from headstream.replicate.storage.store_check import check_stores
+    from headstream.spark.sessions.java import find_java
+
+    config = _configure(context, config_file, options)
+    find_java()
+    check_topics(config)  # before Spark starts
+    check_stores(config.store_places, read=config.schemas)
+    check_copies(config)
+    summary, was_stopped = _run(config)
+    _print(summary, output)
+    if was_stopped and config.once:
+        click.get_current_context().exit(_INTERRUPTED)
+
+
+def _configure(context: click.Context, config_file: Path | None, options: dict[str, Any]) -> ReplicateConfig:
+    """Return the configuration from the options and, if given, a file."""
+    from headstream.replicate.settings.config import ReplicateConfig
+    from headstream.replicate.settings.config_file import load_config
+    from headstream.replicate.settings.table_settings import TableRules, TableSettings
+
+    default = click.core.ParameterSource.DEFAULT
+    given = {
+        name: value
+        for name, value in options.items()
+        if value is not None and (config_file is None or context.get_parameter_source(name) is not default)
+    }
+    of_tables = {name: given.pop(name) for name in ("mask_order", "datetimes", "catalog") if name in given}
+    spark = dict(given.pop("spark", ()))
+    if "driver_memory" in given:
+        spark["spark.driver.memory"] = given.pop("driver_memory")
+    if config_file is None:
+        for name in ("source", "topics", "tables", "checkpoint"):
+            if name not in given:
+                raise click.UsageError(f"Missing option '--{name}': give it, or a --config FILE", context)
+        return ReplicateConfig(**given, spark=spark, rules=TableRules(defaults=TableSettings(**of_tables)))
+    config = load_config(config_file, given)
+    config = replace(config, spark={**config.spark, **spark})
+    return replace(config, rules=replace(config.rules, defaults=replace(config.rules.defaults, **of_tables)))
+
+
+def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
+    """Run a pipeline to its end, or until a signal; return its summary, and whether a signal arrived."""
+    from headstream.replicate.run.pipeline import ReplicatePipeline
+
+    _show_log()
+    with _progress() as show, _kept_handlers():
+        show("starting Spark")
+        with _session(config) as spark:
+            pipeline = ReplicatePipeline(spark, config, on_progress=lambda summary: show(_describe(summary)))
+            came = _stop_by_signals(pipeline)
+            show("waiting for messages")
+            try:
+                return pipeline.run(), bool(came)
+            except Exception as error:
+                if not came:
+                    raise
+                raise ReplicateError(  # a signal to the whole process group ends Spark's processes early
+                    "the run was interrupted during a micro-batch", advice="Run it again: it continues where it stopped"
+                ) from error
+
+
+def _show_log() -> None:
+    """Write the pipeline's log, from level INFO, to standard error."""
+    logger = logging.getLogger("headstream")
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+
+
+@contextmanager
+def _session(config: ReplicateConfig) -> Iterator[SparkSession]:
+    """Yield a session, and stop it; a stopped Spark does not hide an error of the body."""
+    from headstream.replicate.storage.places import StorePlace
+    from headstream.spark import session, stop
+    from headstream.spark.sessions.given_settings import find_given
+    from headstream.spark.sessions.spark_home import find_pyspark
+
+    jars = {place.access.jars for place in config.table_places if isinstance(place, StorePlace)}
+    given = find_given(os.environ, find_pyspark()) | dict(config.spark)
+    name = None if "spark.app.name" in given else "headstream-replicate"
+    spark = session(name, config=config.spark, with_jars=_available(sorted(name for name in jars if name is not None)))
+    try:
+        yield spark
+    except BaseException:
+        with suppress(Exception):
+            stop(spark)
+        raise
+    stop(spark)
+
+
+def _available(names: Sequence[str]) -> list[str]:
+    """Return those sets of jars that the session has or can have; without the others `deltalake` still merges."""
+    from headstream.spark.sessions.jar_sets import SETS
+    from headstream.spark.sessions.jars import fetch
+    from headstream.spark.sessions.session import lacking_sets
+
+    found = list(names)
+    for jar_set in lacking_sets([SETS[name] for name in names]):
+        try:
+            fetch(jar_set=jar_set)
+        except JarsError as error:
+            told = "the jars of the set %s cannot be fetched, and Spark writes no tables there without them: %s"
+            logging.getLogger("headstream.replicate").warning(told, jar_set.name, error)
+            found.remove(jar_set.name)
+    return found
+
+
+def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
+    """Let the first Ctrl-C or SIGTERM stop a pipeline gracefully, and the second one end the program immediately.
+
+    Must be called after a session starts, since Spark installs a signal handler.
+
+    Returns:
+        The received signals, a list that grows.
+    """
+    came: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) > 1:
+            raise KeyboardInterrupt
+        pipeline.stop()
+
+    for number in _SIGNALS:
+        signal.signal(number, handle)
+    return came
+
+
+@contextmanager
+def _kept_handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows a progress line on a terminal, and does nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True, highlight=False).status("") as status:
+        yield lambda text: status.update(Text(text))
+
+
+def _describe(summary: Summary) -> str:
+    waiting = f", {summary.parked + summary.delayed:,} waiting" if summary.parked + summary.delayed else ""
+    dead = f", {summary.dead:,} dead" if summary.dead else ""
+    rate = f", {summary.messages / summary.seconds:,.0f} a second" if summary.seconds else ""
+    return f"{summary.messages:,} messages read, {summary.changes:,} changes applied{waiting}{dead}{rate}"
+
+
+def _print(summary: Summary, form: str) -> None:
+    document = summary.to_dict()
+    if form != "table":
+        print_object(document, form)
+        return
+    tables, lags, failing = (document.pop(name) for name in ("tables", "lag_seconds", "failing"))
+    counts = ("inserted", "updated", "deleted")
+    print_table(
+        ("table", *counts, "lag_seconds"),
+        [[name, *(str(rows[count]) for count in counts), str(lags.get(name, "-"))] for name, rows in tables.items()],
+    )
+    if failing:
+        print_text("")
+        print_table(("failing_table", "reason"), [[name, reason] for name, reason in failing.items()])
+    print_text("")
+    print_object(document, form)

@@ -1,0 +1,211 @@
+"""A pipeline's checkpoint for commands that read it: its options; a directory as it is, or a copy of one in an object store."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from headstream.cli.shared.parameters import StorablePlace
+from headstream.errors import HeadstreamError, InvalidInputError
+
+if TYPE_CHECKING:
+    from headstream.replicate.codec import TableMetadata
+    from headstream.replicate.parked.requests import RequestKind
+    from headstream.replicate.run.report import PipelineReport
+    from headstream.replicate.storage.places import Place
+    from headstream.server.http.pipelines import PipelineReports
+
+__all__ = [
+    "ask_pipeline",
+    "checkpoint_options",
+    "explain_by",
+    "find_checkpoint",
+    "pipelines_option",
+    "read_checkpoint",
+    "read_pipelines",
+    "read_reports",
+]
+
+_READ: Final = ("ledger.sqlite", "zone")
+_LOG: Final = "log"
+
+
+def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True) -> Callable[..., Any]:
+    """Add --checkpoint and --config to a command, which gets the checkpoint's place as `checkpoint`.
+
+    Args:
+        function: The command.
+        is_required: Whether one of them has to be given; else the place can be None.
+    """
+
+    @functools.wraps(function)
+    def with_place(*arguments: Any, checkpoint: Place | None, config_file: Path | None, **options: Any) -> Any:
+        is_given = is_required or checkpoint is not None or config_file is not None
+        return function(*arguments, checkpoint=_find_checkpoint(checkpoint, config_file) if is_given else None, **options)
+
+    config_option = click.option(
+        "--config",
+        "config_file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="The pipeline's TOML file: its checkpoint, and [storage] of an object store.",
+    )
+    checkpoint_option = click.option(
+        "--checkpoint",
+        type=StorablePlace(exists=True),
+        help="Directory of the pipeline's state, or s3://bucket/path: settings from [storage] of --config, and AWS_*.",
+    )
+    return checkpoint_option(config_option(with_place))
+
+
+pipelines_option = click.option(
+    "--pipeline",
+    "pipelines",
+    multiple=True,
+    type=StorablePlace(exists=True),
+    metavar="CHECKPOINT",
+    help="Show the Replicate pipeline with this checkpoint, a directory or a URI; can be repeated.",
+)
+
+
+def _find_checkpoint(checkpoint: Place | None, config_file: Path | None) -> Place:
+    from headstream.replicate.settings.config_file import load_checkpoint
+
+    if config_file is None:
+        if checkpoint is None:
+            raise click.UsageError("Missing option '--checkpoint': give it, or the pipeline's --config FILE")
+        return checkpoint
+    place = load_checkpoint(config_file, checkpoint)
+    if isinstance(place, Path) and not place.is_dir():
+        raise InvalidInputError(
+            "there is no checkpoint yet", where=str(place), advice="Run the pipeline once, or correct `checkpoint` in the file"
+        )
+    return place
+
+
+def find_checkpoint(text: str, where: str) -> Place:
+    """Return the place of a pipeline's checkpoint.
+
+    Args:
+        text: A directory or the URI of an object store.
+        where: The setting that names it.
+
+    Raises:
+        InvalidInputError: there is no such directory, or the URI is invalid.
+    """
+    from headstream.replicate.storage.places import parse_place
+
+    place = parse_place(text, is_table=False)
+    if isinstance(place, Path) and not place.is_dir():
+        raise InvalidInputError(f"there is no checkpoint {text}", where=where, advice="Run the pipeline once, or correct it")
+    return place
+
+
+def ask_pipeline(checkpoint: Place, kind: RequestKind, arguments: dict[str, Any]) -> int | str:
+    """Make a request to a pipeline; return its number, in an object store its name.
+
+    Args:
+        checkpoint: The place of its checkpoint.
+        kind: As of replicate/parked/requests.py.
+        arguments: Its arguments, a JSON object.
+    """
+    from headstream.replicate.parked.ledger import Ledger
+    from headstream.replicate.parked.remote_requests import ask_remotely
+    from headstream.replicate.parked.requests import Requests
+
+    now_us = time.time_ns() // 1000
+    if not isinstance(checkpoint, Path):
+        return ask_remotely(checkpoint, kind, arguments, now_us)
+    with closing(Ledger(checkpoint / "ledger.sqlite")) as ledger:
+        return Requests(ledger).ask(kind, arguments, now_us)
+
+
+@contextmanager
+def read_checkpoint(checkpoint: Place, *, with_log: bool = False) -> Iterator[Callable[[], Path]]:
+    """Yield a function that returns a directory with the newest ledger and schema zone of a checkpoint.
+
+    Args:
+        checkpoint: Its place.
+        with_log: Whether to fetch the pipeline's own log from an object store too.
+    """
+    if isinstance(checkpoint, Path):
+        yield lambda: checkpoint
+        return
+    from headstream.replicate.checkpoint.reading import CheckpointReader
+
+    with TemporaryDirectory(prefix="headstream-") as directory:
+        reader = CheckpointReader(checkpoint, Path(directory), (*_READ, _LOG) if with_log else _READ)
+
+        def read() -> Path:
+            reader.refresh()
+            return Path(directory)
+
+        yield read
+
+
+@contextmanager
+def read_reports(checkpoints: Iterable[Place]) -> Iterator[dict[str, Callable[[], dict[str, Any]]]]:
+    """Yield the name of each pipeline, and a function that returns its newest report.
+
+    Args:
+        checkpoints: The places of their checkpoints.
+    """
+    with _open_reports(checkpoints) as reports:
+        yield {name: report.read for name, report in reports.items()}
+
+
+@contextmanager
+def read_pipelines(
+    checkpoints: Iterable[Place], *, needs_right: bool, explain_avro: Callable[[bytes], dict[str, Any]] | None = None
+) -> Iterator[PipelineReports]:
+    """Yield what a console shows of pipelines, and how it decodes messages.
+
+    Args:
+        checkpoints: The places of their checkpoints.
+        needs_right: Whether only users with the right to read the server see them.
+        explain_avro: Decodes a payload that names its Avro schema.
+    """
+    from headstream.server.http.pipelines import PipelineReports
+
+    with _open_reports(checkpoints) as reports:
+        readers = {name: report.read for name, report in reports.items()}
+        explain = explain_by(list(reports.values())) if reports else None
+        yield PipelineReports(readers, needs_right=needs_right, explain=explain, explain_avro=explain_avro)
+
+
+def explain_by(reports: Sequence[PipelineReport]) -> Callable[[bytes], dict[str, Any]]:
+    """Return a function that explains a Replicate message by the schema zones of pipelines.
+
+    Args:
+        reports: Their reports.
+    """
+    from headstream.replicate.schemas.explanation import Explainer
+
+    def find(schema_id: str) -> TableMetadata | None:
+        for report in reports:
+            with suppress(HeadstreamError, OSError):  # one that cannot be read says so on the page of pipelines
+                found = report.find_schema(schema_id)
+                if found is not None:
+                    return found
+        return None
+
+    return lambda payload: Explainer(find, advice="no registered pipeline has received it").explain(payload)
+
+
+@contextmanager
+def _open_reports(checkpoints: Iterable[Place]) -> Iterator[dict[str, PipelineReport]]:
+    places = list(checkpoints)
+    if not places:
+        yield {}
+        return
+    from headstream.replicate.run.report import PipelineReport
+
+    with ExitStack() as stack:
+        yield {str(place): PipelineReport(stack.enter_context(read_checkpoint(place))) for place in places}

@@ -1,0 +1,112 @@
+"""Where the commands of dead letters find them: in a topic of a log, or set aside by a Replicate pipeline."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from headstream.cli.shared.checkpoints import ask_pipeline, checkpoint_options, read_checkpoint
+from headstream.cli.shared.filtering import FilterInput
+from headstream.cli.shared.parameters import open_log, require_url, url_option
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
+    from headstream.core.model.message import ReceivedMessage
+    from headstream.replicate.parked.letters import SetAside
+    from headstream.replicate.storage.places import Place
+
+__all__ = ["LetterSource", "Letters", "source_options"]
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """Letters of an open log.
+
+    Args:
+        log: The log.
+        topic: Their topic.
+        aside: What the pipeline says of them; None without a pipeline.
+    """
+
+    log: Client
+    topic: str
+    aside: SetAside | None
+
+    def find(self, chosen: FilterInput) -> Iterator[ReceivedMessage]:
+        """Yield those that can be redriven and discarded, and that match a filter."""
+        from headstream.client.dead_letters.letters import letters_of
+
+        found = letters_of(self.log, self.topic, chosen.where, chosen.on_error)
+        return found if self.aside is None else self.aside.choose(found)
+
+    def state_of(self, letter: ReceivedMessage) -> str:
+        """Return the state of a letter, for people."""
+        return letter.state.name.lower() if self.aside is None else self.aside.state_of(letter.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class LetterSource:
+    """Where a command finds letters.
+
+    Args:
+        topic: The topic.
+        url: The log.
+        checkpoint: The pipeline whose own log has the topic, in place of `url`; or None.
+    """
+
+    topic: str
+    url: str
+    checkpoint: Place | None
+
+    @contextmanager
+    def open(self, *, is_plain: bool = False) -> Iterator[Letters]:
+        """Yield the letters; the log is closed when the block ends.
+
+        Args:
+            is_plain: Whether messages are read and sent as they are stored, without the interceptors of the configuration.
+        """
+        if self.checkpoint is None:
+            with open_log(self.url, is_plain=is_plain) as log:
+                yield Letters(log, self.topic, None)
+            return
+        from headstream.replicate.parked.letters import SetAside
+
+        with read_checkpoint(self.checkpoint, with_log=True) as read:
+            directory = read()
+            with open_log((directory / "log").resolve().as_uri()) as log:
+                yield Letters(log, self.topic, SetAside(directory, self.topic))
+
+    def ask(self, kind: Literal["redrive", "discard"], offsets: Iterable[int]) -> int | str:
+        """Ask the pipeline to redrive or discard letters; return the request's number, in an object store its name.
+
+        Args:
+            kind: What to do.
+            offsets: Their offsets, ascending.
+        """
+        from headstream.core.model.offset_ranges import ranges_of
+        from headstream.replicate.parked.letters import REDRIVEN_STATES
+        from headstream.replicate.parked.requests import Selection, SetAsideRanges
+
+        assert self.checkpoint is not None
+        selection = Selection(states=REDRIVEN_STATES, within=SetAsideRanges(self.topic, tuple(ranges_of(offsets))))
+        return ask_pipeline(self.checkpoint, kind, selection.to_document())
+
+
+def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --url, --checkpoint and --config to a command with the argument TOPIC, which gets them all as `source`.
+
+    Args:
+        function: The command.
+    """
+
+    @functools.wraps(function)
+    def with_source(topic: str, url: str | None, checkpoint: Place | None, **options: Any) -> Any:
+        given = "" if checkpoint is not None else require_url(click.get_current_context(), None, url)
+        return function(source=LetterSource(topic, given, checkpoint), **options)
+
+    return url_option(checkpoint_options(with_source, is_required=False), is_required=False)

@@ -1,0 +1,143 @@
+"""How commands print deliveries: counts by status, and the story of one message: of a group, or with its state and all groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from headstream.cli.shared.output import format_time, print_object, print_objects, print_text
+from headstream.core.model.message import StateChange, state_name
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
+    from headstream.core.model.delivery_views import GroupDeliveries, MessageStory
+
+__all__ = [
+    "ATTEMPT_COLUMNS",
+    "COUNT_COLUMNS",
+    "STATE_COLUMNS",
+    "describe_deliveries",
+    "describe_state",
+    "describe_story",
+    "print_message_states",
+]
+
+COUNT_COLUMNS: Final = (
+    *("partition", "pending", "leased", "delayed", "deferred", "poisoned", "open_letters", "oldest_leased", "oldest_poisoned"),
+)
+STATE_COLUMNS: Final = ("offset", "state", "reason", "by", "changed")
+_STORY_COLUMNS: Final = ("group", "status", "failures", "worker", "next_attempt", "first_error", "reason", "letter")
+ATTEMPT_COLUMNS: Final = ("attempt", "begun", "ended", "worker", "error")
+
+
+def describe_deliveries(found: GroupDeliveries, form: str) -> dict[str, Any]:
+    """Return the members of a group's deliveries; a table has times as text, and no pause of a group that runs.
+
+    Args:
+        found: The deliveries.
+        form: table, json or jsonl.
+    """
+    pause = found.pause
+    attempts = {"failed_attempts": pause.failed_count, "last_attempts": pause.attempts_count, "pauses": pause.pauses_count}
+    state = "running" if not pause.until_us else "paused" if found.now_us < pause.until_us else "on trial"
+    times = _times(form, paused_since=pause.begun_us or None, paused_until=pause.until_us or None)
+    if form == "table":
+        times = {name: value for name, value in times.items() if value}
+    partitions = [
+        {
+            "partition": each.partition,
+            "pending": each.pending,
+            "leased": each.leased,
+            "delayed": each.delayed,
+            "deferred": each.deferred,
+            "poisoned": each.poisoned,
+            "open_letters": each.open_letters,
+            **_times(form, oldest_leased=each.oldest_leased_us, oldest_poisoned=each.oldest_poisoned_us),
+        }
+        for each in found.partitions
+    ]
+    return {"state": state, **times, **attempts, "partitions": partitions}
+
+
+def describe_story(found: MessageStory, form: str) -> dict[str, Any]:
+    """Return the members of a message's story.
+
+    Args:
+        found: The story.
+        form: table, json or jsonl; a table has times as text.
+    """
+    letter = None if found.letter is None else dict(zip(("topic", "partition", "offset"), found.letter, strict=True))
+    if form == "table" and found.letter is not None:
+        return _story(found, form) | {"letter": " ".join(map(str, found.letter))}
+    return _story(found, form) | {"letter": letter}
+
+
+def describe_state(change: StateChange, form: str) -> dict[str, Any]:
+    """Return the members of the state of a message that is not available.
+
+    Args:
+        change: How it got the state.
+        form: table, json or jsonl; a table has times as text.
+    """
+    when = _times(form, changed=change.changed_us)
+    return {"offset": change.offset, "state": state_name(change.state), "reason": change.reason, "by": change.by, **when}
+
+
+def print_message_states(log: Client, topic: str, partition: int, offset: int, form: str) -> None:
+    """Print the state of a message, who gave it and why, and what each group of its topic has done with it.
+
+    Args:
+        log: The log.
+        topic: The topic.
+        partition: The message's partition.
+        offset: Its offset.
+        form: table, json or jsonl.
+    """
+    stories = [(group.name, log.message_story(topic, group.name, partition, offset)) for group in log.groups(topic)]
+    change = next((change for change in log.states(topic, partition) if change.offset == offset), None)
+    nothing = {"offset": offset, "state": "available", "reason": "", "by": "", **_times(form, changed=None)}
+    members = nothing if change is None else describe_state(change, form)
+    groups = [{"group": name, **describe_story(story, form)} for name, story in stories]
+    members = {"topic": topic, "partition": partition, **members}
+    if form != "table":
+        print_object({**members, "groups": groups}, form)
+        return
+    print_object({name: value for name, value in members.items() if value not in ("", None)}, form)
+    attempts = [{"group": each["group"], **attempt} for each in groups for attempt in each["attempts"]]
+    for rows, columns in ((groups, _STORY_COLUMNS), (attempts, ("group", *ATTEMPT_COLUMNS))):
+        if rows:
+            print_text("")
+            print_objects(rows, columns, form)
+
+
+def _story(found: MessageStory, form: str) -> dict[str, Any]:
+    return {
+        "partition": found.partition,
+        "offset": found.offset,
+        "status": found.status.value,
+        "failures": found.failures,
+        "worker": found.worker,
+        **_times(
+            form,
+            leased=found.leased_us,
+            lease_until=found.lease_until_us,
+            next_attempt=found.next_attempt_us,
+            first_failed=found.first_failed_us,
+        ),
+        "first_error": found.first_error,
+        "reason": found.reason,
+        "attempts": [
+            {
+                "attempt": each.number,
+                **_times(form, begun=each.begun_us or None, ended=each.ended_us),
+                "worker": each.worker,
+                "error": each.error,
+            }
+            for each in found.attempts
+        ],
+    }
+
+
+def _times(form: str, **times: int | None) -> dict[str, Any]:
+    if form == "table":
+        return {name: "" if time_us is None else format_time(time_us) for name, time_us in times.items()}
+    return {f"{name}_us": time_us for name, time_us in times.items()}

@@ -1,0 +1,91 @@
+"""The options --where, --on-filter-error and --explain of commands that show messages."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast
+
+import click
+
+from headstream.cli.shared.output import print_object
+from headstream.cli.shared.parameters import Checked
+from headstream.core.filters.filter import OnFilterError, parse_filter
+from headstream.core.model.message import state_name
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
+
+__all__ = ["FilterInput", "filter_options"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class FilterArguments(TypedDict):
+    """The arguments of a poll or a consumer that are about its filter."""
+
+    where: str | None
+    on_filter_error: str
+
+
+class FilterInput(NamedTuple):
+    """What a user asks for.
+
+    Args:
+        where: The filter, or None.
+        on_error: What happens to a message that it cannot be applied to.
+        explains: Whether to show how the filter is evaluated, instead of messages.
+    """
+
+    where: str | None
+    on_error: str
+    explains: bool
+
+    @property
+    def options(self) -> FilterArguments:
+        """The arguments of a poll or a consumer."""
+        return {"where": self.where, "on_filter_error": self.on_error}
+
+    def explain(self, log: Client, states: tuple[str, ...] | None, output: str, topic: str | None = None) -> bool:
+        """Show how the filter is evaluated, and what of a topic it reads, if that is asked for; return whether it is."""
+        if self.where is None or not self.explains:
+            return False
+        plan = asdict(log.explain_filter(self.where, topic, states=states, on_filter_error=self.on_error))
+        plan |= {name: list(plan[name]) for name in ("headers", "fields", "summarized")}
+        counts = plan.pop("segments")
+        if counts is not None:
+            plan["segments"] = counts["segments_count"]
+            plan["segments_skipped"] = counts["skipped_count"]
+            plan["segments_read"] = counts["segments_count"] - counts["skipped_count"]
+            plan["bytes_read"] = counts["size_bytes"] - counts["skipped_bytes"]
+        plan["states"] = "all" if plan["states"] is None else ",".join(map(state_name, plan["states"]))
+        print_object(plan, output)
+        return True
+
+
+def filter_options(function: _Function) -> _Function:
+    """Add --where, --on-filter-error and --explain, which are passed on as `chosen`, a FilterInput."""
+
+    @click.option(
+        "--where",
+        type=Checked("filter", lambda text: parse_filter(text).text),
+        metavar="FILTER",
+        help="Only messages that match, as in \"attempt >= 3 AND source IN ('web', 'app')\"; fields are _offset, _timestamp, "
+        "_state, _id, _key and _size.",
+    )
+    @click.option(
+        "--on-filter-error",
+        type=click.Choice([each.value for each in OnFilterError]),
+        default=OnFilterError.SKIP.value,
+        show_default=True,
+        help="What to do with a message that the filter cannot be applied to: a number is compared with a text.",
+    )
+    @click.option("--explain", is_flag=True, help="Show where and how the filter is evaluated, instead of messages.")
+    @functools.wraps(function)
+    def with_filter(where: str | None, on_filter_error: str, explain: bool, **options: Any) -> Any:
+        if explain and where is None:
+            raise click.UsageError("--explain requires --where.")
+        return function(chosen=FilterInput(where, on_filter_error, explain), **options)
+
+    return cast("_Function", with_filter)

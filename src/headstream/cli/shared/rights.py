@@ -1,0 +1,124 @@
+"""Rights on the command line: `poll_messages,send_messages`, or `shop=read_stream`, or `shop/orders=poll_messages`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
+from headstream.core.wire.fields import fields_of
+from headstream.errors import AccessError, InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
+
+__all__ = ["RIGHTS_HELP", "Grant", "build_permissions", "format_permissions", "parse_grant"]
+
+RIGHTS_HELP: Final = (
+    "The user's permissions, repeatable: RIGHT,... everywhere, STREAM=RIGHT,..., or STREAM/TOPIC=RIGHT,...; `all` is "
+    "every right there. Everywhere: "
+    f"{', '.join(field.name for field in fields_of(GlobalPermissions))}."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Rights at one place.
+
+    Args:
+        place: A stream, `stream/topic`, or nothing: everywhere.
+        rights: Names of rights that exist there.
+    """
+
+    place: str
+    rights: tuple[str, ...]
+
+
+def parse_grant(text: str) -> Grant:
+    """Return the grant of a text.
+
+    Args:
+        text: `RIGHT,...`, `STREAM=RIGHT,...` or `STREAM/TOPIC=RIGHT,...`.
+
+    Raises:
+        InvalidInputError: a right is unknown.
+    """
+    place, equals, names = text.rpartition("=")
+    kind = TopicPermissions if "/" in place else StreamPermissions if equals else GlobalPermissions
+    known = tuple(field.name for field in fields_of(kind))
+    rights = known if names.strip() == "all" else tuple(name.strip() for name in names.split(","))
+    for name in rights:
+        if name not in known:
+            where = f"for {'a topic' if '/' in place else 'a stream'}" if equals else "for everywhere"
+            raise InvalidInputError(f"there is no right {name!r} {where}", advice=f"There is {', '.join(known)}, or all")
+    if equals and not place:
+        raise InvalidInputError(f"{text!r} names no stream before its '='", advice="Write shop=read_stream")
+    return Grant(place, rights)
+
+
+def build_permissions(log: Client, grants: Iterable[Grant]) -> Permissions | None:
+    """Return the permissions of grants, None if there are none.
+
+    Args:
+        log: Looks up streams and topics, since permissions refer to their ids.
+        grants: From parse_grant().
+
+    Raises:
+        NotFoundError: a stream or topic does not exist.
+    """
+    everywhere = GlobalPermissions()
+    streams: dict[int, StreamPermissions] = {}
+    topics: dict[int, dict[int, TopicPermissions]] = {}
+    found: dict[str, dict[str, Any]] = {}
+    for grant in grants:
+        found.setdefault(grant.place, {}).update(dict.fromkeys(grant.rights, True))
+    for place, rights in found.items():
+        if not place:
+            everywhere = GlobalPermissions(**rights)
+        elif "/" not in place:
+            streams[log.stream(place).id] = StreamPermissions(**rights)
+        else:
+            stream = log.stream(place.partition("/")[0]).id
+            topics.setdefault(stream, {})[log.topic(place).id] = TopicPermissions(**rights)
+    for stream, of_topics in topics.items():
+        whole = _format_rights(streams[stream]) if stream in streams else []
+        chosen: dict[str, Any] = dict.fromkeys(whole, True)
+        streams[stream] = StreamPermissions(**chosen, topics=of_topics)
+    return Permissions(everywhere, streams) if found else None
+
+
+def format_permissions(permissions: Permissions | None, log: Client) -> list[str]:
+    """Return permissions in the form that parse_grant() reads.
+
+    Args:
+        permissions: Rights by the ids of streams and topics.
+        log: Looks up their names; deleted or invisible ones are shown by id, `#7`.
+    """
+    if permissions is None:
+        return []
+    streams, topics = _names(log, permissions.streams)
+    spelled = [",".join(_format_rights(permissions.everywhere))]
+    for stream, rights in sorted(permissions.streams.items()):
+        name = streams.get(stream, f"#{stream}")
+        spelled.append(f"{name}={','.join(_format_rights(rights))}")
+        for topic, more in sorted(rights.topics.items()):
+            spelled.append(f"{topics.get((stream, topic), f'{name}/#{topic}')}={','.join(_format_rights(more))}")
+    return [text for text in spelled if text and not text.endswith("=")]
+
+
+def _names(log: Client, wanted: Iterable[int]) -> tuple[dict[int, str], dict[tuple[int, int], str]]:
+    """Return the names of streams by id, and of topics by both ids."""
+    numbers = set(wanted)
+    if not numbers:
+        return {}, {}
+    try:
+        streams = {stream.id: stream.name for stream in log.streams() if stream.id in numbers}
+        topics = {(number, topic.id): topic.full_name for number, name in streams.items() for topic in log.topics(name)}
+    except (AccessError, NotFoundError):
+        return {}, {}
+    return streams, topics
+
+
+def _format_rights(rights: Any) -> list[str]:
+    return [field.name for field in fields_of(type(rights)) if getattr(rights, field.name)]

@@ -1,0 +1,68 @@
+"""Passwords on the command line: typed without echo, or a line of standard input; never an argument."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+import click
+
+from headstream.cli.shared.contexts import CONTEXT_VARIABLE, Context, Contexts, contexts_path
+
+__all__ = ["add_password", "read_secret", "resolve_url"]
+
+_WITH_LOGIN: Final = ("headstream:", "http:", "https:", "kafka:", "quic:")
+
+
+def read_secret(what: str, *, is_new: bool = False) -> str:
+    """Return a secret typed by the user, or a line of standard input without a terminal.
+
+    Args:
+        what: Its description.
+        is_new: Whether it must be typed twice.
+
+    Raises:
+        UsageError: it is missing.
+    """
+    if sys.stdin.isatty():
+        secret: str = click.prompt(what, hide_input=True, confirmation_prompt=is_new, err=True)
+        return secret
+    secret = sys.stdin.readline().rstrip("\r\n")
+    if not secret:
+        raise click.UsageError(f"{what}: nothing on standard input.")
+    return secret
+
+
+def resolve_url(url: str | None) -> str | None:
+    """Return the URL that commands use: the given one, or that of the current context, with the credentials that are stored.
+
+    Args:
+        url: From --url or HEADSTREAM_URL, or None.
+
+    Returns:
+        The URL, or None if neither is set.
+    """
+    if url:
+        return url
+    contexts = Contexts(contexts_path())
+    name = os.environ.get(CONTEXT_VARIABLE) or contexts.current
+    return contexts.get(name).to_url() if name else None
+
+
+def add_password(url: str) -> str:
+    """Return a URL with its password; on a terminal, asks for a missing one.
+
+    Call it after all other arguments are checked: an invalid command must not ask for a password.
+
+    Args:
+        url: From resolve_url().
+    """
+    if not url.startswith(_WITH_LOGIN):
+        return url
+    context = Context.of_url(url)
+    username = context.username or os.environ.get("HEADSTREAM_USERNAME")
+    is_known = context.has_secret or "HEADSTREAM_PASSWORD" in os.environ or not username
+    if context.is_server and not is_known and sys.stdin.isatty():
+        return Context(context.url, username, read_secret(f"Password of {username}")).to_url()
+    return context.to_url()

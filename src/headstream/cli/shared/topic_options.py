@@ -1,0 +1,211 @@
+"""Topic options of `topic create` and `topic update`, and the syntax of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from headstream.cli.shared.parameters import Checked
+from headstream.core.model.quantities import DURATION_UNITS_US, SIZE_UNITS, parse_duration_us, parse_size_bytes
+from headstream.core.model.topology import Topic, split_header_names
+from headstream.errors import InvalidInputError
+
+__all__ = [
+    "changing_options",
+    "creating_options",
+    "format_options",
+    "parse_age_us",
+    "parse_compaction_us",
+    "parse_deduplication",
+    "parse_grace_us",
+    "parse_header_names",
+    "parse_hold",
+    "parse_topic_size",
+]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_AGE_UNITS_US: Final = {name: DURATION_UNITS_US[name] for name in ("s", "m", "h", "d")}
+
+
+def parse_age_us(text: str) -> int | None:
+    """Return the microseconds of `90s`, `30m`, `12h` or `7d`, or None for `forever`.
+
+    Raises:
+        InvalidInputError: it is none of these.
+    """
+    return None if text.strip().lower() == "forever" else _read_age_us(text, "forever")
+
+
+def parse_compaction_us(text: str) -> int | None:
+    """Return the microseconds of `0s`, `30m`, `12h` or `7d`, or None for `none`.
+
+    Raises:
+        InvalidInputError: it is none of these.
+    """
+    return None if text.strip().lower() == "none" else _read_age_us(text, "none")
+
+
+def _read_age_us(text: str, none: str) -> int:
+    try:
+        return parse_duration_us(text)
+    except InvalidInputError:
+        raise InvalidInputError(f"{text!r} is not an age", advice=f"Write 90s, 30m, 12h, 7d or {none}") from None
+
+
+def parse_grace_us(text: str) -> int | None:
+    """Return the microseconds of `0s`, `30m`, `12h` or `7d`, or None for `forever`.
+
+    Raises:
+        InvalidInputError: it is none of these.
+    """
+    return None if text.strip().lower() == "forever" else _read_age_us(text, "forever")
+
+
+def parse_hold(text: str) -> bool:
+    """Return whether a text is `on`.
+
+    Raises:
+        InvalidInputError: it is neither `on` nor `off`.
+    """
+    if text.strip().lower() not in ("on", "off"):
+        raise InvalidInputError(f"{text!r} is neither on nor off", advice="Write on or off")
+    return text.strip().lower() == "on"
+
+
+def parse_topic_size(text: str) -> int | None:
+    """Return the bytes of `500MB` or `10 GiB`, or None for `unlimited`.
+
+    Raises:
+        InvalidInputError: it is none of these.
+    """
+    if text.strip().lower() == "unlimited":
+        return None
+    try:
+        return parse_size_bytes(text)
+    except InvalidInputError:
+        raise InvalidInputError(
+            f"{text!r} is not a size", advice="Write 500MB, 10GB, 64 MiB, a number of bytes, or unlimited"
+        ) from None
+
+
+def parse_deduplication(text: str) -> int | None:
+    """Return the number in a text, or None for `none`.
+
+    Raises:
+        InvalidInputError: it is neither.
+    """
+    if text.strip().lower() == "none":
+        return None
+    if not text.strip().isdecimal():
+        raise InvalidInputError(f"{text!r} is not a number of ids", advice="Write how many are remembered, as in 100000, or none")
+    return int(text)
+
+
+def parse_header_names(text: str) -> str | None:
+    """Return a list of names of headers, separated by commas, or None for `none`.
+
+    Raises:
+        InvalidOptionError: it is no such list.
+    """
+    return None if text.strip().lower() == "none" else ",".join(split_header_names(text))
+
+
+_OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
+    (
+        "--retention",
+        "retention_us",
+        Checked("age", parse_age_us),
+        "forever",
+        "Messages older than this can be dropped: 12h, 7d, forever.",
+    ),
+    (
+        "--retention-bytes",
+        "retention_bytes",
+        Checked("size", parse_topic_size),
+        "unlimited",
+        "Above this size, the oldest messages can be dropped: 500MB, 10GB, unlimited.",
+    ),
+    (
+        "--compaction",
+        "compaction_delay_us",
+        Checked("age", parse_compaction_us),
+        "none",
+        "Retain only the last message of each key. A null payload (limits wide) deletes its key, and is removed at this age: "
+        "1d, 0s; none disables compaction. Every message then needs a key.",
+    ),
+    (
+        "--deduplication",
+        "deduplication_count",
+        Checked("count", parse_deduplication),
+        "none",
+        "Drop a message if one of this many newest messages of its partition has the same id: 100000; none drops none.",
+    ),
+    (
+        "--summary-headers",
+        "summary_headers",
+        Checked("names", parse_header_names),
+        "none",
+        "Note what these headers have in each file of messages that is full, so that --where skips files without what it looks "
+        "for: tenant,user_id; at most 8; none notes nothing.",
+    ),
+    (
+        "--deletion-grace",
+        "deletion_grace_us",
+        Checked("age", parse_grace_us),
+        "7d",
+        "Messages marked for deletion can be restored so long, and are removed from the disk within it: 7d, 0s; forever keeps "
+        "them.",
+    ),
+    (
+        "--legal-hold",
+        "legal_hold",
+        Checked("on|off", parse_hold),
+        "off",
+        "Whether nothing is removed: not by retention, compaction, marks, erase, purge or delete.",
+    ),
+)
+
+
+def format_options(topic: Topic) -> dict[str, str]:
+    """Return a topic's options in the form of the command line, without unset ones."""
+    units = dict.fromkeys(("retention_us", "compaction_delay_us", "deletion_grace_us"), _AGE_UNITS_US)
+    units["retention_bytes"] = SIZE_UNITS
+    values = {option: (name, getattr(topic, name)) for option, name, *_ in _OPTIONS}
+    return {
+        option.removeprefix("--").replace("-", "_"): _format_value(value, units.get(name, {}))
+        for option, (name, value) in values.items()
+        if value is not None
+    }
+
+
+def _format_value(value: int | str, units: dict[str, int]) -> str:
+    """Return a number in the largest unit of which it is a multiple, a text, or a flag."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    for unit, size in reversed(units.items()):
+        if value % size == 0:
+            return f"{value // size}{unit}"
+    return f"{value}us" if units is _AGE_UNITS_US else str(value)
+
+
+def creating_options(function: _Function) -> _Function:
+    """Add the options for creating a topic."""
+    for option, name, kind, default, text in reversed(_OPTIONS):
+        function = click.option(option, name, type=kind, default=default, show_default=True, help=text)(function)
+    return function
+
+
+def changing_options(function: _Function) -> _Function:
+    """Add the options that can be changed; omitted ones are not passed on."""
+
+    def take_over(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        if param.name is not None and ctx.get_parameter_source(param.name) is not click.core.ParameterSource.DEFAULT:
+            ctx.params[param.name] = value
+
+    for option, name, kind, _, text in reversed(_OPTIONS):
+        function = click.option(option, name, type=kind, expose_value=False, callback=take_over, help=text)(function)
+    return function

@@ -1,0 +1,92 @@
+"""Numbered: resolves streams and topics given by id, as in `log.poll("1/1")`.
+
+The rule, the same for every call of a client and for the command line:
+
+- A number as a part of `stream/topic` is tried as a name first, then as an id. For `1/1` these
+  are tried in turn: both as names, the topic by its id, the stream by its id, both by their ids.
+- Creation always takes names: a number in `create_topic("1/1")` is a name.
+- Over HTTP a number is only an id: the protocol's routes define no other meaning.
+
+A non-numeric name costs nothing; a number costs one or more requests per call.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from headstream.client.arguments import topic_name
+from headstream.client.transports.transport import Transport
+from headstream.core.model.identifiers import TopicName, parse_number
+from headstream.errors import (
+    InvalidInputError,
+    PermissionDeniedError,
+    StreamNotFoundError,
+    TopicNotFoundError,
+)
+
+__all__ = ["find_stream_name", "find_topic_name"]
+
+
+def find_topic_name(transport: Transport, topic: str | TopicName) -> TopicName:
+    """Return the name of a topic given by names or ids; see the rule above.
+
+    Args:
+        transport: The client's transport.
+        topic: The user's input.
+
+    Raises:
+        InvalidInputError: the input is not a valid name.
+        TopicNotFoundError: a part is a number that matches neither a name nor an id.
+    """
+    name = topic_name(topic, transport)
+    streams, topics = _meanings(name.stream), _meanings(name.topic)
+    if len(streams) == len(topics) == 1:
+        return name
+    denied: PermissionDeniedError | None = None
+    for meaning in itertools.product(streams, topics):
+        try:
+            found = transport.topics.find(*meaning)
+        except PermissionDeniedError as error:
+            denied = error
+        else:
+            if found is not None:
+                return TopicName(found.stream, found.name)
+    raise denied or TopicNotFoundError(
+        f"there is no topic {str(name)!r}, neither by name nor by id", advice="Look with log.topics(), or create the topic first"
+    )
+
+
+def find_stream_name(transport: Transport, name: str) -> str:
+    """Return the name of a stream given by name or id; see the rule above.
+
+    Args:
+        transport: The client's transport.
+        name: The user's input.
+
+    Raises:
+        InvalidInputError: the input is not text.
+        StreamNotFoundError: a number matches neither a name nor an id.
+    """
+    if not isinstance(name, str):
+        raise InvalidInputError(f"{name!r} is not a stream", advice="Write its name, or its id as text")
+    meanings = _meanings(name)
+    if len(meanings) == 1:
+        return name
+    denied: PermissionDeniedError | None = None
+    for stream in meanings:
+        try:
+            found = transport.streams.find(stream)
+        except PermissionDeniedError as error:
+            denied = error
+        else:
+            if found is not None:
+                return found.name
+    raise denied or StreamNotFoundError(
+        f"there is no stream {name!r}, neither by name nor by id", advice="Look with log.streams(), or create the stream first"
+    )
+
+
+def _meanings(part: str) -> tuple[str | int, ...]:
+    """Return the possible meanings of a part of a name, in order of precedence."""
+    number = parse_number(part)
+    return (part,) if number is None else (part, number)

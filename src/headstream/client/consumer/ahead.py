@@ -1,0 +1,78 @@
+"""Ahead: over a network, the consumer prefetches the next batch while the loop body processes the current one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final, TypedDict
+
+from headstream.client.transports.transport import AheadCommands, MessageCommands, PolledAhead
+from headstream.core.filters.filter import Filter
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.polling import Polled, PollingStrategy
+from headstream.errors import HeadstreamError
+
+__all__ = ["FETCH_BYTES", "FETCH_COUNT", "Ahead", "ConsumerPollOptions"]
+
+FETCH_COUNT: Final = 1000
+FETCH_BYTES: Final = 1 << 20
+"""Messages per fetch: enough to amortize its fixed cost, few enough for a short time to the first message."""
+
+
+class ConsumerPollOptions(TypedDict):
+    """What all polls of a consumer have in common; see Messages.poll()."""
+
+    states: frozenset[int] | None
+    size_bytes: int
+    where: Filter | None
+
+
+class Ahead:
+    """The one batch that a consumer has requested and not yet read; inactive for an embedded log.
+
+    Args:
+        messages: The transport's message commands.
+        topic: The topic to poll.
+        options: States, filter and size of each poll.
+    """
+
+    def __init__(self, messages: MessageCommands, topic: TopicName, options: ConsumerPollOptions) -> None:
+        self._messages = messages if isinstance(messages, AheadCommands) else None
+        self._topic = topic
+        self._options = options
+        self._asked: tuple[tuple[int, int], PolledAhead] | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether polls are requests over a network."""
+        return self._messages is not None
+
+    def ask(self, position: tuple[int, int] | None) -> None:
+        """Request the next batch.
+
+        Args:
+            position: Partition and offset, or None if no more messages are expected.
+        """
+        self.cancel()
+        if self._messages is None or position is None:
+            return
+        partition, offset = position
+        with suppress(HeadstreamError):  # the regular poll raises the same error
+            start = PollingStrategy.offset(offset)
+            polled = self._messages.poll_ahead(self._topic, partition, start, FETCH_COUNT, **self._options)
+            self._asked = position, polled
+
+    def take(self, partition: int, offset: int) -> Polled | None:
+        """Return the prefetched batch of a position unless nothing was read: such a result can be outdated."""
+        if self._asked is None or self._asked[0] != (partition, offset):
+            return None
+        asked, self._asked = self._asked, None
+        with suppress(HeadstreamError):
+            polled = asked[1].result()
+            return polled if polled.count or polled.scanned_count else None
+        return None
+
+    def cancel(self) -> None:
+        """Cancel the outstanding request."""
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            asked[1].cancel()

@@ -1,0 +1,101 @@
+"""Consumers of decoded messages, as log.consumer(topic, decode=…) returns them.
+
+Their classes only add the type of the value: InterceptedConsumer calls the decoder when it delivers a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from headstream.client.consumer.topics_consumer import TopicsConsumer
+from headstream.client.interception.consumer import InterceptedConsumer, Transform
+from headstream.core.model.message import Message, ReceivedMessage
+from headstream.errors import SerializerError
+from headstream.serializers.serializer import decoder_of, explain_failure
+
+__all__ = ["DecodedMessage", "DecodingConsumer", "DecodingTopicsConsumer", "message_decoder"]
+
+_T = TypeVar("_T")
+
+
+class DecodedMessage(ReceivedMessage, Generic[_T]):
+    """A message that was read from a log, with its decoded value."""
+
+    __slots__ = ("_value",)
+    _value: _T
+
+    @property
+    def value(self) -> _T:
+        """The value of the payload.
+
+        Raises:
+            SerializerError: the payload is null, so that there is no value; `message.payload is None` tells.
+        """
+        if self.payload is None:
+            raise SerializerError(
+                "a null payload cannot be decoded",
+                where=_coordinates(self),
+                advice="Look whether `message.payload is None` before: it deletes its key in a topic that compacts",
+            )
+        return self._value
+
+
+def message_decoder(decode: Any) -> Transform:
+    """Return the function that decodes a consumer's messages.
+
+    Args:
+        decode: A Serializer, or a function from bytes to a value.
+
+    Raises:
+        InvalidOptionError: it is neither.
+    """
+    name, function = decoder_of(decode)
+
+    def transform(message: ReceivedMessage) -> ReceivedMessage:
+        decoded: DecodedMessage[Any] = _new(DecodedMessage)
+        for get, put in _COPIED:
+            put(decoded, get(message))
+        if message.payload is not None:
+            try:
+                object.__setattr__(decoded, "_value", function(message.payload))
+            except Exception as error:
+                advice = (
+                    f"It is not committed and comes again: seek({message.partition}, {message.offset + 1}) passes over it, "
+                    "and a consumer without decode= reads its payload"
+                )
+                raise explain_failure(error, "decoded", name, where=_coordinates(message), advice=advice) from error
+        return decoded
+
+    return transform
+
+
+def _coordinates(message: ReceivedMessage) -> str:
+    return f"{message.topic}, partition {message.partition}, offset {message.offset}"
+
+
+_new: Final[Any] = Message.__new__
+_SLOTS: Final[list[Any]] = [Message.__dict__[name] for name in Message.__slots__]
+_COPIED: Final = [(slot.__get__, slot.__set__) for slot in _SLOTS]
+
+
+if TYPE_CHECKING:
+
+    class DecodingConsumer(InterceptedConsumer, Generic[_T]):
+        """A consumer whose messages have a value."""
+
+        def __iter__(self) -> Iterator[DecodedMessage[_T]]: ...
+        def __next__(self) -> DecodedMessage[_T]: ...
+        def take(self) -> DecodedMessage[_T] | None: ...
+        def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[DecodedMessage[_T]]: ...  # type: ignore[override]
+
+    class DecodingTopicsConsumer(TopicsConsumer, Generic[_T]):
+        """A consumer of several topics whose messages have a value."""
+
+        def __iter__(self) -> Iterator[DecodedMessage[_T]]: ...
+        def __next__(self) -> DecodedMessage[_T]: ...
+        def take(self) -> DecodedMessage[_T] | None: ...
+        def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[DecodedMessage[_T]]: ...  # type: ignore[override]
+
+else:
+    DecodingConsumer, DecodingTopicsConsumer = InterceptedConsumer, TopicsConsumer

@@ -1,0 +1,309 @@
+"""Fetching: what to poll next, which message is next, and which offsets can be committed. Sans-IO.
+
+    fetching.next_polls()              where to poll: each partition in turn, with its position
+    fetching.feed(polled, messages)    the result of that poll
+    fetching.deliver()                 the next message, for a loop body
+    fetching.finish()                  the body has processed it: its offset can be committed
+    fetching.seek(partition, offset)   continue there; the position is committed with the next message, or by release()
+    fetching.hand_out(count)           several messages; the caller marks them as done with release()
+    fetching.undeliver(messages)       nobody received what was delivered last: it is next again
+    fetching.committable()             partition -> offset to commit, once
+    fetching.follow(assignment)        a group member: partitions it loses, can release, gets
+
+An offset is always that of the next message: one past the last that is done. Messages that a poll skipped belong
+to the message before them: its commit moves the offset past them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from headstream.core.model.groups import Assignment
+from headstream.core.model.message import ReceivedMessage
+from headstream.core.model.polling import Polled
+from headstream.errors import OffsetOutOfRangeError
+
+__all__ = ["Fetching"]
+
+
+class Fetching:
+    """Positions and buffered messages of one consumer.
+
+    Args:
+        positions: Partition -> offset of the next message to poll.
+    """
+
+    def __init__(self, positions: Mapping[int, int]) -> None:
+        self._positions = dict(positions)
+        self._buffer: deque[tuple[ReceivedMessage, int, int]] = deque()
+        self._turn: deque[int] = deque(self._positions)
+        self._delivered: tuple[int, int] | None = None
+        self._handed_out: dict[int, int] = {}
+        self._handed_out_before: frozenset[int] = frozenset()
+        self._done: dict[int, int] = {}
+        self._sought: dict[int, int] = {}
+        self._generations: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+        self._unscanned: set[int] = set()
+        self.scanned_count = self.failed_count = 0
+        self._assignment = Assignment(-1)
+
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """Partition -> offset of the next message to poll."""
+        return self._positions
+
+    @property
+    def generations(self) -> Mapping[int, int]:
+        """Partition -> the generation of its position, for partitions that were polled."""
+        return self._generations
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no message is in progress and no seek is pending: everything is done and committed."""
+        return self._delivered is None and not self._handed_out and not self._done and not self._sought
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all fetched messages have been delivered."""
+        return not self._buffer
+
+    @property
+    def is_scanning(self) -> bool:
+        """Whether a filter has found nothing so far in a partition of which it has examined only a part."""
+        return any(partition in self._unscanned for partition, _ in self.next_polls())
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether one partition is read, whose last poll found its end, and all of it is delivered; of several, one can have
+        more by now."""
+        return len(self._turn) == 1 and not self._buffer and self._ends.get(self._turn[0]) == self._positions[self._turn[0]]
+
+    def next_polls(self) -> Iterable[tuple[int, int]]:
+        """Return each partition with its position, starting after the partition that was fed last."""
+        return [(partition, self._positions[partition]) for partition in self._turn if partition not in self._assignment.revoked]
+
+    def expected(self) -> tuple[int, int] | None:
+        """Return the next partition in turn that is known to have more messages, with its position; or None."""
+        for partition, position in self.next_polls():
+            if self._ends.get(partition, position) > position:
+                return partition, position
+        return None
+
+    def feed(self, polled: Polled, messages: Iterable[ReceivedMessage]) -> None:
+        """Add the result of a poll.
+
+        Args:
+            polled: The poll's result.
+            messages: The messages in it.
+
+        Raises:
+            OffsetOutOfRangeError: the position is past the end of the partition, or the partition was purged or
+                recreated since the previous poll.
+        """
+        partition = polled.partition
+        position = self._positions[partition]
+        if self._generations.setdefault(partition, polled.generation) != polled.generation:
+            raise OffsetOutOfRangeError(
+                f"partition {partition} has been purged or recreated since offset {position} was reached",
+                advice="seek() to the offset to continue at, as in seek(partition, 'first')",
+            )
+        if position > polled.end_offset:
+            raise OffsetOutOfRangeError(
+                f"offset {position} of partition {partition} was never written: the partition ends at {polled.end_offset}",
+                advice="seek() to the offset to continue at",
+            )
+        self._positions[partition] = polled.next_offset
+        self._ends[partition] = polled.end_offset
+        self.scanned_count += polled.scanned_count
+        self.failed_count += polled.failed_count
+        self._unscanned.discard(partition)
+        came = [(message, partition, (message.offset or 0) + 1) for message in messages]
+        if came:
+            came[-1] = (came[-1][0], partition, polled.next_offset)
+            self._buffer.extend(came)
+            while self._turn[-1] != partition:
+                self._turn.rotate(-1)
+        elif polled.next_offset > position:
+            if polled.scanned_count and polled.next_offset < polled.end_offset:
+                self._unscanned.add(partition)
+            self._step_over(partition, polled.next_offset)
+
+    def _step_over(self, partition: int, next_offset: int) -> None:
+        is_delivered = self._delivered is not None and self._delivered[0] == partition
+        if is_delivered and self._delivered is not None and self._delivered[1] > self._handed_out.get(partition, 0):
+            self._delivered = partition, next_offset
+        elif partition in self._handed_out:
+            self._handed_out[partition] = next_offset
+        elif partition in self._sought:
+            self._sought[partition] = next_offset
+        else:
+            self._done[partition] = next_offset
+
+    def deliver(self) -> ReceivedMessage | None:
+        """Return the next message or None; finish() marks it as done."""
+        if not self._buffer:
+            return None
+        message, partition, next_offset = self._buffer.popleft()
+        self._delivered = partition, next_offset
+        return message
+
+    def finish(self) -> None:
+        """Mark the message delivered last as done."""
+        if self._delivered is not None:
+            partition, next_offset = self._delivered
+            self._done[partition] = max(next_offset, self._done.get(partition, 0))  # a poll can have gone on from there
+            if self._handed_out.get(partition, next_offset + 1) <= next_offset:
+                del self._handed_out[partition]
+            self._delivered = None
+
+    def settle_seeks(self) -> None:
+        """Make the pending seeks effective, as iteration or a commit does."""
+        if self._sought:
+            self._done.update(self._sought)
+            self._sought.clear()
+
+    def hand_out(self, count: int, *, is_first: bool = False) -> list[ReceivedMessage]:
+        """Return up to `count` messages; release() marks them as done.
+
+        Args:
+            count: How many at most.
+            is_first: Whether the caller begins with them; otherwise they belong to the messages of the call before.
+        """
+        self._begin_handing_out(is_first=is_first)
+        messages: list[ReceivedMessage] = []
+        while self._buffer and len(messages) < count:
+            message, partition, next_offset = self._buffer.popleft()
+            self._handed_out[partition] = next_offset
+            messages.append(message)
+        return messages
+
+    def _begin_handing_out(self, *, is_first: bool) -> None:
+        if is_first:
+            self._handed_out_before = frozenset(self._handed_out)
+
+    def undeliver(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Have the messages that the last deliver(), or hand_out() since its first call, returned as the next ones again.
+
+        Those of partitions that are not read any more are dropped.
+
+        Args:
+            messages: All of them, in their order.
+        """
+        entries: list[tuple[ReceivedMessage, int, int]] = []
+        next_offsets: dict[int, int] = {}
+        for message in reversed(list(messages)):
+            partition = message.partition
+            if partition not in next_offsets:
+                next_offset = self._take_from_hand(partition, message.offset)
+                if next_offset is None:
+                    continue
+                next_offsets[partition] = next_offset
+            entries.append((message, partition, next_offsets[partition]))
+            next_offsets[partition] = message.offset
+        self._buffer.extendleft(entries)
+        for partition in next_offsets.keys() & self._handed_out.keys():
+            if partition in self._handed_out_before:
+                self._handed_out[partition] = next_offsets[partition]
+            else:
+                del self._handed_out[partition]
+
+    def _take_from_hand(self, partition: int, offset: int) -> int | None:
+        """Return the offset to commit after the last delivered message of a partition; None if it is not in progress."""
+        if self._delivered is not None and self._delivered[0] == partition and offset < self._delivered[1]:
+            next_offset, self._delivered = self._delivered[1], None
+            return next_offset
+        return self._handed_out.get(partition)
+
+    def release(self) -> None:
+        """Mark all delivered messages as processed, and make the pending seeks effective."""
+        self.settle_seeks()
+        self._done.update(self._handed_out)
+        self._handed_out.clear()
+        self.finish()
+
+    def finish_up_to(self, partition: int, offset: int) -> bool:
+        """Mark a message and all before it in its partition as done, and return whether the partition is still read."""
+        if partition not in self._positions:
+            return False
+        self._done[partition] = offset + 1
+        if self._handed_out.get(partition, offset + 2) <= offset + 1:
+            del self._handed_out[partition]
+        if self._delivered is not None and self._delivered[0] == partition and self._delivered[1] <= offset + 1:
+            self._delivered = None
+        return True
+
+    def committable(self) -> dict[int, int]:
+        """Return partition -> offset for all messages done since the last call; the caller commits them."""
+        done, self._done = self._done, {}
+        return done
+
+    def put_back(self, offsets: Mapping[int, int]) -> None:
+        """Have the next commit include offsets whose commit has failed, in partitions that are still read."""
+        for partition, offset in offsets.items():
+            if partition in self._positions:
+                self._done.setdefault(partition, offset)
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Continue from another offset in a partition; its undelivered messages are dropped."""
+        self._move(partition, offset)
+        self._sought[partition] = offset
+
+    def _move(self, partition: int, offset: int) -> None:
+        self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
+        self._positions[partition] = offset
+        self._unscanned.discard(partition)
+        self._generations.pop(partition, None)
+        self._handed_out.pop(partition, None)
+        self._done.pop(partition, None)
+        self._sought.pop(partition, None)
+        if self._delivered is not None and self._delivered[0] == partition:
+            self._delivered = None
+
+    def follow(self, assignment: Assignment) -> tuple[list[int], list[int]]:
+        """Apply a group member's new assignment.
+
+        Undelivered messages of a revoked partition are dropped: its next owner fetches them, or this member, if the partition
+        comes back to it before it was released.
+
+        Args:
+            assignment: The member's assignment.
+
+        Returns:
+            The revoked partitions without a message in progress, to release; and the new ones, for begin().
+        """
+        held = {**assignment.partitions, **assignment.revoked}
+        before, self._assignment = self._assignment, assignment
+        for partition in list(self._positions):
+            if held.get(partition, assignment.generation + 1) > before.generation:  # another member can have had it meanwhile
+                self._end(partition)
+        released = []
+        for partition in sorted(assignment.revoked):
+            dropped = next((entry[0].offset for entry in self._buffer if entry[1] == partition), None)
+            if dropped is not None:
+                self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
+                self._positions[partition] = dropped
+            if not self._is_in_hand(partition):
+                self._end(partition)
+                released.append(partition)
+        return released, sorted(assignment.partitions - self._positions.keys())
+
+    def forget(self) -> None:
+        """End the membership: every partition of the next assignment counts as new."""
+        self._assignment = Assignment(-1)
+
+    def begin(self, partition: int, offset: int) -> None:
+        """Start reading a partition, from an offset."""
+        self._positions[partition] = offset
+        self._turn.append(partition)
+
+    def _is_in_hand(self, partition: int) -> bool:
+        is_delivered = self._delivered is not None and self._delivered[0] == partition
+        return is_delivered or partition in self._handed_out or partition in self._done or partition in self._sought
+
+    def _end(self, partition: int) -> None:
+        if partition in self._positions:
+            self._move(partition, 0)
+            del self._positions[partition]
+            self._turn.remove(partition)

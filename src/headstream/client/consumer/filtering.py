@@ -1,0 +1,112 @@
+"""Filters of a client: the options of users, the counts of a consumer, and where a filter is evaluated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from headstream.client.consumer.fetching import Fetching
+from headstream.client.transports.transport import ClusterCounts, RemoteAccess, Transport
+from headstream.core.filters.filter import Filter, check_states, parse_filter
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.polling import SegmentCounts
+
+__all__ = ["FilterCounts", "FilterPlan", "Filtering", "make_filter", "plan_filter"]
+
+
+class FilterCounts(NamedTuple):
+    """The messages that a consumer's filter has examined.
+
+    Args:
+        scanned: The number of messages examined.
+        failed: How many of them it could not be applied to.
+    """
+
+    scanned: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilterPlan:
+    """How a filter is evaluated.
+
+    Args:
+        where: The filter.
+        headers: The headers that it reads.
+        fields: The fields of a message that it reads.
+        evaluated: Where it is evaluated: `in this process`, `by the server` or `in this client`.
+        on: What it is evaluated on: `stored bytes` or `decoded messages`.
+        page: How much of a partition one request examines.
+        states: The states of the messages that it is applied to, by code; None for all.
+        on_filter_error: What happens to a message that it cannot be applied to.
+        summarized: Those of the headers that the topic summarizes; empty without a topic.
+        segments: How many segments of the topic it skips, and how many there are; None without a topic, and over `kafka://`.
+    """
+
+    where: str
+    headers: tuple[str, ...]
+    fields: tuple[str, ...]
+    evaluated: str
+    on: str
+    page: str
+    states: tuple[int, ...] | None
+    on_filter_error: str
+    summarized: tuple[str, ...] = ()
+    segments: SegmentCounts | None = None
+
+
+class Filtering:
+    """The part of a consumer that counts what its filter examines."""
+
+    _fetching: Fetching
+
+    @property
+    def filter_counts(self) -> FilterCounts:
+        """The number of messages that the filter has examined, and of those that it could not be applied to."""
+        return FilterCounts(self._fetching.scanned_count, self._fetching.failed_count)
+
+
+def make_filter(where: str | None, on_error: str, states: frozenset[int] | None) -> Filter | None:
+    """Return the filter of a poll or consumer, None without one.
+
+    Args:
+        where: The filter's text.
+        on_error: What happens to a message that it cannot be applied to.
+        states: Codes of the polled states; None is all.
+
+    Raises:
+        InvalidInputError: the text is not a filter.
+        InvalidOptionError: `on_error` is unknown, or the filter names `_state` although only available messages are polled.
+    """
+    found = parse_filter("TRUE" if where is None else where, on_error)
+    return None if where is None else check_states(found, states)
+
+
+def plan_filter(
+    transport: Transport, where: str, on_error: str, states: frozenset[int] | None, topic: TopicName | None
+) -> FilterPlan:
+    """Return how a filter is evaluated.
+
+    Args:
+        transport: The client's transport.
+        where: The filter's text.
+        on_error: What happens to a message that it cannot be applied to.
+        states: Codes of the polled states; None is all.
+        topic: The topic whose segments are counted, or None.
+
+    Raises:
+        InvalidInputError, InvalidOptionError: as make_filter().
+        TopicNotFoundError: the topic does not exist.
+    """
+    found = check_states(parse_filter(where, on_error), states)
+    place = "by the server" if isinstance(transport, RemoteAccess) else "in this process"
+    on, page = "stored bytes", "up to 16 MiB of stored messages"
+    if isinstance(transport, ClusterCounts):
+        place, on, page = "in this client", "decoded messages", "what the brokers send: every message comes to this client"
+    codes = None if states is None else tuple(sorted(states))
+    plan = FilterPlan(where, found.headers, found.fields, place, on, page, codes, on_error)
+    if topic is None:
+        return plan
+    names = (transport.topics.get(topic).summary_headers or "").split(",")
+    summarized = tuple(name for name in found.headers if name in names)
+    return replace(plan, summarized=summarized, segments=transport.messages.count_segments(topic, found))

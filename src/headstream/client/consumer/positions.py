@@ -1,0 +1,106 @@
+"""Positions: validate partitions, and resolve positions in them to offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headstream.client.transports.transport import Transport
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
+from headstream.core.model.polling import PollingKind, PollingStrategy
+from headstream.core.model.topology import Topic
+from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError
+
+__all__ = ["check_partitions", "check_start", "find_offset", "numbers_of", "position_of", "unnamed"]
+
+
+def check_start(strategy: PollingStrategy, topic: TopicName) -> PollingStrategy:
+    """Return a strategy to start from; InvalidInputError for `next`, which depends on a committed offset."""
+    if strategy.kind is PollingKind.NEXT:
+        raise InvalidInputError(
+            "a consumer begins at its committed offset; 'next' is no start for a consumer without commits",
+            where=str(topic),
+            advice="Use 'first' or 'last'",
+        )
+    return strategy
+
+
+def find_offset(transport: Transport, topic: TopicName, partition: int, strategy: PollingStrategy) -> int:
+    """Resolve a strategy to an offset in a partition.
+
+    Args:
+        transport: The client's transport.
+        topic: Stream and topic.
+        partition: From 1.
+        strategy: Anything but `next`; `last` is after the newest message.
+
+    Raises:
+        TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+        InvalidInputError: the strategy is `next`.
+    """
+    kind = check_start(strategy, topic).kind
+    if kind is PollingKind.OFFSET:
+        return strategy.value
+    if kind is PollingKind.TIMESTAMP:
+        polled = transport.messages.poll(topic, partition, strategy, 1, states=None)
+        return polled.next_offset - polled.count
+    for found in transport.topics.get(topic).partitions:
+        if found.number == partition:
+            return found.first_offset if kind is PollingKind.FIRST else found.end_offset
+    raise PartitionNotFoundError(f"topic {str(topic)!r} has no partition {partition}", advice="Look with log.topic()")
+
+
+def numbers_of(topic: Topic) -> range:
+    """Return the numbers of a topic's partitions."""
+    first = topic.partitions[0].number if topic.partitions else 1
+    return range(first, first + len(topic.partitions))
+
+
+def check_partitions(topic: Topic, partitions: Iterable[int] | None) -> list[int]:
+    """Return the named partitions, ascending, or all of a topic.
+
+    Args:
+        topic: The topic.
+        partitions: Their numbers, or None for all.
+
+    Raises:
+        PartitionNotFoundError: the topic has no such partition.
+        InvalidOptionError: the list is empty.
+    """
+    name, known = f"{topic.stream}/{topic.name}", [partition.number for partition in topic.partitions]
+    if partitions is None:
+        return known
+    wanted = sorted(set(partitions))
+    for number in wanted:
+        if number not in known:
+            raise PartitionNotFoundError(
+                f"topic {name!r} has no partition {number}", advice=f"Its partitions are {known[0]} to {known[-1]}"
+            )
+    if not wanted:
+        raise InvalidOptionError("no partition is named", where=name, advice="Leave the option out for all")
+    return wanted
+
+
+def position_of(message: Message, topic: TopicName) -> tuple[int, int]:
+    """Return partition and offset of a message that was read from a topic.
+
+    Raises:
+        InvalidInputError: the message is not from this topic.
+    """
+    if not isinstance(message, Message):
+        raise InvalidInputError(f"{message!r} is not a message", advice="Commit a message that this consumer has delivered")
+    if message.topic != str(topic) or message.partition is None or message.offset is None:
+        raise InvalidInputError(
+            f"the message is from {message.topic or 'no topic'}, not from {topic}",
+            advice="Commit a message that this consumer has delivered",
+        )
+    return message.partition, message.offset
+
+
+def unnamed(topic: TopicName) -> InvalidOptionError:
+    """Return the error of a commit by a consumer that has neither a name nor a group."""
+    return InvalidOptionError(
+        "commits need a name or a group, and the consumer has neither",
+        where=str(topic),
+        advice='Name one, as in log.consumer("shop/orders", group="billing")',
+    )

@@ -1,0 +1,158 @@
+"""Decodes the result of a poll into messages, and verifies each payload's checksum."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Final, TypedDict, Unpack
+
+from headstream.client.transports.transport import Transport
+from headstream.core.codec.batch.to_columns.payloads import find_damaged_payload
+from headstream.core.codec.binary import decode_polled
+from headstream.core.filters.filter import Filter
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import MessageState, ReceivedMessage
+from headstream.core.model.polling import ConsumerKind, OffsetOwner, Polled, PolledMessages, PollingStrategy
+from headstream.core.model.topology import MAX_BATCH_BYTES
+from headstream.errors import ChecksumError, CorruptSendError, HeaderError
+
+__all__ = ["TransportPollOptions", "poll_checked", "poll_existing"]
+
+
+_log: Final = logging.getLogger("headstream.client")
+_AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
+_warned: Final[set[tuple[str, str]]] = set()
+_MAX_WARNED: Final = 1000
+"""Warnings of a process about topics and filters."""
+
+
+class TransportPollOptions(TypedDict, total=False):
+    """Keyword arguments of a transport's poll()."""
+
+    states: frozenset[int] | None
+    size_bytes: int
+    consumer: OffsetOwner | None
+    auto_commit: bool
+    where: Filter | None
+
+
+def poll_checked(
+    transport: Transport,
+    topic: TopicName,
+    partition: int,
+    strategy: PollingStrategy,
+    count: int,
+    *,
+    polled: Polled | None = None,
+    **options: Unpack[TransportPollOptions],
+) -> tuple[Polled, list[ReceivedMessage]]:
+    """Poll and verify each payload; after a mismatch, poll once more from that message.
+
+    Args:
+        transport: The client's transport.
+        topic: Where to poll.
+        partition: From 1.
+        strategy: Where to begin.
+        count: Maximum number of messages.
+        polled: The result of such a poll, if already made, or None.
+        options: Keyword arguments of the transport's poll().
+
+    Returns:
+        All messages, or those before a repeated mismatch: the next poll starts there and raises.
+
+    Raises:
+        ChecksumError: the first message's payload mismatches again: it is damaged in storage.
+        DecodeError: the bytes are not messages.
+    """
+    if polled is None:
+        polled = transport.messages.poll(topic, partition, strategy, count, **options)
+    where = options.get("where")
+    if polled.failed_count and where is not None:
+        _warn_of_failures(topic, where.text, where.on_error.value)
+    whole, messages = _take_whole(polled, topic)
+    if whole is polled:
+        return polled, messages
+    start = PollingStrategy.offset(whole.next_offset)
+    again = transport.messages.poll(topic, partition, start, count - len(messages), **options)
+    rest, others = _take_whole(again, topic)
+    if others or rest is again:
+        return replace(rest, count=len(messages) + len(others)), messages + others
+    if not messages:
+        raise _wrong(topic, partition, whole.next_offset)
+    return whole, messages
+
+
+def poll_existing(
+    transport: Transport,
+    topic: TopicName,
+    partition: int,
+    strategy: PollingStrategy,
+    count: int,
+    **options: Unpack[TransportPollOptions],
+) -> list[ReceivedMessage]:
+    """Poll as poll_checked(); with a filter, or for the states that messages have for a group, again and again, until there are
+    enough messages or all existing ones are examined.
+
+    Raises:
+        HeadstreamError: as poll_checked(), if it is raised by the first message found; otherwise the messages before it are
+            returned.
+    """
+    polled, messages = poll_checked(transport, topic, partition, strategy, count, **options)
+    group = options.get("consumer")
+    is_of_group = group is not None and group.kind is ConsumerKind.GROUP and options.get("states", _AVAILABLE) != _AVAILABLE
+    if options.get("where") is None and not is_of_group:
+        return messages
+    end, size = polled.end_offset, sum(map(len, polled.chunks))
+    try:
+        reached = -1
+        while reached < polled.next_offset < end and len(messages) < count and size < MAX_BATCH_BYTES:
+            reached = polled.next_offset
+            start = PollingStrategy.offset(reached)
+            polled, others = poll_checked(transport, topic, partition, start, count - len(messages), **options)
+            messages += others
+            size += sum(map(len, polled.chunks))
+    except (CorruptSendError, HeaderError):
+        if not messages:
+            raise
+    return messages
+
+
+def _take_whole(polled: Polled, topic: TopicName) -> tuple[Polled, list[ReceivedMessage]]:
+    """Return the messages before the first payload mismatch, and the poll cut off there.
+
+    Raises:
+        DecodeError: the bytes are not messages.
+    """
+    if isinstance(polled, PolledMessages):
+        return polled, list(polled.messages)
+    name, partition = str(topic), polled.partition
+    messages: list[ReceivedMessage] = []
+    for chunk in polled.chunks:
+        wrong = find_damaged_payload(chunk)
+        if wrong < 0:
+            messages += decode_polled(chunk, topic=name, partition=partition)
+            continue
+        messages += decode_polled(chunk[:wrong], topic=name, partition=partition)
+        offset = int.from_bytes(chunk[wrong : wrong + 8], "little")
+        return replace(polled, next_offset=offset, count=len(messages)), messages
+    return polled, messages
+
+
+def _warn_of_failures(topic: TopicName, where: str, on_error: str) -> None:
+    """Warn, once for each topic and filter, that the filter cannot be applied to some messages."""
+    if (str(topic), where) in _warned or len(_warned) >= _MAX_WARNED:
+        return
+    _warned.add((str(topic), where))
+    done = "delivered" if on_error == "deliver" else "skipped"
+    _log.warning("%s: some messages are %s because the filter cannot be applied to them: %s", topic, done, where)
+
+
+def _wrong(topic: TopicName, partition: int, offset: int) -> ChecksumError:
+    return ChecksumError(
+        f"the payload of the message at offset {offset} does not match its checksum",
+        where=f"{topic}, partition {partition}",
+        advice=f"seek({partition}, {offset + 1}) continues after it; `headstream verify` looks for damage on disk",
+        partition=partition,
+        from_offset=offset,
+        until_offset=offset + 1,
+    )

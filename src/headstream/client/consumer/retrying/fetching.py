@@ -1,0 +1,329 @@
+"""RetryingFetching: which message is next, while some wait for another attempt. Sans-IO; times are monotonic seconds.
+
+fetching.due(now_s)                            messages to fetch again: their delay is over, or what they waited for is done
+fetching.put_again(partition, offset, message) the result
+fetching.deliver() / hand_out(count)           as in Fetching: those fetched again first
+fetching.broken                                the message that could not be decoded, after a deliver() or hand_out()
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from headstream.client.consumer.fetching import Fetching
+from headstream.client.consumer.retrying.track import Known, Track
+from headstream.client.interception.consumer import Transform
+from headstream.core.model.deliveries import RetryOrder
+from headstream.core.model.message import ReceivedMessage, set_attempt
+
+__all__ = ["Broken", "RetryingFetching"]
+
+MAX_OPEN: Final = 5_000
+"""Open messages of a partition; at more, it is not fetched: half of what the log remembers."""
+
+
+class Broken(NamedTuple):
+    """A message that could not be transformed for its delivery."""
+
+    stored: ReceivedMessage
+    partition: int
+    error: Exception
+
+
+class RetryingFetching(Fetching):
+    """Positions and messages of one consumer that tries messages again.
+
+    Args:
+        positions: Partition -> offset of the next message to poll.
+        order: What waits for a failing message.
+        transform: Called with each message when it is delivered; None passes over it.
+        load: Returns what the group has not finished in a partition.
+        is_paused: Returns whether no message may be delivered now.
+
+    Attributes:
+        broken: The message that could not be decoded, or None.
+        succeeded_count: How many attempts have succeeded, and the log was not told yet.
+    """
+
+    def __init__(
+        self,
+        positions: Mapping[int, int],
+        order: RetryOrder,
+        transform: Transform,
+        load: Callable[[int], Known],
+        is_paused: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__(positions)
+        self._order = order
+        self._transform = transform
+        self._load = load
+        self._is_paused = is_paused
+        self.succeeded_count = 0
+        self._again: deque[tuple[ReceivedMessage, int]] = deque()
+        self._due: list[tuple[float, int, int]] = []
+        self._asked: tuple[float, int, int] | None = None
+        self._current: tuple[int, int] | None = None
+        self._touched: set[int] = set()
+        self._transformed: dict[tuple[int, int], ReceivedMessage] = {}
+        """Messages that were put back: they are transformed once."""
+        self.broken: Broken | None = None
+        self.tracks = {partition: Track(offset, load(partition), order) for partition, offset in self._positions.items()}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no message is in the user's hands, and the log knows all."""
+        return not (self.has_in_hand or self._sought) and all(track.is_settled for track in self.tracks.values())
+
+    @property
+    def has_in_hand(self) -> bool:
+        """Whether a message is in the user's hands, from a loop or a poll."""
+        return self._current is not None or bool(self._handed_out)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all fetched messages have been delivered, or none may be now."""
+        return (not self._again and not self._buffer) or self._is_paused()
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything that exists is delivered; see Fetching.is_at_end."""
+        return not self._again and super().is_at_end
+
+    @property
+    def current(self) -> tuple[int, int] | None:
+        """Partition and offset of the message that the loop's body has, or None."""
+        return self._current
+
+    @property
+    def next_due_s(self) -> float | None:
+        """When the next message can be tried again, or None; those of revoked partitions wait until these come back."""
+        revoked = self._assignment.revoked
+        return min((due_s for due_s, partition, _ in self._due if partition not in revoked), default=None)
+
+    def next_polls(self) -> list[tuple[int, int]]:
+        """Return each partition to poll with its position; without those where a failing message blocks, or too much waits."""
+        return [
+            (partition, position)
+            for partition, position in super().next_polls()
+            if not self.tracks[partition].is_blocked and len(self.tracks[partition].open) < MAX_OPEN
+        ]
+
+    # -- attempts again -----------------------------------------------------------------------------------------
+
+    def due(self, now_s: float) -> tuple[int, int] | None:
+        """Return partition and offset of a message to fetch again, or None; put_again() follows."""
+        revoked: list[tuple[float, int, int]] = []
+        found = None
+        while found is None and self._due and self._due[0][0] <= now_s:
+            entry = heapq.heappop(self._due)
+            _, partition, offset = entry
+            track = self.tracks.get(partition)
+            message = None if track is None else track.open.get(offset)
+            if message is None or message.in_hand:
+                continue
+            if partition in self._assignment.revoked:
+                revoked.append(entry)
+            else:
+                found = entry
+        for entry in (*revoked, *(() if found is None else (found,))):
+            heapq.heappush(self._due, entry)
+        self._asked = found
+        return None if found is None else found[1:]
+
+    def put_again(self, partition: int, offset: int, message: ReceivedMessage | None) -> None:
+        """Add a message that was fetched again; None if it is gone: it is done then."""
+        if self._asked in self._due:
+            self._due.remove(self._asked)
+            heapq.heapify(self._due)
+        if message is None:
+            self.finish_one(partition, offset)
+        else:
+            self._again.append((message, partition))
+
+    def fail(self, partition: int, offset: int, failures: int, due_s: float) -> None:
+        """Record a failure: the message is tried again at a time; what waits for it is taken back."""
+        self._drop_from_hand(partition, offset)
+        track = self.tracks[partition]
+        track.fail(offset, failures)
+        heapq.heappush(self._due, (due_s, partition, offset))
+        self._take_back(partition)
+
+    def _take_back(self, partition: int) -> None:
+        """Return the fetched messages of a partition that is blocked: they are fetched again."""
+        track = self.tracks[partition]
+        if track.is_blocked:
+            self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
+            self._positions[partition] = track.frontier
+
+    def finish_one(self, partition: int, offset: int, *, is_told: bool = False) -> None:
+        """Record that a message is done; those that waited for it are due."""
+        track = self.tracks.get(partition)
+        opened = None if track is None else track.open.get(offset)
+        if opened is not None and opened.in_hand and not is_told:
+            self.succeeded_count += 1
+        self._drop_from_hand(partition, offset)
+        if track is not None:
+            self._touched.add(partition)
+            for waiting in track.finish(offset, is_told=is_told):
+                heapq.heappush(self._due, (0.0, partition, waiting))
+
+    def _drop_from_hand(self, partition: int, offset: int) -> None:
+        if self._current == (partition, offset):
+            self._current = None
+        track = self.tracks.get(partition)
+        message = None if track is None else track.open.get(offset)
+        if message is not None:
+            message.in_hand = False
+        if partition in self._handed_out and not self._in_hand(partition):
+            del self._handed_out[partition]
+
+    def _in_hand(self, partition: int) -> list[int]:
+        track = self.tracks.get(partition)
+        return [] if track is None else [offset for offset, message in track.open.items() if message.in_hand]
+
+    # -- delivery --------------------------------------------------------------------------------------------------
+
+    def deliver(self) -> ReceivedMessage | None:
+        """Return the next message or None; `broken` says whether one cannot be delivered."""
+        message = self._take()
+        if message is not None:
+            self._current = message.partition, message.offset
+        return message
+
+    def hand_out(self, count: int, *, is_first: bool = False) -> list[ReceivedMessage]:
+        """Return up to `count` messages, until one is broken."""
+        messages: list[ReceivedMessage] = []
+        while len(messages) < count and (message := self._take()) is not None:
+            self._handed_out[message.partition] = self.tracks[message.partition].frontier
+            messages.append(message)
+        return messages
+
+    def undeliver(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Have delivered messages returned as the next ones again; those that are not in progress are dropped."""
+        back: list[tuple[ReceivedMessage, int]] = []
+        for message in messages:
+            track = self.tracks.get(message.partition)
+            opened = None if track is None else track.open.get(message.offset)
+            if opened is not None and opened.in_hand:
+                self._drop_from_hand(message.partition, message.offset)
+                self._transformed[message.partition, message.offset] = message
+                back.append((message, message.partition))
+        self._again.extendleft(reversed(back))
+
+    def put_back_broken(self) -> None:
+        """Have the message that could not be transformed as the next one again."""
+        if self.broken is not None:
+            self._again.appendleft((self.broken.stored, self.broken.partition))
+            self.broken = None
+
+    def _take(self) -> ReceivedMessage | None:
+        if self._is_paused():
+            return None
+        while self._again:
+            stored, partition = self._again.popleft()
+            track = self.tracks.get(partition)
+            if track is not None and stored.offset in track.open and not track.wait(stored.offset):
+                message = self._hand(track, partition, stored)
+                if message is not None or self.broken is not None:
+                    return message
+        while self._buffer:
+            stored, partition, next_offset = self._buffer.popleft()
+            track = self.tracks[partition]
+            due_s = track.take(stored.offset, stored.key, next_offset)
+            if due_s:
+                heapq.heappush(self._due, (due_s, partition, stored.offset))
+                self._take_back(partition)
+            elif due_s is None:
+                self._touched.add(partition)  # done in an earlier session, perhaps without its commit
+            else:
+                message = self._hand(track, partition, stored)
+                if message is not None or self.broken is not None:
+                    return message
+        return None
+
+    def _hand(self, track: Track, partition: int, stored: ReceivedMessage) -> ReceivedMessage | None:
+        offset = stored.offset
+        try:
+            is_transformed = self._transformed.pop((partition, offset), None) is stored
+            message = stored if is_transformed else self._transform(stored)
+        except Exception as error:
+            self.broken = Broken(stored, partition, error)
+            return None
+        if message is None:
+            self.finish_one(partition, offset)
+            return None
+        opened = track.open[offset]
+        opened.in_hand = True
+        set_attempt(message, opened.failures + 1)
+        return message
+
+    def _step_over(self, partition: int, next_offset: int) -> None:
+        self.tracks[partition].pass_over(next_offset)
+        self._touched.add(partition)
+
+    # -- done -------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Mark the message delivered last as done."""
+        if self._current is not None:
+            self.finish_one(*self._current)
+
+    def settle_seeks(self) -> None:
+        """Make the pending seeks effective."""
+        for partition, offset in self._sought.items():
+            self.tracks[partition].seek(offset)
+            self._touched.add(partition)
+        self._sought.clear()
+
+    def release(self) -> None:
+        """Mark all delivered messages as processed, and make the pending seeks effective."""
+        self.settle_seeks()
+        self.finish()
+        for partition in list(self._handed_out):
+            for offset in self._in_hand(partition):
+                self.finish_one(partition, offset)
+
+    def finish_up_to(self, partition: int, offset: int) -> bool:
+        """Mark the delivered messages of a partition up to one as done, and return whether the partition is still read."""
+        if partition not in self._positions:
+            return False
+        for other in self._in_hand(partition):
+            if other <= offset:
+                self.finish_one(partition, other)
+        return True
+
+    # -- partitions ---------------------------------------------------------------------------------------------------
+
+    def _move(self, partition: int, offset: int) -> None:
+        super()._move(partition, offset)
+        self._again = deque(entry for entry in self._again if entry[1] != partition)
+        self._due = [entry for entry in self._due if entry[1] != partition]
+        heapq.heapify(self._due)
+        if self._current is not None and self._current[0] == partition:
+            self._current = None
+        if partition in self.tracks:
+            self.tracks[partition] = Track(offset, Known(), self._order)
+
+    def begin(self, partition: int, offset: int) -> None:
+        """Start reading a partition, from an offset."""
+        self.tracks[partition] = Track(offset, self._load(partition), self._order)
+        super().begin(partition, offset)
+
+    def _is_in_hand(self, partition: int) -> bool:
+        is_current = self._current is not None and self._current[0] == partition
+        track = self.tracks.get(partition)
+        is_settled = track is None or track.is_settled
+        return is_current or partition in self._handed_out or partition in self._sought or not is_settled
+
+    def _end(self, partition: int) -> None:
+        super()._end(partition)
+        self.tracks.pop(partition, None)
+
+    def open_partitions(self) -> list[int]:
+        """Return the partitions that the log has to be told about."""
+        is_open = {partition for partition in self._touched if partition in self.tracks and not self.tracks[partition].is_settled}
+        self._touched = set(is_open)
+        return sorted(is_open)

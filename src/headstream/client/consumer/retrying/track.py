@@ -1,0 +1,223 @@
+"""Track: what a consumer that tries messages again knows of one partition. Sans-IO; times are monotonic seconds.
+
+frontier    one past the last message that was taken from the fetched ones
+open        messages before it that are not done: in hand, delayed, or waiting behind a failing one
+told        those that the log knows of; when they are done, it has to be told too
+known       what the group had not finished when the consumer began, as far as it was not fetched yet
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headstream.core.model.deliveries import DeliveryChange, DeliveryStep, RetryOrder
+from headstream.core.model.offset_ranges import OffsetRanges
+
+__all__ = ["Known", "OpenMessage", "Track"]
+
+
+@dataclass(slots=True)
+class OpenMessage:
+    """A message that is not done.
+
+    Args:
+        key: Its key.
+        failures: How often it has failed.
+        in_hand: Whether the user has it.
+        is_begun: Whether the log knows that an attempt has begun.
+    """
+
+    key: bytes | None = None
+    failures: int = 0
+    in_hand: bool = False
+    is_begun: bool = False
+
+
+@dataclass(slots=True)
+class Known:
+    """What a group had not finished in a partition when a consumer began.
+
+    Args:
+        frontier: What is before it is done, except
+        pending: these messages, and
+        failing: these: offset -> failures, and the time from which it can be tried again.
+    """
+
+    frontier: int = 0
+    pending: OffsetRanges = field(default_factory=OffsetRanges)
+    failing: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+
+class Track:
+    """One partition.
+
+    Args:
+        position: Where the consumer begins.
+        known: What the group had not finished.
+        order: What waits for a failing message.
+    """
+
+    def __init__(self, position: int, known: Known, order: RetryOrder) -> None:
+        self.frontier = position
+        self.known = known
+        self.open: dict[int, OpenMessage] = {}
+        self.is_first = True
+        self.is_sought = False
+        self._order = order
+        self._told = OffsetRanges(known.pending)
+        for offset in known.failing:
+            self._told.add(offset, offset + 1)
+        self._untold: set[int] = set()
+        self._finished: list[int] = []
+        self._gone = OffsetRanges()
+        self._done_until = known.frontier
+        self._committed = position
+        self._failing: dict[bytes | None, set[int]] = {}
+        self._waiting: dict[bytes | None, list[int]] = {}
+
+    @property
+    def base(self) -> int:
+        """The first offset that is not done, as far as this consumer knows."""
+        return min(self.open) if self.open else self.frontier
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether nothing is delivered until a failing message is done."""
+        return self._order is RetryOrder.PARTITION and bool(self._failing)
+
+    def take(self, offset: int, key: bytes | None, next_offset: int) -> float | None:
+        """Take a fetched message, and return when it can be delivered: 0 is now; None if it is done, or waits.
+
+        Args:
+            offset: Its offset.
+            key: Its key.
+            next_offset: Where the next message begins.
+        """
+        self._pass(offset)
+        self.frontier = offset + 1
+        self._pass(next_offset)
+        failures, due_s = self.known.failing.pop(offset, (0, 0.0))
+        if not failures and offset < self.known.frontier and offset not in self.known.pending:
+            return None
+        self.open[offset] = OpenMessage(key, failures)
+        if offset not in self._told:
+            self._untold.add(offset)
+        if failures:
+            self._failing.setdefault(self._group_of(key), set()).add(offset)
+            return due_s
+        return None if self.wait(offset) else 0.0
+
+    def wait(self, offset: int) -> bool:
+        """Have a message wait if an earlier one fails, and return whether it does."""
+        key = self.open[offset].key
+        if self._order is RetryOrder.SKIP or (self._order is RetryOrder.KEY and key is None):
+            return False
+        if any(other < offset for other in self._failing.get(self._group_of(key), ())):
+            self._waiting.setdefault(self._group_of(key), []).append(offset)
+            return True
+        return False
+
+    def fail(self, offset: int, failures: int) -> None:
+        """Record a failure that the log knows of."""
+        message = self.open[offset]
+        message.failures, message.in_hand, message.is_begun = failures, False, False
+        self._failing.setdefault(self._group_of(message.key), set()).add(offset)
+        self.tell(offset)
+
+    def tell(self, offset: int) -> None:
+        """Record that the log knows of an open message."""
+        self._untold.discard(offset)
+        self._told.add(offset, offset + 1)
+
+    def finish(self, offset: int, *, is_told: bool = False) -> list[int]:
+        """Record that a message is done, and return those that waited for it, ascending.
+
+        Args:
+            offset: Its offset.
+            is_told: Whether the log knows that it is done.
+        """
+        message = self.open.pop(offset, None)
+        if message is None:
+            return []
+        self._untold.discard(offset)
+        self._done_until = max(self._done_until, offset + 1)
+        if offset in self._told:
+            self._told.remove(offset, offset + 1)
+            if not is_told:
+                self._finished.append(offset)
+        group = self._group_of(message.key)
+        failing = self._failing.get(group)
+        if failing is not None:
+            failing.discard(offset)
+            if not failing:
+                del self._failing[group]
+                return sorted(each for each in self._waiting.pop(group, ()) if each in self.open)
+        return []
+
+    def pass_over(self, next_offset: int) -> None:
+        """Record that messages before an offset were passed over."""
+        self._pass(next_offset)
+        self._done_until = max(self._done_until, next_offset)
+
+    def _pass(self, next_offset: int) -> None:
+        """Go on to an offset; what the group had not finished before it is done: hidden for all, removed, or filtered out."""
+        for each in self._told.within(self.frontier, next_offset):
+            self._told.remove(*each)
+            self._gone.add(*each)
+        self.frontier = max(self.frontier, next_offset)
+
+    def plain_commit(self) -> int | None:
+        """Return the offset whose commit says everything, or None if the log has to be told more."""
+        base = self.base
+        is_plain = not (self.is_sought or self._finished or len(self._gone) or len(self._told)) and self._done_until <= base
+        return base if is_plain and self.frontier >= self.known.frontier else None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the log knows everything."""
+        plain = self.plain_commit()
+        if plain is not None:
+            return plain <= self._committed
+        return not (self.is_sought or self._finished or len(self._gone)) and self._done_until <= self._committed
+
+    def changes(self, extra: Iterable[DeliveryChange] = ()) -> tuple[int, list[DeliveryChange]]:
+        """Return the frontier and the steps that tell the log everything; settled() follows.
+
+        Args:
+            extra: Further steps, of open messages.
+        """
+        steps = list(extra)
+        frontier = max(self._done_until, *(step.until_offset for step in steps), 0)
+        begin = [DeliveryChange(DeliveryStep.SOUGHT, self._committed, self._committed + 1)] if self.is_sought else []
+        finished = OffsetRanges([*self._gone, *((at, at + 1) for at in self._finished)])
+        done = [DeliveryChange(DeliveryStep.DONE, *each) for each in finished]
+        named = {step.from_offset for step in steps}
+        waits = OffsetRanges((at, at + 1) for at in self._untold if at < frontier and at not in named)
+        pending = [DeliveryChange(DeliveryStep.PENDING, *each) for each in waits]
+        return frontier, [*begin, *done, *pending, *steps]
+
+    def settled(self, frontier: int) -> None:
+        """Record that the log knows everything before a frontier.
+
+        Args:
+            frontier: As changes() returned it, or a committed offset.
+        """
+        self.is_sought = False
+        self._finished.clear()
+        self._gone = OffsetRanges()
+        for offset in [offset for offset in self._untold if offset < frontier]:
+            self.tell(offset)
+        self._committed = max(self._committed, frontier)
+
+    def committed(self, offset: int) -> None:
+        """Record a plain commit."""
+        self._committed = offset
+
+    def seek(self, offset: int) -> None:
+        """Begin again at an offset, after the log has recorded the seek."""
+        self.__init__(offset, Known(), self._order)  # type: ignore[misc]
+        self.is_sought = True
+
+    def _group_of(self, key: bytes | None) -> bytes | None:
+        return key if self._order is RetryOrder.KEY else None

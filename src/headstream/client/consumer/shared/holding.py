@@ -1,0 +1,196 @@
+"""Holding: what a worker has leased: fetched or not, in hand or not, and until when. Sans-IO; times are monotonic seconds.
+
+grant -> unfetched ranges -> buffer of messages -> in hand -> settled
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from headstream.core.model.leases import Grant, LeaseChange, LeaseStep
+from headstream.core.model.message import ReceivedMessage
+from headstream.core.model.offset_ranges import ranges_of
+
+__all__ = ["HeldMessage", "Holding", "LeaseSize", "UnfetchedRange"]
+
+_LONGEST_S: Final = 1.0
+"""How long a worker should have for the messages of one grant, at most: others wait for none of them longer."""
+
+_PARTS: Final = 8
+"""A grant's messages should take an eighth of the lease at most, so that the last one has time left."""
+
+
+@dataclass(slots=True)
+class HeldMessage:
+    """A leased message.
+
+    Args:
+        token: The token of its lease.
+        failures: How often it has failed.
+        end_s: When its lease ends, at the latest.
+        generation: The generation of its partition.
+        in_hand: Whether the user has it.
+    """
+
+    token: int
+    failures: int
+    end_s: float
+    generation: int
+    in_hand: bool = False
+
+
+@dataclass(slots=True)
+class UnfetchedRange:
+    """Leased messages that were not fetched yet.
+
+    Args:
+        partition: Their partition.
+        from_offset: The first one.
+        until_offset: One past the last one.
+        held: What is known of each.
+    """
+
+    partition: int
+    from_offset: int
+    until_offset: int
+    held: HeldMessage
+
+
+class LeaseSize:
+    """How many messages a worker leases at once: as many as it processes in a short time, so that others are not kept waiting.
+
+    Args:
+        lease_s: The length of a lease.
+        most: The most messages.
+    """
+
+    def __init__(self, lease_s: float, most: int) -> None:
+        self._target_s = min(_LONGEST_S, lease_s / _PARTS)
+        self._most = most
+        self._begun_s = 0.0
+        self._count = 0
+        self.count = 1
+
+    def begin(self, count: int, now_s: float) -> None:
+        """Record that so many messages were leased."""
+        self._count, self._begun_s = count, now_s
+
+    def end(self, now_s: float) -> None:
+        """Record that all of them were processed."""
+        if self._count >= self.count:
+            took_s = now_s - self._begun_s
+            if took_s < self._target_s / 2:
+                self.count = min(2 * self.count, self._most)
+            elif took_s > self._target_s:
+                self.count = max(1, self.count // 2)
+        self._count = 0
+
+
+class Holding:
+    """The leased messages of one worker."""
+
+    def __init__(self) -> None:
+        self.unfetched: deque[UnfetchedRange] = deque()
+        self.buffer: deque[ReceivedMessage] = deque()
+        self.held: dict[tuple[int, int], HeldMessage] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every leased message was fetched and delivered."""
+        return not self.buffer and not self.unfetched
+
+    def add(self, grant: Grant, token: int, end_s: float) -> int:
+        """Add a grant, and return its number of messages."""
+        for each in grant.ranges:
+            held = HeldMessage(token, each.failures, end_s, grant.generation)
+            self.unfetched.append(UnfetchedRange(grant.partition, each.from_offset, each.until_offset, held))
+        return sum(each.until_offset - each.from_offset for each in grant.ranges)
+
+    def feed(self, messages: Iterable[ReceivedMessage], until_offset: int) -> list[tuple[int, int]]:
+        """Add fetched messages of the first unfetched range, and return the ranges that have none: these are passed over.
+
+        Args:
+            messages: Messages of its partition, in order, from its first offset on.
+            until_offset: How far they go.
+        """
+        wanted = self.unfetched[0]
+        until = min(until_offset, wanted.until_offset)
+        known = wanted.held
+        missing, at = list[tuple[int, int]](), wanted.from_offset
+        for message in messages:
+            if message.offset >= until:
+                break
+            if at < message.offset:
+                missing.append((at, message.offset))
+            at = message.offset + 1
+            self.buffer.append(message)
+            self.held[wanted.partition, message.offset] = HeldMessage(known.token, known.failures, known.end_s, known.generation)
+        if at < until:
+            missing.append((at, until))
+        wanted.from_offset = until
+        if until >= wanted.until_offset:
+            self.unfetched.popleft()
+        return missing
+
+    def set_apart(self) -> tuple[deque[UnfetchedRange], deque[ReceivedMessage]]:
+        """Return what is not delivered yet, and have nothing of it."""
+        apart = self.unfetched, self.buffer
+        self.unfetched, self.buffer = deque(), deque()
+        return apart
+
+    def drop(self, partition: int, generation: int) -> None:
+        """Forget the messages of a partition that was purged."""
+        gone = [place for place, held in self.held.items() if place[0] == partition and held.generation == generation]
+        for place in gone:
+            del self.held[place]
+        self.buffer = deque(each for each in self.buffer if (each.partition, each.offset) in self.held)
+        self.unfetched = deque(
+            each for each in self.unfetched if (each.partition, each.held.generation) != (partition, generation)
+        )
+
+    def in_hand(self) -> list[tuple[int, int]]:
+        """Return partition and offset of the messages that the user has."""
+        return [place for place, held in self.held.items() if held.in_hand]
+
+    def changes(self, step: LeaseStep, places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, list[LeaseChange]]]:
+        """Yield partition, its generation, and one step of held messages as ranges.
+
+        Args:
+            step: The step.
+            places: Partition and offset of each message.
+        """
+        found: dict[tuple[int, int, int], list[int]] = {}
+        for partition, offset in places:
+            held = self.held[partition, offset]
+            found.setdefault((partition, held.generation, held.token), []).append(offset)
+        grouped: dict[tuple[int, int], list[LeaseChange]] = {}
+        for (partition, generation, token), offsets in found.items():
+            ranges = [LeaseChange(step, token, *each) for each in ranges_of(sorted(offsets))]
+            grouped.setdefault((partition, generation), []).extend(ranges)
+        for (partition, generation), changes in grouped.items():
+            yield partition, generation, changes
+
+    def take_undelivered(self) -> Iterator[tuple[int, int, list[LeaseChange]]]:
+        """Yield the steps that release what the user does not have, and forget it."""
+        places = [place for place, held in self.held.items() if not held.in_hand]
+        yield from self.changes(LeaseStep.RELEASED, places)
+        yield from self._release_unfetched()
+        self.buffer.clear()
+        for place in places:
+            del self.held[place]
+
+    def _release_unfetched(self) -> Iterator[tuple[int, int, list[LeaseChange]]]:
+        for each in self.unfetched:
+            change = LeaseChange(LeaseStep.RELEASED, each.held.token, each.from_offset, each.until_offset)
+            yield each.partition, each.held.generation, [change]
+        self.unfetched.clear()
+
+    def take_all(self) -> Iterator[tuple[int, int, list[LeaseChange]]]:
+        """Yield the steps that release everything, and forget it."""
+        yield from self.changes(LeaseStep.RELEASED, list(self.held))
+        yield from self._release_unfetched()
+        self.buffer.clear()
+        self.held.clear()

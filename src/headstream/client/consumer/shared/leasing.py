@@ -1,0 +1,326 @@
+"""Leasing: asks the log for messages of a group, fetches them, and tells what became of each one."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from headstream.client.consumer.ahead import FETCH_COUNT, ConsumerPollOptions
+from headstream.client.consumer.membership import GroupMembership
+from headstream.client.consumer.receiving import poll_checked
+from headstream.client.consumer.retrying.attempts import RetryPolicy, worker_name
+from headstream.client.consumer.shared.holding import Holding, LeaseSize
+from headstream.client.transports.delivery_transport import LeaseAccess, LeaseCommands
+from headstream.client.transports.transport import Transport
+from headstream.core.model.deliveries import RetryOrder, cut_error
+from headstream.core.model.groups import DEFAULT_SESSION_TIMEOUT_MS
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.leases import SKIPPED, Grant, LeaseChange, LeaseRequest, LeaseStep
+from headstream.core.model.message import ReceivedMessage
+from headstream.core.model.polling import PollingStrategy
+from headstream.errors import (
+    CorruptSendError,
+    HeadstreamError,
+    LeaseLostError,
+    OffsetOutOfRangeError,
+    PartitionNotFoundError,
+    RebalancedError,
+)
+
+__all__ = ["Leasing"]
+
+_MOST_NAMED: Final = 3
+"""Messages that an error describes."""
+
+_LOOK_EVERY_S: Final = 5.0
+"""How often a worker looks for partitions that were added: one small request."""
+
+
+class Leasing:
+    """The leases of one worker.
+
+    Args:
+        transport: The client's transport; it has leases.
+        topic: Stream and topic.
+        policy: The group, and what it does with failing messages.
+        lease_us: How long it has a message, microseconds.
+        partitions: The partitions to lease from; None for all, those that are added later included.
+        starts: Partition -> where the group begins if it has no committed offset.
+        options: As for a poll of the messages.
+
+    Attributes:
+        holding: What it has.
+        ends: Partition -> its end when nothing could be leased.
+        wait_s: How long to wait at most when nothing could be leased, or None.
+        is_paused: Whether the group was paused then.
+        scanned_count: Messages that the filter has examined.
+        failed_count: How many of them it could not be applied to.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        topic: TopicName,
+        policy: RetryPolicy,
+        lease_us: int,
+        partitions: Iterable[int] | None,
+        starts: Mapping[int, int],
+        options: ConsumerPollOptions,
+    ) -> None:
+        self._transport = transport
+        self._name = topic
+        self._policy = policy
+        self._lease_us = lease_us
+        self._follows_all = partitions is None
+        self._look_s = 0.0
+        self._turn = [] if partitions is None else sorted(partitions)
+        self._starts = starts
+        self._options = options
+        self._worker = worker_name()
+        self._size = LeaseSize(lease_us / 1e6, FETCH_COUNT)
+        self._damaged: dict[int, CorruptSendError] = {}
+        self.holding = Holding()
+        self.ends: dict[int, int] = {}
+        self.wait_s: float | None = None
+        self.is_paused = self._has_to_release = False
+        self.scanned_count = self.failed_count = 0
+        self._membership = GroupMembership(transport, topic, policy.group, DEFAULT_SESSION_TIMEOUT_MS, is_shared=True)
+
+    @property
+    def _leases(self) -> LeaseCommands:
+        assert isinstance(self._transport, LeaseAccess)
+        return self._transport.leases
+
+    def request(self, count: int, partitions: Iterable[int], deferred: Iterable[int] = ()) -> int:
+        """Lease messages, and return how many there are."""
+        retry, now_s = self._policy.retry, time.monotonic()
+        request = LeaseRequest(
+            secrets.randbits(64),
+            count,
+            self._lease_us,
+            self._worker,
+            retry.attempts,
+            retry.order or RetryOrder.SKIP,
+            self._policy.dead_letter,
+            tuple(partitions),
+            self._starts,
+            tuple(deferred),
+            retry.pause_rule,
+        )
+        grant = self._ask(request)
+        self.is_paused = grant.is_paused
+        if not grant.partition:
+            self.ends = dict(grant.ends)
+            self.wait_s = None if grant.wait_us is None else grant.wait_us / 1e6
+            return 0
+        leased = self.holding.add(grant, request.token, now_s + self._lease_us / 1e6)
+        self._size.begin(leased, time.monotonic())
+        if grant.partition in self._turn:
+            at = self._turn.index(grant.partition) + 1
+            self._turn = self._turn[at:] + self._turn[:at]  # the next one is first, so that all are read
+        return leased
+
+    @property
+    def look_in_s(self) -> float:
+        """When to look for added partitions at the latest, seconds from now."""
+        return max(0.0, self._look_s - time.monotonic()) if self._follows_all else math.inf
+
+    def _look_for_partitions(self) -> None:
+        """Lease from partitions that were added too, and no more from those that were deleted."""
+        if not self.look_in_s:
+            there = {each.number for each in self._transport.topics.get(self._name).partitions}
+            self._turn = [number for number in self._turn if number in there] + sorted(there.difference(self._turn))
+            self._look_s = time.monotonic() + _LOOK_EVERY_S
+
+    def _ask(self, request: LeaseRequest) -> Grant:
+        try:
+            return self._leases.lease(self._name, self._membership.member, request)
+        except RebalancedError:  # the server has restarted, or has not heard of the worker for long
+            self._membership.join_again()
+            return self._leases.lease(self._name, self._membership.member, request)
+
+    def fetch(self, count: int | None = None) -> bool:
+        """Lease and fetch messages until some are buffered, and return whether some are.
+
+        Args:
+            count: How many to lease at most; None leases as many as the worker processes in a short time.
+
+        Raises:
+            CorruptSendError: the next messages of a partition are damaged, and all other partitions have no more.
+        """
+        while not self.fetch_leased():
+            self._size.end(time.monotonic())
+            self._look_for_partitions()
+            whole = [partition for partition in self._turn if partition not in self._damaged]
+            try:
+                if whole and self.request(self._size.count if count is None else count, whole):
+                    continue
+            except PartitionNotFoundError:  # deleted since the last look
+                if not self._follows_all:
+                    raise
+                self._look_s = 0.0
+                continue
+            for error in self._damaged.values():
+                raise error
+            return False
+        return True
+
+    def fetch_leased(self) -> bool:
+        """Fetch messages that are leased already until some are buffered, and return whether some are."""
+        while not self.holding.buffer and self.holding.unfetched:
+            self._fetch_unfetched()
+        return bool(self.holding.buffer)
+
+    def _fetch_unfetched(self) -> None:
+        """Fetch the messages of the first unfetched range, as many as one response has; those that it lacks are done."""
+        wanted = self.holding.unfetched[0]
+        start = PollingStrategy.offset(wanted.from_offset)
+        count = wanted.until_offset - wanted.from_offset
+        try:
+            polled, messages = poll_checked(self._transport, self._name, wanted.partition, start, count, **self._options)
+        except CorruptSendError as error:
+            self._damaged[wanted.partition] = error
+            self.release_all()
+            raise
+        self.scanned_count += polled.scanned_count
+        self.failed_count += polled.failed_count
+        is_gone = polled.next_offset <= wanted.from_offset  # the partition was purged
+        missing = self.holding.feed(messages, wanted.until_offset if is_gone else polled.next_offset)
+        if missing:
+            changes = [LeaseChange(LeaseStep.DONE, wanted.held.token, *each, reason=SKIPPED) for each in missing]
+            self._say(wanted.partition, wanted.held.generation, changes)
+
+    def fetch_deferred(self, partition: int, offset: int) -> bool:
+        """Lease and fetch a deferred message, to be the next one in the buffer, and return whether it is."""
+        self._release_if_paused()
+        holding = self.holding
+        unfetched, buffer = holding.set_apart()
+        try:
+            return bool(self.request(1, [partition], [offset])) and self.fetch_leased()
+        finally:
+            holding.unfetched.extend(unfetched)
+            holding.buffer.extend(buffer)
+
+    # -- telling the log ----------------------------------------------------------------------------------------------
+
+    def _say(self, partition: int, generation: int, changes: list[LeaseChange]) -> LeaseLostError | None:
+        where = f"{self._name}, partition {partition}"
+        try:
+            settled = self._leases.settle(
+                self._name,
+                self._policy.group,
+                partition,
+                changes,
+                dead_letter=self._policy.dead_letter,
+                partition_generation=generation,
+                pause_rule=self._policy.retry.pause_rule,
+            )
+        except OffsetOutOfRangeError:
+            self.holding.drop(partition, generation)
+            return LeaseLostError("the partition was purged, with the leased messages", where=where)
+        refused = settled.refused
+        self._has_to_release = self._has_to_release or settled.paused_us > 0
+        if not refused:
+            return None
+        told = "; ".join(f"message {each.from_offset}: {each.what}" for each in refused[:_MOST_NAMED])
+        return LeaseLostError(
+            told if len(refused) <= _MOST_NAMED else f"{told}; and more",
+            where=where,
+            advice="Nothing is recorded for it. A longer lease=, or extend(message, '1m') in time, gives more time for a message",
+        )
+
+    def say(self, places: Iterable[tuple[int, int]], step: LeaseStep) -> LeaseLostError | None:
+        """Tell the log one step of messages, forget them, and return the error for those that were refused, or None.
+
+        Args:
+            places: Partition and offset of each.
+            step: The step.
+        """
+        lost: LeaseLostError | None = None
+        places = list(places)
+        for partition, generation, changes in list(self.holding.changes(step, places)):
+            lost = self._say(partition, generation, changes) or lost
+        for place in places:
+            self.holding.held.pop(place, None)
+        return lost
+
+    def say_failed(self, place: tuple[int, int], error: str, reason: str, delay_us: int | None) -> LeaseLostError | None:
+        """Tell the log that a message failed, or with a reason that it is given up, and forget it; as say().
+
+        Args:
+            place: Partition and offset.
+            error: The error's text.
+            reason: Why it is given up, or empty.
+            delay_us: How long it waits, microseconds; None is without meaning for one that is given up.
+        """
+        step = LeaseStep.POISONED if reason else LeaseStep.FAILED
+        held = self.holding.held[place]
+        change = LeaseChange(step, held.token, place[1], place[1] + 1, delay_us or 0, reason, cut_error(error))
+        lost = self._say(place[0], held.generation, [change])
+        self.holding.held.pop(place, None)
+        return lost
+
+    def extend(self, place: tuple[int, int], lease_us: int) -> LeaseLostError | None:
+        """Have the lease of a message end later; as say(), and it is forgotten only if that was refused."""
+        held, end_s = self.holding.held[place], time.monotonic() + lease_us / 1e6
+        change = LeaseChange(LeaseStep.EXTENDED, held.token, place[1], place[1] + 1, lease_us)
+        lost = self._say(place[0], held.generation, [change])
+        if lost is None:
+            held.end_s = end_s
+        else:
+            self.holding.held.pop(place, None)
+        return lost
+
+    def release_all(self) -> None:
+        """Give back everything: other workers get it at once."""
+        for partition, generation, changes in list(self.holding.take_all()):
+            self._say(partition, generation, changes)
+
+    def _release_if_paused(self) -> None:
+        """Give back what is not delivered yet, if the log has said that the group is paused."""
+        if self._has_to_release:
+            self._has_to_release = False
+            for partition, generation, changes in list(self.holding.take_undelivered()):
+                self._say(partition, generation, changes)
+            self._has_to_release = False
+
+    def leave(self) -> None:
+        """Leave the group; a second call does nothing."""
+        self._membership.leave()
+
+    def put_back(self, message: ReceivedMessage) -> bool:
+        """Have a delivered message as the next one again, and return whether it is held still."""
+        held = self.holding.held.get((message.partition, message.offset))
+        if held is None:
+            return False
+        held.in_hand = False
+        self.holding.buffer.appendleft(message)
+        return True
+
+    @contextmanager
+    def keeping(self, message: ReceivedMessage) -> Iterator[None]:
+        """Put a message back if the log cannot be told what became of it."""
+        try:
+            yield
+        except HeadstreamError:
+            self.put_back(message)
+            raise
+
+    def next_message(self) -> ReceivedMessage | None:
+        """Return the next buffered message with at least half of its lease left; others are given back."""
+        self._release_if_paused()
+        late: list[tuple[int, int]] = []
+        message: ReceivedMessage | None = None
+        while message is None and self.holding.buffer:
+            message = self.holding.buffer.popleft()
+            place = message.partition, message.offset
+            if self.holding.held[place].end_s - time.monotonic() < self._lease_us / 2e6:
+                late.append(place)
+                message = None
+        if late:
+            self.say(late, LeaseStep.RELEASED)
+        return message

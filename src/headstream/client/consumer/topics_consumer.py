@@ -1,0 +1,373 @@
+"""TopicsConsumer: one consumer of several topics, including those that match a pattern, as they are created and deleted.
+
+It has a Consumer for each topic, and delivers from those with messages in turn. Patterns
+are matched again every few seconds.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from types import TracebackType
+from typing import Final, Self
+
+from headstream.client.checks import Milliseconds, check_whole, milliseconds
+from headstream.client.closing import closing
+from headstream.client.consumer.consumer import Consumer
+from headstream.client.consumer.settling import DelayInput, Settling
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message, ReceivedMessage
+from headstream.errors import (
+    ClosedError,
+    HeadstreamError,
+    InvalidInputError,
+    InvalidOptionError,
+    NotFoundError,
+    PartitionNotFoundError,
+    StreamNotFoundError,
+    TopicNotFoundError,
+)
+from headstream.forks import closed_by_fork, tell_of_forks
+
+__all__ = ["TopicsConsumer", "is_pattern"]
+
+_LOOK_S: Final = 5.0
+"""How often patterns are matched against the existing topics."""
+
+_FIRST_WAIT_MS: Final = 5.0
+_LAST_WAIT_MS: Final = 100.0
+"""How long to wait on one topic while none has messages, before polling the others; short at first."""
+_GONE: Final = (TopicNotFoundError, StreamNotFoundError, PartitionNotFoundError)
+"""Errors of calls for a topic that is being deleted."""
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a name is a pattern: no topic's name has these characters."""
+    return any(character in name for character in "*?[")
+
+
+class TopicsConsumer(Settling):
+    """Reads several topics; one thread at a time. Created by Client.consumer(); use it in a `with` statement.
+
+    Args:
+        names: `stream/topic`, or patterns of it with `*`, `?` and `[...]`.
+        make: Creates the consumer of one topic; a topic created since is read from its first message.
+        list_names: Returns the names of all topics.
+        timeout_ms: Iteration ends after this time without a message; None waits without limit.
+
+    Raises:
+        TopicNotFoundError: a named topic does not exist.
+        InvalidOptionError: the list of names is empty.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        make: Callable[[TopicName, bool], Consumer],
+        list_names: Callable[[], list[str]],
+        timeout_ms: float | None,
+    ) -> None:
+        wanted = list(dict.fromkeys(names))
+        if not wanted:
+            raise InvalidOptionError("no topic is named", advice="Name one or more, or a pattern")
+        self._patterns = [name for name in wanted if is_pattern(name)]
+        self._make = make
+        self._list_names = list_names
+        self._timeout_ms = timeout_ms
+        self._consumers: dict[str, Consumer] = {}
+        self._turn: deque[str] = deque()
+        self._in_hand: Consumer | None = None
+        self._next: Consumer | None = None
+        self._looked_s = 0.0
+        self._is_closed = self._is_parents = False
+        tell_of_forks(self)
+        try:
+            for name in wanted:
+                if not is_pattern(name):
+                    self._add(name)
+            self._look()
+        except BaseException:
+            self.close(commit=False)
+            raise
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics being read."""
+        return sorted(self._consumers)
+
+    @property
+    def positions(self) -> dict[str, dict[int, int]]:
+        """Topic -> partition -> offset of the next message to fetch."""
+        return {name: self._consumers[name].positions for name in self.topics}
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next message is already buffered."""
+        return any(consumer is not None and consumer.is_ready for consumer in (self._in_hand, self._next))
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether take() can block on a server although a message is buffered: it commits the previous one first."""
+        return any(consumer is not None and consumer.may_wait for consumer in (self._in_hand, self._next))
+
+    def _add(self, name: str) -> None:
+        if name not in self._consumers:
+            self._consumers[name] = self._make(TopicName.parse(name), self._looked_s > 0)
+            self._turn.append(name)
+
+    def _look(self) -> None:
+        """Start reading topics that newly match a pattern, and drop deleted ones."""
+        now_s = time.monotonic()
+        if not self._patterns or (self._looked_s and now_s < self._looked_s + _LOOK_S):
+            return
+        there = self._list_names()
+        for name in there:
+            if self._matches(name):
+                with suppress(*_GONE):  # deleted since it was listed
+                    self._add(name)
+        for name in set(self._consumers).difference(there):
+            self._drop(name)
+        self._looked_s = now_s
+
+    def _matches(self, name: str) -> bool:
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns)
+
+    def _drop(self, name: str) -> None:
+        consumer = self._consumers.pop(name)
+        self._turn.remove(name)
+        self._in_hand = None if self._in_hand is consumer else self._in_hand
+        self._next = None if self._next is consumer else self._next
+        with suppress(*_GONE):  # deleted together with its group
+            consumer.close(commit=False)
+
+    def after_fork(self) -> None:
+        """Leave everything to the parent, as each topic's consumer does."""
+        self._is_parents = self._is_closed = True
+
+    def _check_open(self) -> None:
+        if self._is_parents:
+            raise closed_by_fork("consumer")
+        if self._is_closed:
+            raise ClosedError("the consumer is closed", advice="Create another with log.consumer()")
+
+    def _find_ready(self, timeout_ms: float | None) -> Consumer | None:
+        """Wait for a consumer with buffered messages, and return the next one in turn."""
+        until_s = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        wait_ms = _FIRST_WAIT_MS
+        while True:
+            self._check_open()
+            self._look()
+            for _ in range(len(self._turn)):
+                name = self._turn[0]
+                self._turn.rotate(-1)
+                if self._fetch(name, 0):
+                    return self._consumers[name]
+            left_ms = wait_ms if until_s is None else min(wait_ms, (until_s - time.monotonic()) * 1000)
+            if left_ms <= 0:
+                return None
+            if not self._turn:
+                time.sleep(left_ms / 1000)
+            elif self._fetch(self._turn[0], left_ms):
+                return self._consumers[self._turn[0]]
+            wait_ms = min(2 * wait_ms, _LAST_WAIT_MS)
+
+    def _fetch(self, name: str, timeout_ms: float) -> bool:
+        """Fetch messages of a topic, and return whether some are buffered; a pattern's topic can be deleted meanwhile."""
+        try:
+            return self._consumers[name].fetch(timeout_ms)
+        except _GONE as error:
+            self._drop_missing(self._consumers[name], error)
+            return False
+
+    def _drop_missing(self, consumer: Consumer, error: NotFoundError) -> None:
+        """Drop a deleted topic that a pattern matched; raise the error for a named one, or one that only lacks a partition."""
+        name = next(name for name, each in self._consumers.items() if each is consumer)
+        is_there = isinstance(error, PartitionNotFoundError) and name in self._list_names()
+        if is_there or not self._matches(name):
+            raise error
+        self._drop(name)
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        if self._in_hand is not None:
+            iter(self._in_hand)
+        return self
+
+    def __next__(self) -> ReceivedMessage:
+        """Commit the previous message and return the next one, waiting up to timeout_ms."""
+        while True:
+            message = self.take()
+            if message is not None:
+                return message
+            if not self.fetch(self._timeout_ms):
+                raise StopIteration
+
+    def take(self) -> ReceivedMessage | None:
+        """Commit the previous message and return the next one if it is buffered, else None."""
+        self._check_open()
+        for _ in range(2):
+            if self._in_hand is not None:
+                message = self._take_from(self._in_hand)
+                if message is not None:
+                    return message
+            self._in_hand, self._next = self._next, None
+        return None
+
+    def _take_from(self, consumer: Consumer) -> ReceivedMessage | None:
+        """Take a message of one topic; a pattern's topic can be deleted meanwhile, with its uncommitted messages."""
+        try:
+            return consumer.take()
+        except _GONE as error:
+            self._drop_missing(consumer, error)
+            return None
+
+    def finish(self) -> None:
+        """Commit the message that iteration delivered last; requesting the next one does this too."""
+        self._check_open()
+        if self._in_hand is not None:
+            try:
+                self._in_hand.finish()
+            except _GONE as error:
+                self._drop_missing(self._in_hand, error)
+
+    def fetch(self, timeout_ms: float | None = 0) -> bool:
+        """Fetch messages for iteration or poll() without delivering any, and return whether some are buffered.
+
+        Args:
+            timeout_ms: How long to wait for the first one, milliseconds; None waits without limit.
+        """
+        self._check_open()
+        if not self.is_ready:
+            self._next = self._find_ready(timeout_ms)
+        return self.is_ready
+
+    def poll(self, count: int = 100, *, timeout_ms: Milliseconds = 0) -> list[ReceivedMessage]:
+        """Return up to `count` messages, of all topics in turn; commit() commits them.
+
+        Args:
+            count: Maximum number of messages, at least 1.
+            timeout_ms: How long to wait for the first one, milliseconds or a timedelta.
+        """
+        check_whole("count", count)
+        messages: list[ReceivedMessage] = []
+        consumer = self._find_ready(milliseconds("timeout_ms", timeout_ms))
+        try:
+            while consumer is not None:
+                try:
+                    messages += consumer.poll(count - len(messages))
+                except _GONE as error:
+                    self._drop_missing(consumer, error)
+                consumer = self._find_ready(0) if len(messages) < count else None
+        except HeadstreamError:
+            if not messages:  # otherwise the next poll raises it again
+                raise
+        return messages
+
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Undo the delivery of messages; see Settling.put_back()."""
+        taken: dict[str, list[ReceivedMessage]] = {}
+        for message in messages:
+            taken.setdefault(message.topic or "", []).append(message)
+        for name, those in taken.items():
+            if name in self._consumers:
+                self._consumers[name].put_back(those)
+
+    def commit(self, message: Message | None = None) -> None:
+        """Commit everything delivered so far, or up to one message; see Consumer.commit()."""
+        self._check_open()
+        if message is None:
+            for consumer in list(self._consumers.values()):
+                try:
+                    consumer.commit()
+                except _GONE as error:
+                    self._drop_missing(consumer, error)
+            return
+        self._consumer_of(message).commit(message)
+
+    def _consumer_of(self, message: Message) -> Consumer:
+        self._check_open()
+        if not isinstance(message, Message):
+            raise InvalidInputError(f"{message!r} is not a message", advice="Commit a message that this consumer has delivered")
+        consumer = self._consumers.get(message.topic or "")
+        if consumer is None:
+            raise TopicNotFoundError(
+                f"the consumer does not read {message.topic}", advice="Commit a message that it has delivered"
+            )
+        return consumer
+
+    def ack(self, message: Message) -> None:
+        """Record that a message is done; see Settling.ack()."""
+        self._consumer_of(message).ack(message)
+
+    def retry(self, message: Message, *, delay: DelayInput | None = None, reason: str | BaseException = "") -> None:
+        """Record that a message failed; see Settling.retry()."""
+        self._consumer_of(message).retry(message, delay=delay, reason=reason)
+
+    def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
+        """Give up a message; see Settling.reject()."""
+        self._consumer_of(message).reject(message, reason=reason)
+
+    def extend(self, message: Message, lease: DelayInput) -> None:
+        """Have the lease of a message end later; see Settling.extend()."""
+        self._consumer_of(message).extend(message, lease)
+
+    def defer(self, message: Message) -> None:
+        """Set a message aside; see Settling.defer()."""
+        self._consumer_of(message).defer(message)
+
+    def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
+        """Raise InvalidOptionError: the topic is missing; `consumer(topic).fetch_deferred()` has it."""
+        raise InvalidOptionError(
+            "the consumer reads several topics", advice="Use consumer(topic).fetch_deferred(partition, offset)"
+        )
+
+    def attempting(self, message: Message) -> AbstractContextManager[None]:
+        """Return a context for the work on a message; see Settling.attempting()."""
+        return self._consumer_of(message).attempting(message)
+
+    def consumer(self, topic: str) -> Consumer:
+        """Return the consumer of one of the topics, for seek() and positions.
+
+        Args:
+            topic: `stream/topic`.
+
+        Raises:
+            TopicNotFoundError: the topic is not read.
+        """
+        self._check_open()
+        if topic not in self._consumers:
+            raise TopicNotFoundError(f"the consumer does not read {topic}", advice=f"It reads {', '.join(self.topics) or 'none'}")
+        return self._consumers[topic]
+
+    def close(self, *, commit: bool = True) -> None:
+        """Close the consumer; a second call does nothing.
+
+        Args:
+            commit: Whether to commit the message that iteration delivered last.
+        """
+        self._is_closed = True
+        errors: list[Exception] = []
+        with closing():
+            for consumer in self._consumers.values():
+                try:
+                    consumer.close(commit=commit and consumer is self._in_hand)
+                except Exception as error:
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def record_failure(self, error: BaseException) -> None:
+        """Record that the loop's body raised an error; see Consumer.record_failure()."""
+        if self._in_hand is not None:
+            self._in_hand.record_failure(error)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        with closing():
+            if error is not None:
+                self.record_failure(error)
+            self.close(commit=error is None)

@@ -1,0 +1,77 @@
+"""DeadLetters: sends messages that an interceptor failed for to its dead-letter topic, with origin and reason."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from headstream.client.producer.forwarding import ForwardingProducer
+from headstream.client.producer.receipts import Receipt
+from headstream.core.model.constructors import int32, int64
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import MAX_REASON_BYTES
+from headstream.core.model.reserved import ORIGIN_PREFIX, REASON_HEADER
+from headstream.forks import tell_of_forks
+from headstream.interceptors.chain import SetAsideError
+
+__all__ = ["DeadLetters"]
+
+_REASON_BYTES = min(MAX_REASON_BYTES, 255)
+"""A header value of a topic with limits `iggy`."""
+
+
+class DeadLetters:
+    """The dead-letter producers of one client; thread-safe.
+
+    Args:
+        make: Creates the producer of a topic, and the topic if it is missing.
+    """
+
+    def __init__(self, make: Callable[[str], ForwardingProducer]) -> None:
+        self._make = make
+        tell_of_forks(self)
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Begin without producers: those are the parent's."""
+        self._lock = threading.Lock()
+        self._producers: dict[str, ForwardingProducer] = {}
+
+    def send(self, aside: SetAsideError) -> Receipt:
+        """Send a message that an interceptor set aside, and return its receipt.
+
+        Raises:
+            HeadstreamError: it was not accepted.
+        """
+        message = aside.message
+        origin: list[tuple[str, object]] = [(f"{ORIGIN_PREFIX}topic", message.topic or "")]
+        if message.offset is not None and message.partition is not None:
+            origin += [(f"{ORIGIN_PREFIX}partition", int32(message.partition)), (f"{ORIGIN_PREFIX}offset", int64(message.offset))]
+        if message.timestamp is not None:
+            origin.append((f"{ORIGIN_PREFIX}timestamp", int64(message.timestamp)))
+        reason = aside.reason.encode()[:_REASON_BYTES].decode(errors="ignore")
+        headers = Headers([*message.headers.items(), *origin, (REASON_HEADER, reason)])
+        with self._lock:
+            producer = self._producers.get(aside.topic)
+            if producer is None:
+                producer = self._producers[aside.topic] = self._make(aside.topic)
+        return producer.send(message.payload, key=message.key, headers=headers, id=message.id)
+
+    def store(self, aside: SetAsideError) -> None:
+        """Send a message that an interceptor set aside, and return when it is stored.
+
+        Raises:
+            HeadstreamError: it is not stored.
+        """
+        self.send(aside).result()
+
+    def flush(self) -> None:
+        """Wait until everything sent is stored.
+
+        Raises:
+            HeadstreamError: some messages could not be stored.
+        """
+        with self._lock:
+            producers = list(self._producers.values())
+        for producer in producers:
+            producer.flush()

@@ -1,0 +1,296 @@
+"""Redriving: sends dead letters back to where they came from, once each, also through kills.
+
+    1. the letter becomes unavailable, and the reason says where the copy goes, and where that partition ends
+    2. the message is appended there: same payload, key, id and headers, without the letter's, with hs.redrive and hs.redrives
+    3. the letter is marked for deletion
+
+A redrive begins with the letters that an earlier one left between 1 and 3: if the copy is found after that end, it is not made
+again. If its topic is gone or refuses it, the letter becomes available again. Redrives of one topic at a time share its
+partitions as a group does.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headstream.client.client import Client
+from headstream.client.consumer.membership import GroupMembership
+from headstream.client.dead_letters.letters import place_of_origin, read_letters
+from headstream.client.producer.forwarding import ForwardingProducer
+from headstream.core.model.constructors import int32
+from headstream.core.model.groups import DEFAULT_SESSION_TIMEOUT_MS
+from headstream.core.model.headers import Headers
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import MessageState, ReceivedMessage, StateChange
+from headstream.core.model.reserved import (
+    ATTEMPTS_HEADER,
+    FIRST_ERROR_HEADER,
+    FIRST_FAILED_HEADER,
+    LAST_FAILED_HEADER,
+    ORIGIN_PREFIX,
+    REASON_CODE_HEADER,
+    REASON_HEADER,
+    REDRIVE_HEADER,
+    REDRIVES_HEADER,
+)
+from headstream.core.model.topology import Topic
+from headstream.errors import (
+    GroupInUseError,
+    InvalidInputError,
+    NotFoundError,
+    PermissionDeniedError,
+    TopicNotFoundError,
+)
+
+__all__ = ["Redrive", "RedriveCounts"]
+
+_GROUP: Final = "hs.dlq"
+_INTENT: Final = f"{REDRIVE_HEADER} "
+_REFUSALS: Final = (InvalidInputError, NotFoundError, PermissionDeniedError)
+"""Errors after which the message is certainly not in its topic."""
+_PAGE: Final = 100
+_PAGE_S: Final = 1.0
+"""How long one page takes, about: so soon its caller knows how far it is."""
+_OF_LETTERS: Final = frozenset(
+    (
+        *(ATTEMPTS_HEADER, FIRST_ERROR_HEADER, FIRST_FAILED_HEADER, LAST_FAILED_HEADER),
+        *(REASON_CODE_HEADER, REASON_HEADER, REDRIVE_HEADER, REDRIVES_HEADER),
+    )
+)
+"""Headers of letters, which the message did not have."""
+
+
+@dataclass(slots=True)
+class RedriveCounts:
+    """What a redrive did.
+
+    Args:
+        matched: Letters that were chosen.
+        redriven: Letters that were sent back.
+        resumed: Letters of an interrupted redrive that were finished.
+        foreign: Chosen messages that were left where they are: they are no letters, or their topic is gone.
+    """
+
+    matched: int = 0
+    redriven: int = 0
+    resumed: int = 0
+    foreign: int = 0
+
+
+class Redrive:
+    """One redrive of a dead-letter topic.
+
+    Args:
+        log: A client without interceptors: messages are sent as they are stored.
+        topic: The dead-letter topic.
+        where: A filter of letters, or None for all.
+        per_second: The most letters a second, None for no limit.
+        on_filter_error: What run() does with letters that the filter cannot be applied to, as for Client.consumer().
+    """
+
+    def __init__(
+        self,
+        log: Client,
+        topic: str,
+        where: str | None = None,
+        per_second: float | None = None,
+        on_filter_error: str = "skip",
+    ) -> None:
+        self._log = log
+        self._topic = topic
+        self._where = where
+        self._on_filter_error = on_filter_error
+        self._pause_s = 0.0 if per_second is None else 1 / per_second
+        self._producers: dict[str, tuple[ForwardingProducer, Topic]] = {}
+        self.counts = RedriveCounts()
+
+    def run(self) -> RedriveCounts:
+        """Send the chosen letters back, and return what was done.
+
+        Raises:
+            GroupInUseError: another redrive has all partitions.
+            PermissionDeniedError: the user cannot send to a topic of origin, or set states of letters.
+        """
+        share = self._join()
+        try:
+            partitions = sorted(share.report().partitions)
+            if not partitions:
+                raise self._busy("all partitions of the topic")
+            for partition in partitions:
+                self._run(share, partition)
+        finally:
+            share.leave()
+        return self.counts
+
+    def run_page(
+        self,
+        partition: int,
+        from_offset: int = 0,
+        until_offset: int | None = None,
+        *,
+        count: int = _PAGE,
+        seconds: float = _PAGE_S,
+        resumes: bool = True,
+    ) -> tuple[int, bool]:
+        """Send the chosen letters of a bounded part of one partition back; `counts` has what was done.
+
+        Args:
+            partition: The partition of the dead-letter topic.
+            from_offset: Where to begin.
+            until_offset: Where the last page ends; None is the partition's end.
+            count: The most letters.
+            seconds: No letter is begun after this time.
+            resumes: Whether to finish what an interrupted redrive has begun in the partition, which reads all its states.
+
+        Returns:
+            Where to go on, and whether that is the end.
+
+        Raises:
+            GroupInUseError: another redrive has the partition.
+            PermissionDeniedError: as run().
+        """
+        until_s = time.monotonic() + seconds
+        share = self._join()
+        try:
+            if partition not in share.report().partitions:
+                raise self._busy(f"partition {partition}")
+            if resumes:
+                self._resume(partition)
+            page = read_letters(self._log, self._topic, partition, from_offset, until_offset, where=self._where, count=count)
+            for number, letter in enumerate(page.letters):
+                if number and time.monotonic() > until_s:
+                    return letter.offset, False
+                self.counts.matched += 1
+                self._send_back(letter)
+            return page.next_offset, page.is_last
+        finally:
+            share.leave()
+
+    def _join(self) -> GroupMembership:
+        found = self._log.topic(self._topic)
+        return GroupMembership(self._log.transport, TopicName(found.stream, found.name), _GROUP, DEFAULT_SESSION_TIMEOUT_MS)
+
+    def _busy(self, what: str) -> GroupInUseError:
+        return GroupInUseError(f"another redrive has {what}", where=self._topic, advice="Wait until it has ended")
+
+    def _run(self, share: GroupMembership, partition: int) -> None:
+        """Redrive one partition, as long as it is not given to another redrive."""
+        if partition not in share.report().partitions:
+            return
+        self._resume(partition)
+        chosen: dict[str, Any] = {"where": self._where, "on_filter_error": self._on_filter_error}
+        with self._log.consumer(self._topic, partitions=[partition], **chosen, timeout_ms=0) as consumer:
+            while messages := consumer.poll(_PAGE):
+                for letter in messages:
+                    if share.is_due and partition not in share.report().partitions:
+                        return
+                    self.counts.matched += 1
+                    self._send_back(letter)
+
+    def _resume(self, partition: int) -> None:
+        """Finish what an interrupted redrive has begun; what cannot be sent any more becomes a letter again."""
+        for change in self._log.states(self._topic, partition):
+            if not _is_begun(change):
+                continue
+            letter = next(iter(self._log.poll(self._topic, partition, start=change.offset, count=1, states=None)), None)
+            if letter is None or letter.offset != change.offset:  # erased since
+                continue
+            target, number, end = change.reason.removeprefix(_INTENT).rsplit(" ", 2)
+            if self._is_sent(letter, target, int(number), int(end)):
+                self._settle(letter, "redriven")
+            elif self._producer_of(target) is None:
+                self._restore(letter)
+                continue
+            else:
+                self._send(letter, target, int(number))
+            self.counts.resumed += 1
+
+    def _send_back(self, letter: ReceivedMessage) -> None:
+        place = place_of_origin(letter)
+        if place is None or self._producer_of(place[0]) is None:
+            self.counts.foreign += 1
+            return
+        self._send(letter, *place)
+        self.counts.redriven += 1
+        if self._pause_s:
+            time.sleep(self._pause_s)
+
+    def _send(self, letter: ReceivedMessage, topic: str, number: int) -> None:
+        """Take the three steps; if the topic refuses the message, the letter is one again.
+
+        Args:
+            letter: The letter.
+            topic: Where its message goes.
+            number: Its partition; without it the message goes to the first one.
+        """
+        partitions = {each.number: each for each in self._log.topic(topic).partitions}
+        number = number if number in partitions else min(partitions)
+        intent = f"{_INTENT}{topic} {number} {partitions[number].end_offset}"
+        self._log.set_state(self._topic, letter.partition, letter.offset, "unavailable", reason=intent)
+        try:
+            self._append(letter, topic, number)
+        except _REFUSALS as error:
+            self._restore(letter)
+            error.add_note(f"The letter is {self._name_of(letter)}: it stays one.")
+            raise
+        self._settle(letter, "redriven")
+
+    def _restore(self, letter: ReceivedMessage) -> None:
+        """Make a letter available again, unless its state was changed meanwhile: an erasure can have marked it."""
+        for change in self._log.states(self._topic, letter.partition):
+            if change.offset == letter.offset and _is_begun(change):
+                self._log.set_state(self._topic, letter.partition, letter.offset, "available")
+
+    def _producer_of(self, topic: str) -> tuple[ForwardingProducer, Topic] | None:
+        if topic not in self._producers:
+            with suppress(TopicNotFoundError):
+                self._producers[topic] = self._log.forwarding_producer(topic, linger_ms=0), self._log.topic(topic)
+        return self._producers.get(topic)
+
+    def _append(self, letter: ReceivedMessage, topic: str, partition: int) -> None:
+        found = self._producer_of(topic)
+        if found is None:
+            raise TopicNotFoundError(
+                f"there is no topic {topic!r} any more", where=self._topic, advice="Create it, or discard its letters"
+            )
+        producer, target = found
+        redrives = letter.headers.get(REDRIVES_HEADER)
+        kept = [
+            (name, value)
+            for name, value in letter.headers.items()
+            if name not in _OF_LETTERS and not name.startswith(ORIGIN_PREFIX)
+        ]
+        count = 1 if redrives is None else int(redrives) + 1
+        headers = Headers([*kept, (REDRIVE_HEADER, self._name_of(letter)), (REDRIVES_HEADER, int32(count))])
+        id = 0 if target.deduplication_count is not None else letter.id  # else it would be dropped as a repeat of the original
+        producer.send(letter.payload, key=letter.key, headers=headers, id=id, partition=partition).result()
+
+    def _name_of(self, letter: ReceivedMessage) -> str:
+        return f"{self._topic}/{letter.partition}/{letter.offset}"
+
+    def _is_sent(self, letter: ReceivedMessage, topic: str, partition: int, end: int) -> bool:
+        """Return whether a topic has the copy of a letter, at or after an offset."""
+        try:
+            partitions = {each.number: each for each in self._log.topic(topic).partitions}
+        except NotFoundError:
+            return False
+        if partition not in partitions:
+            return False
+        begin = end if end <= partitions[partition].end_offset else 0  # it was purged or made anew
+        name = self._name_of(letter)
+        with self._log.consumer(topic, partitions=[partition], start=begin, states=None, timeout_ms=0) as consumer:
+            while messages := consumer.poll(_PAGE):
+                if any(message.headers.get(REDRIVE_HEADER) == name for message in messages):
+                    return True
+        return False
+
+    def _settle(self, letter: ReceivedMessage, reason: str) -> None:
+        self._log.set_state(self._topic, letter.partition, letter.offset, "marked_for_deletion", reason=reason)
+
+
+def _is_begun(change: StateChange) -> bool:
+    """Return whether a state is that of a letter between the steps 1 and 3."""
+    return change.state == MessageState.UNAVAILABLE.value and change.reason.startswith(_INTENT)

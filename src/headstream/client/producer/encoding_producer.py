@@ -1,0 +1,189 @@
+"""EncodingProducer and AsyncEncodingProducer: send values, as log.producer(topic, encode=…) returns them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from headstream.client.arguments import MessageIdInput, PartitionInput
+from headstream.client.checks import check_many
+from headstream.client.producer.async_producer import AsyncProducer
+from headstream.client.producer.outcomes import ProducerStats
+from headstream.client.producer.producer import Producer
+from headstream.client.producer.receipts import Delivered, Receipt
+from headstream.core.model.headers import HeadersInput
+from headstream.errors import InvalidInputError
+from headstream.serializers.serializer import encoder_of, explain_failure
+
+__all__ = ["AsyncEncodingProducer", "EncodingProducer"]
+
+_T = TypeVar("_T")
+
+
+class EncodingProducer(Generic[_T]):
+    """Sends values to one topic; thread-safe if the encoder is. Created by Client.producer(); use it in a `with` statement.
+
+    Args:
+        producer: Sends the payloads; see Producer for its guarantees and errors.
+        topic: `stream/topic`, for errors.
+        encode: A Serializer, or a function from a value to bytes.
+
+    Raises:
+        InvalidOptionError: `encode` is neither.
+    """
+
+    def __init__(self, producer: Producer, topic: str, encode: Any) -> None:
+        self.producer = producer
+        self._encode: Callable[[_T | None], bytes | None] = payload_encoder(topic, encode)
+
+    def send(
+        self,
+        value: _T | None,
+        *,
+        key: bytes | None = None,
+        headers: HeadersInput | None = None,
+        id: MessageIdInput = 0,
+        partition: PartitionInput = None,
+    ) -> Receipt:
+        """Encode a value and send it; see Producer.send().
+
+        Args:
+            value: The value; None is a null payload, which deletes its key in a topic that compacts.
+            key: See Producer.send().
+            headers: See Producer.send().
+            id: See Producer.send().
+            partition: See Producer.send().
+
+        Raises:
+            SerializerError: the value cannot be encoded; nothing was sent.
+            HeadstreamError: see Producer.send().
+        """
+        return self.producer.send(self._encode(value), key=key, headers=headers, id=id, partition=partition)
+
+    def send_and_wait(
+        self,
+        value: _T | None,
+        *,
+        key: bytes | None = None,
+        headers: HeadersInput | None = None,
+        id: MessageIdInput = 0,
+        partition: PartitionInput = None,
+    ) -> Delivered:
+        """Send one value without linger, and return its position once it is stored."""
+        return self.send(value, key=key, headers=headers, id=id, partition=partition).result()
+
+    def send_many(self, values: Iterable[_T]) -> list[Receipt]:
+        """Send values in order, and return their receipts in the same order."""
+        return [self.send(value) for value in check_many("values", values)]
+
+    def stats(self) -> ProducerStats:
+        """Return the counts of sent messages by outcome."""
+        return self.producer.stats()
+
+    def flush(self) -> None:
+        """Wait until everything sent is stored; see Producer.flush()."""
+        self.producer.flush()
+
+    def close(self) -> None:
+        """Flush and close; see Producer.close()."""
+        self.producer.close()
+
+    def __enter__(self) -> EncodingProducer[_T]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.producer.__exit__(kind, error, traceback)
+
+
+class AsyncEncodingProducer(Generic[_T]):
+    """Sends values to one topic. Created by AsyncClient.producer(); use it in an `async with` statement.
+
+    Args:
+        producer: Sends the payloads.
+        topic: `stream/topic`, for errors.
+        encode: A Serializer, or a function from a value to bytes.
+
+    Raises:
+        InvalidOptionError: `encode` is neither.
+    """
+
+    def __init__(self, producer: AsyncProducer, topic: str, encode: Any) -> None:
+        self.producer = producer
+        self._encode: Callable[[_T | None], bytes | None] = payload_encoder(topic, encode)
+
+    async def send(
+        self,
+        value: _T | None,
+        *,
+        key: bytes | None = None,
+        headers: HeadersInput | None = None,
+        id: MessageIdInput = 0,
+        partition: PartitionInput = None,
+    ) -> Receipt:
+        """Encode a value and send it; see EncodingProducer.send() and AsyncProducer.send()."""
+        return await self.producer.send(self._encode(value), key=key, headers=headers, id=id, partition=partition)
+
+    async def send_and_wait(
+        self,
+        value: _T | None,
+        *,
+        key: bytes | None = None,
+        headers: HeadersInput | None = None,
+        id: MessageIdInput = 0,
+        partition: PartitionInput = None,
+    ) -> Delivered:
+        """Send one value without linger, and return its position once it is stored."""
+        return await (await self.send(value, key=key, headers=headers, id=id, partition=partition))
+
+    async def send_many(self, values: Iterable[_T]) -> list[Receipt]:
+        """Send values in order, and return their receipts in the same order."""
+        return [await self.send(value) for value in check_many("values", values)]
+
+    async def stats(self) -> ProducerStats:
+        """Return the counts of messages by outcome."""
+        return await self.producer.stats()
+
+    async def flush(self) -> None:
+        """Wait until everything sent is stored; see Producer.flush()."""
+        await self.producer.flush()
+
+    async def close(self) -> None:
+        """Flush and close; see AsyncProducer.close()."""
+        await self.producer.close()
+
+    async def __aenter__(self) -> AsyncEncodingProducer[_T]:
+        await self.producer.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.producer.__aexit__(kind, error, traceback)
+
+
+def payload_encoder(topic: str, encode: Any) -> Callable[[Any], bytes | None]:
+    """Return the function that encodes a producer's values; None stays a null payload.
+
+    Args:
+        topic: `stream/topic`, for errors.
+        encode: A Serializer, or a function from a value to bytes.
+
+    Raises:
+        InvalidOptionError: it is neither.
+    """
+    name, function = encoder_of(encode)
+
+    def encode_payload(value: Any) -> bytes | None:
+        if value is None:
+            return None
+        try:
+            payload = function(value)
+            if not isinstance(payload, bytes):
+                raise InvalidInputError(f"it returned {type(payload).__name__} instead of bytes")
+        except Exception as error:
+            advice = "It was not sent: correct the value, or give another serializer"
+            raise explain_failure(error, "encoded", name, where=topic, advice=advice) from error
+        return payload
+
+    return encode_payload

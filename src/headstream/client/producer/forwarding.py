@@ -1,0 +1,26 @@
+"""ForwardingProducer: sends messages that were stored elsewhere, with all their headers, reserved ones included."""
+
+from __future__ import annotations
+
+from headstream.client.producer.encoding import SentEncoder
+from headstream.client.producer.producer import Producer
+from headstream.client.producer.sending import SendingOptions
+from headstream.client.transports.transport import Transport
+from headstream.core.model.topology import Topic
+
+__all__ = ["ForwardingProducer"]
+
+
+class ForwardingProducer(Producer):
+    """A producer of dead letters and of mirrored messages.
+
+    Args:
+        transport: The client's transport.
+        topic: The topic's current metadata.
+        options: How messages are batched.
+    """
+
+    def __init__(self, transport: Transport, topic: Topic, options: SendingOptions) -> None:
+        super().__init__(transport, topic, options)
+        gives_ids = topic.deduplication_count is not None
+        self._encode = SentEncoder(topic, gives_ids=gives_ids, keeps_reserved=True).encode

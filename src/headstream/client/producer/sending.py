@@ -1,0 +1,261 @@
+"""Sending: groups messages into batches, chooses partitions, and decides when to send. Sans-IO: time is an argument.
+
+    sending.add(message, key, partition, now_us)     into the open batch of its partition
+    sending.take(now_us)                             the next batch that is due: full, lingered, or flushed
+    sending.settle(batch)                            it is stored or has failed
+
+The partition is the requested one; else it is hashed from the key; else partitions rotate, one batch each. A batch
+that is taken stays at the head of the queue until it is settled, and batches of one partition are taken in the order
+of their messages.
+
+One thread at a time, under the caller's lock. An exception that Ctrl-C raises in between leaves only one
+uncertainty, whether that message was added: a batch is one list entry from creation to settlement, never moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from headstream.core.model.polling import partition_of
+from headstream.core.model.producers import Appended
+from headstream.core.model.topology import MAX_BATCH_BYTES, Limits
+from headstream.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from headstream.client.producer.receipts import BatchOwner
+
+__all__ = ["MAX_DELIVERY_TIMEOUT_MS", "Batch", "Sending", "SendingOptions"]
+
+MAX_DELIVERY_TIMEOUT_MS: Final = 3_600_000
+"""A log remembers a producer for longer than this after its last batch (log/partition/producer_states.py)."""
+
+_MAX_IGGY_BATCH_BYTES: Final = 10_000_000
+_MAX_IGGY_HEADER_BYTES: Final = 100_000
+"""Maximum payload and header value bytes of one send to a topic with limits `iggy`. This module counts all message and
+header bytes, an upper bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendingOptions:
+    """How messages are batched.
+
+    Args:
+        linger_ms: How long a message waits for its batch to fill, milliseconds; 0 sends it as soon as possible.
+        batch_bytes: A batch of this size, bytes, is sent at once; 1 byte to 64 MiB.
+        batch_count: A batch with this many messages is sent at once.
+        buffer_bytes: Maximum unacknowledged bytes before send() blocks.
+        delivery_timeout_ms: How long a batch is retried after its linger, milliseconds; then it fails.
+
+    Raises:
+        InvalidOptionError: an option is out of range.
+    """
+
+    linger_ms: float = 5
+    batch_bytes: int = 1 << 20
+    batch_count: int = 1000
+    buffer_bytes: int = 32 << 20
+    delivery_timeout_ms: float = 120_000
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.linger_ms <= 3_600_000:
+            raise InvalidOptionError(f"linger_ms is {self.linger_ms}", advice="Use 0 to 3600000")
+        if not 1 <= self.batch_bytes <= MAX_BATCH_BYTES:
+            raise InvalidOptionError(f"batch_bytes is {self.batch_bytes}", advice=f"Use 1 to {MAX_BATCH_BYTES}")
+        if self.batch_count < 1:
+            raise InvalidOptionError(f"batch_count is {self.batch_count}", advice="Use 1 or more")
+        if self.buffer_bytes < 1:
+            raise InvalidOptionError(f"buffer_bytes is {self.buffer_bytes}", advice="Use 1 or more")
+        if not 0 < self.delivery_timeout_ms <= MAX_DELIVERY_TIMEOUT_MS:
+            advice = f"Use more than 0, at most {MAX_DELIVERY_TIMEOUT_MS}"
+            raise InvalidOptionError(f"delivery_timeout_ms is {self.delivery_timeout_ms}", advice=advice)
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Messages sent to a partition together.
+
+    Args:
+        number: Ascending in the order of creation.
+        partition: From 1.
+        due_us: When it is sent, full or not.
+        deadline_us: When it fails.
+        owner: Its producer.
+        data: The messages as sent, back to back.
+        count: Number of messages.
+        header_bytes: The bytes of their headers.
+        is_closed: Whether it accepts no more messages.
+        appended: Their position, once stored.
+        error: Why they failed, or None.
+        is_in_doubt: Whether a failed batch is stored is unknown.
+        watched: Number of receipts that report their outcome.
+        callbacks: What to call when the batch is settled.
+    """
+
+    number: int
+    partition: int
+    due_us: int
+    deadline_us: int
+    owner: BatchOwner
+    data: bytearray = field(default_factory=bytearray)
+    count: int = 0
+    header_bytes: int = 0
+    is_closed: bool = False
+    appended: Appended | None = None
+    error: Exception | None = None
+    is_in_doubt: bool = False
+    watched: int = 0
+    callbacks: list[Callable[[], object]] | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether they are stored or have failed."""
+        return self.appended is not None or self.error is not None
+
+
+class Sending:
+    """The batches of one producer.
+
+    Args:
+        partitions: The numbers of the topic's partitions.
+        limits: The topic's.
+        options: How messages are batched.
+        owner: The producer of the batches.
+        choose: Returns the partition of a key; its other argument is the number of partitions.
+
+    Attributes:
+        is_due: Whether the message added last filled a batch.
+    """
+
+    def __init__(
+        self,
+        partitions: range,
+        limits: Limits,
+        options: SendingOptions,
+        owner: BatchOwner,
+        choose: Callable[[bytes, int], int] = partition_of,
+    ) -> None:
+        self.is_due = False
+        self._owner = owner
+        self._delivery_us = int(options.delivery_timeout_ms * 1000)
+        self._partitions = partitions
+        self._linger_us = int(options.linger_ms * 1000)
+        self._batch_count = options.batch_count
+        self._buffer_bytes = options.buffer_bytes
+        is_iggy = limits is Limits.IGGY
+        self._batch_bytes = min(options.batch_bytes, _MAX_IGGY_BATCH_BYTES) if is_iggy else options.batch_bytes
+        self._header_bytes = _MAX_IGGY_HEADER_BYTES if is_iggy else MAX_BATCH_BYTES
+        self._batches: list[Batch] = []
+        self._open: dict[int, Batch] = {}
+        self._choose = choose
+        self._turn = partitions[0]
+        self._made = 0
+        self._pending_bytes = 0
+        self._taken: Batch | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the pending bytes have reached the limit."""
+        return self._pending_bytes >= self._buffer_bytes
+
+    @property
+    def pending_count(self) -> int:
+        """Number of unacknowledged messages."""
+        return sum(batch.count for batch in self._batches)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Number of unacknowledged bytes."""
+        return self._pending_bytes
+
+    def add(self, message: bytes, header_bytes: int, key: bytes | None, partition: int | None, now_us: int) -> Batch:
+        """Put a message into the open batch of its partition, as the last one, and return that batch.
+
+        Args:
+            message: One message as sent.
+            header_bytes: The bytes of its headers.
+            key: Its key, hashed if no partition is given.
+            partition: From 1, or None.
+            now_us: Current time, microseconds.
+        """
+        target = partition
+        if target is None and key is not None:
+            target = self._choose(key, len(self._partitions))
+        closed = False
+        batch = self._open_batch(target)
+        while batch is not None and not self._has_room(batch, len(message), header_bytes):
+            self._close(batch)
+            closed = True
+            batch = self._open_batch(target)  # the rotation can have advanced
+        if batch is None:
+            batch = self._begin(self._turn if target is None else target, now_us)
+        data = batch.data
+        data += message
+        batch.count += 1
+        batch.header_bytes += header_bytes
+        self._pending_bytes += len(message)
+        if batch.count >= self._batch_count or len(data) >= self._batch_bytes or self._linger_us == 0:
+            self._close(batch)
+            closed = True
+        self.is_due = closed
+        return batch
+
+    def _open_batch(self, partition: int | None) -> Batch | None:
+        """Return the open batch of a partition, or of the next partition in turn."""
+        batch = self._open.get(self._turn if partition is None else partition)
+        return None if batch is None or batch.is_closed else batch
+
+    def _has_room(self, batch: Batch, size_bytes: int, header_bytes: int) -> bool:
+        return len(batch.data) + size_bytes <= self._batch_bytes and batch.header_bytes + header_bytes <= self._header_bytes
+
+    def _begin(self, partition: int, now_us: int) -> Batch:
+        self._made += 1
+        batch = Batch(self._made, partition, now_us + self._linger_us, now_us + self._linger_us + self._delivery_us, self._owner)
+        self._batches.append(batch)
+        self._open[partition] = batch
+        return batch
+
+    def _close(self, batch: Batch) -> None:
+        batch.is_closed = True
+        if batch.partition == self._turn:
+            self._turn = self._turn + 1 if self._turn < self._partitions[-1] else self._partitions[0]
+
+    def close_batch(self, batch: Batch) -> None:
+        """Make a batch due."""
+        if not batch.is_closed:
+            self._close(batch)
+
+    def close_all(self) -> int:
+        """Make all batches due, and return the number of the last one."""
+        for batch in self._batches:
+            if not batch.is_closed:
+                self._close(batch)
+        return self._made
+
+    def is_settled(self, number: int) -> bool:
+        """Return whether all batches up to a number are settled."""
+        return not self._batches or self._batches[0].number > number
+
+    def take(self, now_us: int) -> Batch | None:
+        """Return the next batch that is due, or None; the one taken before must be settled first."""
+        if self._taken is not None:
+            return self._taken
+        for batch in self._batches:
+            if batch.is_closed or batch.due_us <= now_us or self.is_full:
+                if not batch.is_closed:
+                    self._close(batch)
+                self._taken = batch
+                return batch
+        return None
+
+    def next_due_us(self) -> int | None:
+        """Return when the next batch is due if no message is added, or None without a batch."""
+        return self._batches[0].due_us if self._batches else None
+
+    def settle(self, batch: Batch) -> None:
+        """Remove a batch that is stored or has failed."""
+        self._taken = None
+        self._batches.remove(batch)
+        # An interrupted add() may not have counted its bytes: with nothing pending the count is right again.
+        self._pending_bytes = self._pending_bytes - len(batch.data) if self._batches else 0

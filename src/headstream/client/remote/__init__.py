@@ -1,8 +1,0 @@
-"""The remote transport of a client: headstream:// (TCP), http(s):// and quic://.
-
-address.py      URL -> server, credentials, options       backoff.py    retry delays
-connection.py   the interface of a connection             tcp.py http.py quic.py    its implementations
-caller.py       a pool of connections: picks one per command, retries when one breaks
-topology.py messages.py progress.py    the nouns of client/transport.py; each call is a command of wire/
-transport.py    all of them            server.py    users, tokens, clients, statistics
-"""

@@ -1,0 +1,93 @@
+"""Commands of a transport whose groups remember single messages: what is unfinished, and what is leased; see transport.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
+
+from headstream.core.model.deliveries import DeliveryChange, PartitionDeliveries, Settled
+from headstream.core.model.delivery_views import GroupDeliveries, MessageStory
+from headstream.core.model.groups import Member
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.leases import Grant, LeaseChange, LeaseRequest, SettledLeases
+from headstream.core.model.pauses import PauseRule
+
+__all__ = ["DeliveryAccess", "DeliveryCommands", "DeliveryViewCommands", "LeaseAccess", "LeaseCommands"]
+
+
+class DeliveryCommands(Protocol):
+    """Commands for the unfinished messages of groups."""
+
+    def unfinished(self, topic: TopicName, group: str, partition: int) -> PartitionDeliveries:
+        """Return what a group has not finished in a partition."""
+
+    def settle(
+        self,
+        topic: TopicName,
+        group: str,
+        partition: int,
+        changes: Iterable[DeliveryChange],
+        *,
+        frontier: int,
+        member: Member | None = ...,
+        generation: int = ...,
+        partition_generation: int | None = ...,
+        dead_letter: TopicName | None = ...,
+        is_resting: bool = ...,
+        worker: str = ...,
+        succeeded: int = ...,
+        pause_rule: PauseRule | None = ...,
+    ) -> Settled:
+        """Record steps of messages, and commit the group's offset."""
+
+
+class DeliveryViewCommands(Protocol):
+    """Views of the unfinished messages of groups."""
+
+    def group(self, topic: TopicName, group: str) -> GroupDeliveries:
+        """Return what a group has not finished, counted."""
+
+    def message(self, topic: TopicName, group: str, partition: int, offset: int) -> MessageStory:
+        """Return what a group has done with one message."""
+
+
+class LeaseCommands(Protocol):
+    """Commands of workers that share the partitions of a group."""
+
+    def lease(self, topic: TopicName, member: Member, request: LeaseRequest) -> Grant:
+        """Lease messages of the first partition that has some."""
+
+    def settle(
+        self,
+        topic: TopicName,
+        group: str,
+        partition: int,
+        changes: Iterable[LeaseChange],
+        *,
+        dead_letter: TopicName | None = ...,
+        partition_generation: int | None = ...,
+        pause_rule: PauseRule | None = ...,
+    ) -> SettledLeases:
+        """Record steps of leased messages."""
+
+
+@runtime_checkable
+class DeliveryAccess(Protocol):
+    """Further commands of a transport whose groups remember unfinished messages."""
+
+    @property
+    def deliveries(self) -> DeliveryCommands:
+        """Commands for the unfinished messages of groups."""
+
+    @property
+    def delivery_views(self) -> DeliveryViewCommands:
+        """Views of them."""
+
+
+@runtime_checkable
+class LeaseAccess(Protocol):
+    """Further commands of a transport whose groups lease messages to workers."""
+
+    @property
+    def leases(self) -> LeaseCommands:
+        """Commands of workers that share partitions."""

@@ -1,0 +1,214 @@
+"""Where a Kafka cluster is and how its clients log in: what a URL and settings say, by the names that Kafka's Java clients have.
+
+kafka://host:9092,other:9092            no login
+kafka://user:password@host:9093         SASL PLAIN over TLS, unless settings say otherwise
+kafka://host:9093?kafka.security.protocol=SSL        any setting of Kafka's clients, as kafka.*
+kafka://host:9092?default_stream=main   an option of connect()
+
+Settings named in the call override those of the URL. Spark passes them on to Java as they are; librdkafka has other names for
+some of them, and any setting of its own can be given as kafka.* too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qsl, unquote
+
+from headstream.client.transports.remote.address import PASSWORD_VARIABLE, USERNAME_VARIABLE, restore_slashes
+from headstream.core.codec.kafka.topics import DEFAULT_STREAM
+from headstream.errors import InvalidOptionError, InvalidUrlError
+
+__all__ = ["KAFKA_OPTIONS", "KafkaAddress", "java_settings", "parse_kafka_address", "split_kafka_url"]
+
+KAFKA_OPTIONS: Final = ("default_stream", "connect_timeout_ms", "timeout_ms")
+_PREFIX: Final = "kafka."
+_LONGEST_MS: Final = 3_600_000
+_HOSTS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5}(,(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5})*")
+_PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_LOGIN: Final = re.compile(r"\b(username|password)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([^\s;]+))")
+_FIXED: Final = frozenset({
+    "acks", "auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "enable.idempotence", "enable.partition.eof",
+    "group.id", "group.protocol", "max.poll.interval.ms", "session.timeout.ms", "message.timeout.ms", "delivery.timeout.ms",
+    "transactional.id", "key.serializer", "value.serializer", "key.deserializer", "value.deserializer",
+})  # fmt: skip
+"""Settings that a client of Headstream makes itself: it commits after the body, and sends once."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaAddress:
+    """Where a cluster is, and how it is talked to.
+
+    Args:
+        hosts: `host:port`, separated by commas.
+        settings: For librdkafka.
+        default_stream: The stream of topics whose names have no dot.
+        connect_timeout_ms: How long the first connection may take.
+        timeout_ms: How long a request may take, with its retries.
+
+    Raises:
+        InvalidOptionError: an option is out of range.
+    """
+
+    hosts: str
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    default_stream: str = DEFAULT_STREAM
+    connect_timeout_ms: int = 10_000
+    timeout_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        for name in ("connect_timeout_ms", "timeout_ms"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or not 1 <= value <= _LONGEST_MS:
+                raise InvalidOptionError(f"{name} is {value!r}", advice=f"Use 1 to {_LONGEST_MS}, milliseconds")
+
+    @property
+    def place(self) -> str:
+        """What errors call it: without credentials."""
+        return f"kafka://{self.hosts}"
+
+
+def split_kafka_url(parts: SplitResult) -> tuple[str, str | None, str | None, dict[str, str]]:
+    """Return the hosts of a URL, its user, its password, and the options of its query.
+
+    Args:
+        parts: Of a URL with the scheme `kafka`.
+
+    Raises:
+        InvalidUrlError: it names no cluster; the error repeats no password.
+    """
+    parts = restore_slashes(parts)
+    users, at, hosts = parts.netloc.rpartition("@")
+    if not _HOSTS.fullmatch(hosts):
+        raise InvalidUrlError("the URL names no Kafka cluster", where=f"kafka://{hosts}", advice="Write kafka://host:9092")
+    if parts.path.strip("/") or parts.fragment:
+        raise InvalidUrlError(
+            "a Kafka URL ends with its hosts, or with ?kafka.* settings",
+            where=f"kafka://{hosts}",
+            advice="Topics are named by subscribe or topic, or in a client's calls",
+        )
+    user, _, password = (unquote(part) for part in users.partition(":"))
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    return hosts, user if at else None, password if at else None, query
+
+
+def java_settings(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of Java's Kafka clients that a URL and given settings make, each with the prefix `kafka.`.
+
+    Args:
+        parts: Of a URL with the scheme `kafka`.
+        given: Settings with that prefix, which override those of the URL.
+
+    Raises:
+        InvalidUrlError: the URL names no cluster, or its query has something else than settings.
+    """
+    hosts, user, password, query = split_kafka_url(parts)
+    for name in query:
+        if not name.startswith(_PREFIX):
+            raise InvalidUrlError(
+                "a Kafka URL ends with its hosts, or with ?kafka.* settings",
+                where=f"kafka://{hosts}",
+                advice="Give other options by name",
+            )
+    settings = {"kafka.bootstrap.servers": hosts}
+    if user is not None:
+        login = f"{_PLAIN} required username={_quoted(user)} password={_quoted(password or '')};"
+        settings |= {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": login}
+    return settings | {name: value for name, value in query.items() if name.startswith(_PREFIX)} | dict(given)
+
+
+def parse_kafka_address(
+    parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> KafkaAddress:
+    """Return what a URL says, completed by options and the environment.
+
+    The password of a user without one, and both for a login without either, are HEADSTREAM_PASSWORD and HEADSTREAM_USERNAME.
+
+    Args:
+        parts: Of a URL with the scheme `kafka`.
+        given: Options of connect(): those of KAFKA_OPTIONS, and settings as kafka.*.
+        environment: Variables by name.
+
+    Raises:
+        InvalidUrlError: the URL names no cluster.
+        InvalidOptionError: an option is unknown, out of range, or made by the client itself.
+    """
+    hosts, user, password, query = split_kafka_url(parts)
+    said: dict[str, Any] = {**query, **given}
+    settings = {name.removeprefix(_PREFIX): _text(value) for name, value in said.items() if name.startswith(_PREFIX)}
+    options = {name: value for name, value in said.items() if not name.startswith(_PREFIX)}
+    for name in options:
+        if name not in KAFKA_OPTIONS:
+            raise InvalidOptionError(
+                f"connect() has no option {name!r} for Kafka",
+                advice=f"There is {', '.join(KAFKA_OPTIONS)}, and Kafka's own as kafka.*",
+            )
+    for name in settings:
+        if name in _FIXED:
+            raise InvalidOptionError(
+                f"kafka.{name} is set by the client itself", advice="Leave it out; see docs/kafka-client.md for what it is"
+            )
+    for name in ("connect_timeout_ms", "timeout_ms"):
+        text = options.get(name)
+        if isinstance(text, str):
+            options[name] = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else text
+    made = _translate(settings)
+    if user is not None:
+        made = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": user, **made}
+        made.setdefault("sasl.password", password or environment.get(PASSWORD_VARIABLE, ""))
+    elif made.get("security.protocol", "").upper().startswith("SASL") and "sasl.username" not in made:
+        username, secret = environment.get(USERNAME_VARIABLE), environment.get(PASSWORD_VARIABLE)
+        if username and secret:
+            made |= {"sasl.username": username, "sasl.password": secret}
+    return KafkaAddress(made.pop("bootstrap.servers", hosts), made, **options)
+
+
+def _translate(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings of Java's clients by the names of librdkafka; its own names stay."""
+    made = dict(settings)
+    login = made.pop("sasl.jaas.config", None)
+    if login is not None:
+        found = {name: _unquoted(double, single, bare) for name, double, single, bare in _LOGIN.findall(login)}
+        if "PlainLoginModule" not in login and "ScramLoginModule" not in login:
+            raise InvalidOptionError(
+                "kafka.sasl.jaas.config names a login module that librdkafka does not have",
+                advice="Use PlainLoginModule or ScramLoginModule, or librdkafka's own settings, as kafka.sasl.oauthbearer.method",
+            )
+        made |= {f"sasl.{name}": value for name, value in found.items()}
+    trust, key = made.pop("ssl.truststore.type", "JKS").upper(), made.pop("ssl.keystore.type", "").upper()
+    if "ssl.truststore.location" in made:
+        if trust != "PEM":
+            raise InvalidOptionError(
+                f"kafka.ssl.truststore.location is a store of type {trust}, which librdkafka does not read",
+                advice="Export its certificates as PEM, and set kafka.ssl.truststore.type=PEM",
+            )
+        made["ssl.ca.location"] = made.pop("ssl.truststore.location")
+    made.pop("ssl.truststore.password", None)
+    if key == "PEM" and "ssl.keystore.location" in made:
+        made["ssl.certificate.location"] = made["ssl.key.location"] = made.pop("ssl.keystore.location")
+    for java, ours in (
+        ("ssl.truststore.certificates", "ssl.ca.pem"),
+        ("ssl.keystore.certificate.chain", "ssl.certificate.pem"),
+        ("ssl.keystore.key", "ssl.key.pem"),
+    ):
+        if java in made:
+            made[ours] = made.pop(java)
+    if made.get("ssl.endpoint.identification.algorithm") == "":
+        made["ssl.endpoint.identification.algorithm"] = "none"
+    return made
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _unquoted(double: str, single: str, bare: str) -> str:
+    return re.sub(r"\\(.)", r"\1", double) if double else single or bare

@@ -1,0 +1,267 @@
+"""Cluster: requests to a Kafka cluster, by the admin API of confluent-kafka, repeated while a leader or coordinator is away."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import admin as admin_api
+from confluent_kafka.admin import AdminClient
+
+from headstream.client.closing import limited
+from headstream.client.transports.kafka.address import KafkaAddress
+from headstream.client.transports.kafka.refusals import TRANSIENT, error_of, refused
+from headstream.core.codec.kafka import KafkaTopicNames
+from headstream.core.model.identifiers import TopicName
+from headstream.errors import AuthenticationError, ClosedError, InvalidOptionError, ServerUnreachableError
+from headstream.forks import keep_forever, tell_of_forks
+
+__all__ = ["END_OFFSET", "FIRST_OFFSET", "Cluster", "offset_at"]
+
+_specs: Final[Any] = admin_api.OffsetSpec  # type: ignore[attr-defined,unused-ignore]
+FIRST_OFFSET: Final[Any] = _specs.earliest()
+END_OFFSET: Final[Any] = _specs.latest()
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+_SLICE_S: Final = 0.1
+"""How often a wait for a response looks whether it is interrupted, seconds."""
+_PAUSE_S: Final = 0.1
+"""Between two attempts of a request that found a leader or coordinator away, seconds."""
+_INTERRUPT_S: Final = 1.0
+"""How long an interrupt of a thread's call holds, seconds: longer than any wait takes to look."""
+_ATTEMPT_S: Final = 5.0
+"""How long one attempt of a request may take, seconds; the next one goes to whichever broker is responsible by then."""
+_COORDINATOR_MS: Final = 3000
+"""How long the admin client remembers a group's coordinator that it does not use, milliseconds: it does not notice that the
+coordinator is away and has a successor."""
+_SPREAD_S: Final = 30.0
+"""How long it can take until all brokers know a new topic, seconds."""
+_LIST_S: Final = 2.0
+"""How long one attempt to list topics may take, seconds."""
+_unknown_topic: Final[int] = KafkaError.UNKNOWN_TOPIC_OR_PART  # type: ignore[attr-defined,unused-ignore]
+_log: Final = logging.getLogger("headstream.kafka")
+
+
+class Cluster:
+    """A Kafka cluster; thread-safe.
+
+    Args:
+        address: Where it is.
+    """
+
+    def __init__(self, address: KafkaAddress) -> None:
+        self.address = address
+        self.names = KafkaTopicNames(address.default_stream)
+        self._lock = threading.Lock()
+        self._admin: Any = None
+        self._is_closed = False
+        self._interrupted: dict[int, float] = {}
+        self._login_error: Any = None
+        self._created_s: dict[str, float] = {}
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin with another admin client: the threads of the parent's do not exist here."""
+        self._lock = threading.Lock()
+        keep_forever(self._admin)
+        self._admin = None
+        self._interrupted = {}
+
+    def settings(self, **more: Any) -> dict[str, Any]:
+        """Return settings for a client of librdkafka.
+
+        Args:
+            more: Further ones, with underscores for dots; they override the address's.
+        """
+        made = {"bootstrap.servers": self.address.hosts, "logger": _log, "error_cb": self._note}
+        return made | dict(self.address.settings) | {name.replace("_", "."): value for name, value in more.items()}
+
+    def make(self, kind: Callable[[dict[str, Any]], _Value], **more: Any) -> _Value:
+        """Make a client of librdkafka; the settings are the address's and `more`.
+
+        Raises:
+            InvalidOptionError: librdkafka does not take a setting.
+            ClosedError: the log is closed.
+        """
+        if self._is_closed:
+            raise ClosedError("the log is closed", advice="Connect again")
+        try:
+            return kind(self.settings(**more))
+        except KafkaException as error:
+            raise InvalidOptionError(
+                f"librdkafka refuses the settings: {error_of(error).str()}", advice="Check the options named kafka.*"
+            ) from None
+
+    def _note(self, error: Any) -> None:
+        """Keep the error of a login: librdkafka tries again without end, and its calls just time out."""
+        if isinstance(refused(error, self.address.place), AuthenticationError):
+            self._login_error = error
+
+    @property
+    def admin(self) -> Any:
+        """The admin client, made at its first use."""
+        with self._lock:
+            if self._admin is None:
+                self._admin = self.make(AdminClient, metadata_max_age_ms=_COORDINATOR_MS)
+            return self._admin
+
+    def open(self) -> None:
+        """Connect.
+
+        Raises:
+            ServerUnreachableError: no broker can be reached.
+            AuthenticationError: the login is refused.
+        """
+        until_s = time.monotonic() + self.address.connect_timeout_ms / 1000
+        while True:
+            self.check_interrupt()
+            left_s = until_s - time.monotonic()
+            try:
+                self.admin.list_topics(timeout=max(min(left_s, 1.0), 0.05))
+                return
+            except KafkaException as error:
+                self.admin.poll(0)
+                self.raise_login()
+                if left_s <= 0 or error_of(error).code() not in TRANSIENT:
+                    raise refused(error, self.address.place, "the Kafka cluster cannot be reached") from None
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a request may take now, with its retries, seconds."""
+        return limited(self.address.timeout_ms / 1000)
+
+    def raise_login(self) -> None:
+        """Raise AuthenticationError if a login was refused since the last call."""
+        error, self._login_error = self._login_error, None
+        if error is not None:
+            raise refused(error, self.address.place, "the login is refused")
+
+    def interrupt(self, thread: int) -> None:
+        """Have a thread's current wait end with an error."""
+        self._interrupted[thread] = time.monotonic()
+
+    def check_interrupt(self) -> None:
+        """Raise ServerUnreachableError if the caller's thread is to be interrupted, ClosedError if the log is closed."""
+        if self._is_closed:
+            raise ClosedError("the log is closed", advice="Connect again")
+        asked_s = self._interrupted.pop(threading.get_ident(), None) if self._interrupted else None
+        if asked_s is not None and time.monotonic() - asked_s < _INTERRUPT_S:  # an older one was for a call that is over
+            raise ServerUnreachableError("the call was interrupted", where=self.address.place)
+
+    def result(self, future: Future[_Value]) -> _Value:
+        """Return a future's result; KafkaException if the request failed."""
+        while True:
+            self.check_interrupt()
+            try:
+                return future.result(_SLICE_S)
+            except FutureTimeoutError:
+                if future.done():
+                    raise
+
+    def ask(
+        self, where: str, start: Callable[[Any, float], Mapping[_Key, Future[_Value]]], *, timeout_s: float | None = None
+    ) -> dict[_Key, _Value]:
+        """Make requests, again while an error passes, and return their results.
+
+        Args:
+            where: The topic, group or cluster concerned, for errors.
+            start: Called with the admin client and the timeout of the requests, seconds; returns their futures.
+            timeout_s: How long all attempts may take, seconds; None is the address's timeout.
+
+        Raises:
+            HeadstreamError: one of them failed.
+        """
+        until_s = time.monotonic() + (self.timeout_s if timeout_s is None else limited(timeout_s))
+        while True:
+            attempt_s = min(max(until_s - time.monotonic(), 0.1), _ATTEMPT_S)
+            try:
+                return {key: self.result(future) for key, future in start(self.admin, attempt_s).items()}
+            except KafkaException as error:
+                self.admin.poll(0)
+                self.raise_login()
+                code = error_of(error).code()
+                does_pass = code in TRANSIENT or (code == _unknown_topic and self._is_new(where))
+                if not does_pass or time.monotonic() + _PAUSE_S > until_s:
+                    raise refused(error, where) from None
+            self.pause()
+            with suppress(KafkaException):  # librdkafka may wait for a controller or leader that is away: look who it is now
+                self.admin.list_topics(timeout=_LIST_S)
+
+    def note_created(self, topic: TopicName) -> None:
+        """Take it for passing, for a while, if a broker does not know a topic: it learns of a new one later than the others."""
+        self._created_s[str(topic)] = time.monotonic()
+
+    def note_deleted(self, topic: TopicName) -> None:
+        """Take it for final again if a broker does not know a topic."""
+        self._created_s.pop(str(topic), None)
+
+    def _is_new(self, where: str) -> bool:
+        created_s = self._created_s.get(where)
+        return created_s is not None and time.monotonic() - created_s < _SPREAD_S
+
+    def list_topics(self) -> list[str]:
+        """Return the names of all topics in Kafka."""
+        until_s = time.monotonic() + self.timeout_s
+        while True:
+            self.check_interrupt()
+            try:
+                return list(self.admin.list_topics(timeout=_LIST_S).topics)
+            except KafkaException as error:
+                self.admin.poll(0)
+                self.raise_login()
+                if error_of(error).code() not in TRANSIENT or time.monotonic() > until_s:
+                    raise refused(error, self.address.place) from None
+
+    def pause(self) -> None:
+        """Wait before another attempt."""
+        time.sleep(_PAUSE_S)
+        self.check_interrupt()
+
+    def describe(self, topics: Iterable[str]) -> dict[str, Any]:
+        """Return the descriptions of topics by their names in Kafka; TopicNotFoundError if one does not exist."""
+        wanted = TopicCollection(list(topics))
+        where = ", ".join(str(self.names.topic_name(name)) for name in wanted.topic_names)
+        return self.ask(where, lambda admin, timeout_s: admin.describe_topics(wanted, request_timeout=timeout_s))
+
+    def count_partitions(self, topic: TopicName) -> int:
+        """Return the number of a topic's partitions; TopicNotFoundError if it does not exist."""
+        name = self.names.kafka_name(topic)
+        return len(self.describe([name])[name].partitions)
+
+    def ends(self, partitions: Iterable[tuple[str, int]]) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+        """Return the first and the end offsets of partitions, given by topic (in Kafka) and number.
+
+        The end is behind the last committed message: what an open transaction wrote is beyond it.
+        """
+        wanted = list(partitions)
+        return self.offsets(wanted, FIRST_OFFSET), self.offsets(wanted, END_OFFSET)
+
+    def offsets(self, partitions: Iterable[tuple[str, int]], spec: Any) -> dict[tuple[str, int], int]:
+        """Return the offset of a place in partitions, given by topic (in Kafka) and number; -1 for a time after the last."""
+        asked = {TopicPartition(*each): spec for each in partitions}
+        if not asked:
+            return {}
+        found = self.ask(str(self.names.topic_name(next(iter(asked)).topic)), functools.partial(_list_offsets, asked))
+        return {(each.topic, each.partition): answer.offset for each, answer in found.items()}
+
+    def close(self) -> None:
+        """Close the admin client."""
+        self._is_closed = True
+        self._admin = None
+
+
+def _list_offsets(asked: Mapping[TopicPartition, Any], admin: Any, timeout_s: float) -> Any:
+    return admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout_s)
+
+
+def offset_at(time_ms: int) -> Any:
+    """Return the spec of the first offset at or after a time, milliseconds since 1970 UTC."""
+    return _specs.for_timestamp(time_ms)

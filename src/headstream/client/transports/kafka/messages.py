@@ -1,0 +1,229 @@
+"""Messages of a Kafka cluster: sends, polls and waits."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from headstream.client.transports.kafka.cluster import Cluster, offset_at
+from headstream.client.transports.kafka.groups import KafkaGroups, KafkaOffsets
+from headstream.client.transports.kafka.reader import PartitionReader
+from headstream.client.transports.kafka.records import received_message
+from headstream.client.transports.kafka.refusals import unsupported
+from headstream.client.transports.kafka.sender import Sender
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.filters.filter import Filter
+from headstream.core.model.groups import Member
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import MessageState, ReceivedMessage, StateChange
+from headstream.core.model.polling import OffsetOwner, PolledMessages, PollingKind, PollingStrategy, check_poll
+from headstream.core.model.producers import Appended, BatchNumber
+from headstream.core.model.removals import Removal
+from headstream.core.model.topology import MAX_BATCH_BYTES
+from headstream.errors import HeaderError
+
+__all__ = ["KafkaMessages"]
+
+_AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
+_TIMEOUT_S: Final = 120.0
+"""Delivery timeout of a send without one, seconds."""
+_WAIT_S: Final = 0.1
+"""Interval at which a wait checks for changes of the group, seconds."""
+_LAST_MS: Final = (1 << 62) - 1
+"""A time after any record's, milliseconds."""
+_SHARED_FETCH_MS: Final = 10
+_OWN_FETCH_MS: Final = 200
+"""Limits of a broker's wait for messages, milliseconds: short if each poll reads another partition."""
+_NEVER_COMMITTED: Final = PollingStrategy.first()
+
+
+class KafkaMessages:
+    """Message commands.
+
+    Args:
+        cluster: The cluster.
+        offsets: Committed offsets.
+        groups: The members of groups.
+        is_shared: Whether the polls are independent: each then unassigns its partition. Otherwise they are of one consumer.
+    """
+
+    def __init__(self, cluster: Cluster, offsets: KafkaOffsets, groups: KafkaGroups, *, is_shared: bool) -> None:
+        self._cluster = cluster
+        self._offsets = offsets
+        self._groups = groups
+        self._is_shared = is_shared
+        self._reader = PartitionReader(cluster, _SHARED_FETCH_MS if is_shared else _OWN_FETCH_MS)
+        self._sender = Sender(cluster)
+
+    def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
+        """Append a batch to a partition and return the offset of its first message."""
+        return self.append(topic, partition, batch).offset
+
+    def append(
+        self,
+        topic: TopicName,
+        partition: int,
+        batch: BytesLike,
+        number: BatchNumber | None = None,
+        *,
+        retry_timeout_s: float | None = None,
+    ) -> Appended:
+        """Append a batch to a partition, and return its messages' positions; librdkafka numbers the messages.
+
+        Raises:
+            OutcomeUnknownError: some of the messages may be stored.
+            HeadstreamError: none is stored.
+        """
+        return self._sender.append(topic, partition, batch, _TIMEOUT_S if retry_timeout_s is None else retry_timeout_s)
+
+    def poll(
+        self,
+        topic: TopicName,
+        partition: int,
+        strategy: PollingStrategy,
+        count: int,
+        *,
+        states: frozenset[int] | None = _AVAILABLE,
+        size_bytes: int = MAX_BATCH_BYTES,
+        consumer: OffsetOwner | None = None,
+        auto_commit: bool = False,
+        where: Filter | None = None,
+    ) -> PolledMessages:
+        """Return messages of a partition, without waiting for new ones; a filter is applied to what the brokers send.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+        """
+        check_poll(topic, strategy, count, size_bytes, consumer, auto_commit, is_filtered=where is not None)
+        offset = self._start(topic, partition, strategy, count, consumer)
+        try:
+            polled = self._poll(topic, partition, offset, count, states, size_bytes, where)
+        finally:
+            if self._is_shared:
+                self._reader.end_others(())
+        if auto_commit and consumer is not None and (polled.count or polled.scanned_count):
+            self._offsets.commit(topic, consumer, {partition: polled.next_offset})
+        return polled
+
+    def _poll(
+        self,
+        topic: TopicName,
+        partition: int,
+        offset: int,
+        count: int,
+        states: frozenset[int] | None,
+        size_bytes: int,
+        where: Filter | None,
+    ) -> PolledMessages:
+        records, reached, end = self._reader.read(topic, partition, offset, is_complete=self._is_shared)
+        name, next_offset, taken_bytes = str(topic), offset, 0
+        found: list[ReceivedMessage] = []
+        scanned = failed = 0
+        while records and len(found) < count and (taken_bytes < size_bytes or not found):
+            message = received_message(records[0], name)
+            is_wanted = states is None or message.state.value in states
+            if where is not None and is_wanted:
+                try:
+                    is_wanted, is_failed = where.examine(message)
+                except HeaderError as error:
+                    if not scanned:
+                        error.where = f"{topic}, partition {partition}"
+                        raise
+                    break
+                scanned += 1
+                failed += is_failed
+            records.popleft()
+            next_offset = message.offset + 1
+            if is_wanted:
+                found.append(message)
+                taken_bytes += len(message.payload or b"")
+        if not records and len(found) < count:
+            next_offset = max(next_offset, reached)
+        self._reader.set_position(topic, partition, next_offset)
+        return PolledMessages(
+            partition, max(end, 0), next_offset, len(found), (), scanned_count=scanned, failed_count=failed, messages=tuple(found)
+        )
+
+    def _start(
+        self, topic: TopicName, partition: int, strategy: PollingStrategy, count: int, consumer: OffsetOwner | None
+    ) -> int:
+        """Return the offset of a polling strategy."""
+        if strategy.kind is PollingKind.OFFSET:
+            return strategy.value
+        if strategy.kind is PollingKind.NEXT and consumer is not None:
+            committed = self._offsets.committed(topic, consumer).get(partition)
+            if committed is not None:
+                return committed
+            strategy = _NEVER_COMMITTED
+        first, end = self._reader.ends(topic, partition)
+        if strategy.kind is PollingKind.LAST:
+            return max(first, end - count)
+        if strategy.kind is not PollingKind.TIMESTAMP:
+            return first
+        key = self._cluster.names.kafka_name(topic), partition
+        time_ms = min(math.ceil(strategy.value / 1000), _LAST_MS)
+        found = self._cluster.offsets([key], offset_at(time_ms))[key]
+        return found if found >= 0 else end
+
+    def prepare(self, topic: TopicName, positions: Mapping[int, int]) -> None:
+        """Fetch a consumer's partitions at once, before it polls them one after the other.
+
+        Args:
+            topic: The topic.
+            positions: Partition -> offset of the next message.
+        """
+        self._reader.prepare(topic, positions)
+
+    def count_segments(self, topic: TopicName, where: Filter) -> None:
+        """Return None: the brokers send every message."""
+
+    def set_state(
+        self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""
+    ) -> None:
+        """Raise UnsupportedError: Kafka cannot change a record."""
+        raise unsupported(
+            "Kafka cannot change a stored message or its state",
+            "Send the message to another topic, as a dead letter, and commit past it",
+        )
+
+    def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
+        """Raise UnsupportedError: Kafka cannot remove a record."""
+        raise unsupported(
+            "Kafka cannot remove single messages",
+            "Delete a key by a null payload in a topic that compacts, or wait for its retention",
+        )
+
+    def states(self, topic: TopicName, partition: int) -> list[StateChange]:
+        """Raise UnsupportedError: Kafka has no list of messages by state."""
+        raise unsupported(
+            "Kafka does not list messages by state", "poll(states=None) shows each message with the state it was sent with"
+        )
+
+    def wait(
+        self,
+        topic: TopicName,
+        positions: Mapping[int, int],
+        timeout_ms: float,
+        *,
+        member: Member | None = None,
+        generation: int = 0,
+    ) -> bool:
+        """Wait until a partition has a message at or after an offset, or a member's group has changed."""
+        name, until_s = self._cluster.names.kafka_name(topic), time.monotonic() + timeout_ms / 1000
+        keys = [(name, partition) for partition in positions]
+        self._reader.end_others(keys)
+        while not self._reader.has_records(keys):
+            if member is not None and self._groups.has_changed(member, generation):
+                return True
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            self._reader.wait(min(left_s, _WAIT_S))
+        return True
+
+    def close(self) -> None:
+        """Close the librdkafka producer and consumer."""
+        self._sender.close()
+        self._reader.close()

@@ -1,0 +1,292 @@
+"""PartitionReader: reads partitions of Kafka from given offsets, through one librdkafka consumer with assigned partitions.
+
+librdkafka fetches ahead in the background; the fetched records are buffered here by partition, in order. A poll that continues
+the last one takes buffered records, another offset restarts the partition. A poll without a buffered record requests the
+partition's end from its leader, so that it returns every message acknowledged before it. One thread at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from headstream.client.transports.kafka.cluster import END_OFFSET, Cluster
+from headstream.client.transports.kafka.refusals import TRANSIENT, refused
+from headstream.core.model.identifiers import TopicName
+from headstream.errors import ClosedError, PartitionNotFoundError, ServerUnreachableError
+from headstream.forks import keep_forever, tell_of_forks
+
+__all__ = ["PartitionReader"]
+
+_SLICE_S: Final = 0.1
+"""Interval at which waits check their deadline, seconds."""
+_MOST_AT_ONCE: Final = 1000
+"""Messages taken from librdkafka in one call."""
+_QUEUED_KB: Final = 16_384
+"""How much librdkafka fetches ahead, KiB."""
+_UNUSED_GROUP: Final = "headstream-reader"
+"""librdkafka requires a group id; a reader neither joins the group nor commits."""
+_end_reached: Final[int] = KafkaError._PARTITION_EOF  # type: ignore[attr-defined,unused-ignore]
+_no_such_offset: Final[frozenset[int]] = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # type: ignore[attr-defined,unused-ignore]
+_gone: Final[frozenset[int]] = frozenset({
+    KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION,  # type: ignore[attr-defined,unused-ignore]
+})  # fmt: skip
+
+
+@dataclass(slots=True)
+class _PartitionState:
+    """State of an assigned partition.
+
+    Args:
+        position: Offset at which the next poll continues.
+        records: Buffered records from that offset on.
+        end: The end offset that librdkafka has reached, or None.
+        error: The error that stopped reading.
+        known_end: The end offset that the leader reported last.
+        is_fresh: Whether prepare() has run since the last read().
+    """
+
+    position: int
+    records: deque[Any] = field(default_factory=deque)
+    end: int | None = None
+    error: Any = None
+    known_end: int = 0
+    is_fresh: bool = False
+
+    @property
+    def reached(self) -> int:
+        """The offset after the buffered records and the end that was reached."""
+        last = self.records[-1].offset() + 1 if self.records else self.position
+        return last if self.end is None else max(last, self.end)
+
+
+class PartitionReader:
+    """Reads partitions of one cluster.
+
+    Args:
+        cluster: The cluster.
+        longest_fetch_ms: Limit of a broker's wait for messages in a fetch; a partition assigned during it waits as long.
+    """
+
+    def __init__(self, cluster: Cluster, longest_fetch_ms: int) -> None:
+        self._cluster = cluster
+        self._longest_fetch_ms = longest_fetch_ms
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._consumer: Any = None
+        self._partitions: dict[tuple[str, int], _PartitionState] = {}
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin with another client: the threads of the parent's do not exist here."""
+        self._lock = threading.Lock()
+        keep_forever(self._consumer)
+        self._consumer, self._partitions = None, {}
+
+    def _open(self) -> Any:
+        if self._is_closed:
+            raise ClosedError("the consumer is closed", advice="Create another with log.consumer()")
+        if self._consumer is None:
+            self._consumer = self._cluster.make(
+                Consumer,
+                group_id=_UNUSED_GROUP,
+                enable_auto_commit=False,
+                enable_auto_offset_store=False,
+                enable_partition_eof=True,
+                auto_offset_reset="error",
+                queued_max_messages_kbytes=_QUEUED_KB,
+                fetch_wait_max_ms=self._longest_fetch_ms,
+            )
+        return self._consumer
+
+    def has_records(self, partitions: Iterable[tuple[str, int]]) -> bool:
+        """Return whether one of some partitions has buffered records or an error."""
+        found = (self._partitions.get(each) for each in partitions)
+        return any(state is not None and (state.records or state.error is not None) for state in found)
+
+    def ends(self, where: TopicName, partition: int) -> tuple[int, int]:
+        """Return the first and the end offset of a partition, from its leader.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: it does not exist.
+            ServerUnreachableError: it has no leader within the timeout.
+        """
+        key = self._cluster.names.kafka_name(where), partition
+        self._check_exists(where, partition)
+        firsts, ends = self._cluster.ends([key])
+        return firsts[key], ends[key]
+
+    def _check_exists(self, where: TopicName, partition: int) -> None:
+        count = self._cluster.count_partitions(where)
+        if partition not in range(count):
+            raise PartitionNotFoundError(
+                f"topic {str(where)!r} has no partition {partition}", advice=f"Its partitions are 0 to {count - 1}"
+            )
+
+    def prepare(self, where: TopicName, positions: Mapping[int, int]) -> None:
+        """Assign partitions from offsets on, and wait until one has a record, or each has reached its present end.
+
+        The next read() of each then needs no request.
+
+        Args:
+            where: The topic.
+            positions: Partition -> offset.
+        """
+        name = self._cluster.names.kafka_name(where)
+        wanted = {(name, partition): offset for partition, offset in positions.items()}
+        new = []
+        for key, offset in wanted.items():
+            state = self._partitions.get(key)
+            if state is None or state.position != offset:
+                self.end(key)
+                self._partitions[key] = _PartitionState(offset)
+                new.append(TopicPartition(*key, offset))
+        if new:
+            self._open().incremental_assign(new)
+        self._pump(0)
+        if wanted and not self.has_records(wanted):
+            self._await_ends(wanted, where)
+        for key in wanted:
+            self._partitions[key].is_fresh = True
+
+    def _await_ends(self, keys: Iterable[tuple[str, int]], where: TopicName) -> None:
+        """Request the ends of partitions, and wait until they are reached, or one has a record."""
+        ends = self._cluster.offsets(keys, END_OFFSET)
+        until_s = time.monotonic() + self._cluster.timeout_s
+        awaited = [(self._partitions[key], ends[key]) for key in keys]
+        while any(state.reached < end for state, end in awaited) and not self.has_records(keys):
+            self._cluster.check_interrupt()
+            self._pump(_SLICE_S)
+            if time.monotonic() > until_s:
+                raise ServerUnreachableError("the leaders did not send their messages", where=str(where), advice="Try again")
+        for state, end in awaited:
+            state.known_end = end
+
+    def read(self, where: TopicName, partition: int, offset: int, *, is_complete: bool) -> tuple[deque[Any], int, int]:
+        """Return the records of a partition from an offset on; a caller that removes some then calls set_position().
+
+        Args:
+            where: The topic.
+            partition: From 0.
+            offset: The first offset; raised to the first existing one.
+            is_complete: Whether to wait for all records that exist now, or only for one.
+
+        Returns:
+            The records; the offset after them and skipped offsets; and the partition's end.
+        """
+        key = self._cluster.names.kafka_name(where), partition
+        state = self._partitions.get(key)
+        if state is not None and state.position == offset and state.error is None and state.is_fresh:
+            state.is_fresh = False
+            if state.records or offset <= state.known_end:
+                return state.records, state.reached, max(state.known_end, state.reached)
+        first, end = self.ends(where, partition)
+        begin = max(offset, first)
+        if begin >= end:
+            self.end(key)
+            return deque(), offset if begin > end else begin, end
+        if state is None or state.position != begin or state.error is not None:
+            state = self._begin(key, begin)
+        self._fill(key, state, where, end, is_complete)
+        state.known_end = end
+        return state.records, state.reached, max(end, state.reached)
+
+    def _fill(self, key: tuple[str, int], state: _PartitionState, where: TopicName, end: int, is_complete: bool) -> None:
+        """Wait until records of a partition are buffered: one, or all before an end."""
+        until_s = time.monotonic() + self._cluster.timeout_s
+        while state.reached < end and (is_complete or not state.records):
+            self._cluster.check_interrupt()
+            self._pump(_SLICE_S)
+            if state.error is not None:
+                error, state.error = state.error, None
+                if error.code() in _gone:
+                    self.end(key)
+                    self._check_exists(where, key[1])
+                    return
+                if error.code() in _no_such_offset:
+                    self.end(key)
+                    return
+                if error.code() not in TRANSIENT:
+                    raise refused(error, str(where), "the partition cannot be read")
+            if time.monotonic() > until_s:
+                raise ServerUnreachableError(
+                    "the partition's leader did not send its messages", where=f"{where}, partition {key[1]}", advice="Try again"
+                )
+
+    def _begin(self, key: tuple[str, int], offset: int) -> _PartitionState:
+        """Assign a partition from an offset on."""
+        self.end(key)
+        self._partitions[key] = state = _PartitionState(offset)
+        self._open().incremental_assign([TopicPartition(*key, offset)])
+        return state
+
+    def end(self, key: tuple[str, int]) -> None:
+        """Stop reading a partition."""
+        if self._partitions.pop(key, None) is not None and self._consumer is not None:
+            self._consumer.incremental_unassign([TopicPartition(*key)])
+
+    def end_others(self, keys: Iterable[tuple[str, int]]) -> None:
+        """Stop reading all other partitions."""
+        for key in self._partitions.keys() - set(keys):
+            self.end(key)
+
+    def set_position(self, where: TopicName, partition: int, next_offset: int) -> None:
+        """Set the offset up to which the caller has removed the records of a partition.
+
+        Args:
+            where: The topic.
+            partition: From 0.
+            next_offset: Where the next poll continues.
+        """
+        state = self._partitions.get((self._cluster.names.kafka_name(where), partition))
+        if state is not None:
+            state.position = next_offset
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for records of any partition, up to a timeout in seconds."""
+        self._cluster.check_interrupt()
+        self._pump(timeout_s)
+
+    def _pump(self, timeout_s: float) -> None:
+        """Buffer the records that librdkafka has fetched, waiting for the first one up to a timeout in seconds."""
+        if self._consumer is None or not self._partitions:
+            if timeout_s > 0:
+                time.sleep(timeout_s)
+            return
+        with self._lock:  # another thread can close the reader between two waits
+            if self._is_closed:
+                raise ClosedError("the consumer is closed", advice="Create another with log.consumer()")
+            first = self._consumer.poll(timeout_s)
+            rest = self._consumer.consume(_MOST_AT_ONCE, 0) if first is not None else ()
+        if first is not None:
+            self._take(first)
+        for record in rest:
+            self._take(record)
+
+    def _take(self, record: Any) -> None:
+        error, state = record.error(), self._partitions.get((record.topic(), record.partition()))
+        if state is None:
+            return  # of an unassigned partition, or a connection error, after which librdkafka reconnects
+        if error is None:
+            expected = state.records[-1].offset() + 1 if state.records else state.position
+            if record.offset() >= expected:
+                state.records.append(record)
+                state.end = None
+        elif error.code() == _end_reached:
+            state.end = record.offset()
+        else:
+            state.error = error
+
+    def close(self) -> None:
+        """Close the librdkafka consumer."""
+        self._is_closed = True
+        with self._lock:
+            consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()

@@ -1,0 +1,103 @@
+"""Messages as records of confluent-kafka, and back.
+
+The record's time is the sender's hs.timestamp, else when it is sent; an hs.timestamp of whole milliseconds is no header besides,
+as at the server's Kafka listener (core/codec/batch/kafka/batches.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from headstream.core.codec.kafka import KafkaHeader, KafkaRecord, decode_record, find_losses
+from headstream.core.codec.kafka.kinds import encode_kinds, encode_value
+from headstream.core.model.header_values import HeaderKind
+from headstream.core.model.headers import NO_HEADERS
+from headstream.core.model.identifiers import format_message_id
+from headstream.core.model.message import Message, MessageState, ReceivedMessage, stored_message
+from headstream.core.model.reserved import ID_HEADER, KINDS_HEADER, TIMESTAMP_HEADER
+
+__all__ = ["headers_of", "received_message", "time_of"]
+
+_NO_TIME: Final = 0
+"""confluent-kafka's type of a timestamp that is not there."""
+_SURELY_SHORT: Final = 63
+"""A header's key of so many characters has at most 255 bytes."""
+_log: Final = logging.getLogger("headstream.kafka")
+_AVAILABLE: Final = MessageState.AVAILABLE.value
+
+
+def time_of(message: Message, now_ms: int) -> int:
+    """Return the time of a message's record, milliseconds since 1970 UTC.
+
+    Args:
+        message: As sent.
+        now_ms: The time of a message without one.
+    """
+    if message.headers:
+        for name, value in message.headers.items():
+            if name == TIMESTAMP_HEADER and value.kind == HeaderKind.INT64:
+                plain = value.value
+                if isinstance(plain, int) and plain >= 0:
+                    return plain // 1000
+    return now_ms
+
+
+def headers_of(message: Message) -> list[KafkaHeader] | None:
+    """Return the headers of a message's record, None for none.
+
+    Args:
+        message: As sent.
+    """
+    if not message.headers and not message.id:
+        return None
+    pairs = list(message.headers.items())
+    if pairs and pairs[0][0] == TIMESTAMP_HEADER and pairs[0][1].kind == HeaderKind.INT64:
+        plain = pairs[0][1].value
+        if isinstance(plain, int) and plain >= 0 and plain % 1000 == 0:
+            pairs = pairs[1:]
+    headers: list[KafkaHeader] = [(name, encode_value(value)) for name, value in pairs]
+    kinds = encode_kinds(pairs)
+    if kinds is not None:
+        headers.append((KINDS_HEADER, kinds))
+    if message.id:
+        headers.append((ID_HEADER, format_message_id(message.id).encode()))
+    return headers
+
+
+def received_message(record: Any, topic: str) -> ReceivedMessage:
+    """Return the message of a record.
+
+    Args:
+        record: A Message of confluent-kafka, without an error.
+        topic: `stream/topic`.
+    """
+    headers = record.headers()
+    kind, time_ms = record.timestamp()
+    time_us = 0 if kind == _NO_TIME else 1000 * time_ms
+    if not headers:
+        return stored_message(
+            record.value(), NO_HEADERS, record.key(), 0, record.offset(), time_us, _AVAILABLE, -1, topic, record.partition()
+        )
+    found = _decode(record, headers, time_us)
+    return stored_message(
+        found.payload,
+        found.headers,
+        found.key,
+        found.id,
+        record.offset(),
+        time_us if found.timestamp is None else found.timestamp,
+        int(found.state),
+        found.checksum,
+        topic,
+        record.partition(),
+    )
+
+
+def _decode(record: Any, headers: list[KafkaHeader], time_us: int) -> Message:
+    plain = KafkaRecord(value=record.value(), key=record.key(), headers=tuple(headers), timestamp_ms=time_us // 1000)
+    if any(not name or len(name) > _SURELY_SHORT for name, _ in headers):
+        place = f"{record.topic()}, partition {record.partition()}, offset {record.offset()}"
+        for loss in find_losses(plain):
+            _log.warning("%s: it is left out (%s)", loss, place)
+    return decode_record(plain, on_loss="drop")

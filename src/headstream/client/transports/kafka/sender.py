@@ -1,0 +1,202 @@
+"""Sender: one idempotent librdkafka producer, for one Headstream producer.
+
+The messages of a batch are enqueued in librdkafka one by one, then flushed: librdkafka numbers them, so that retries store each
+once and in order, across broken connections and new leaders. librdkafka has no delivery timeout here: after a batch's timeout
+its messages are purged. A message that was never sent is not stored; the outcome of one that was sent and not acknowledged is
+unknown. The librdkafka producer is discarded then: the next batch creates another one, with a new producer id.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from headstream.client.transports.kafka.cluster import Cluster
+from headstream.client.transports.kafka.records import headers_of, time_of
+from headstream.client.transports.kafka.refusals import error_of, refused
+from headstream.core.codec.binary import decode_sent
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
+from headstream.core.model.producers import Appended
+from headstream.core.model.topology import MAX_BATCH_BYTES
+from headstream.errors import (
+    HeadstreamError,
+    LimitError,
+    OutcomeUnknownError,
+    PartitionNotFoundError,
+    ServerUnreachableError,
+    TopicNotFoundError,
+)
+from headstream.forks import keep_forever, tell_of_forks
+
+__all__ = ["Sender"]
+
+_SLICE_S: Final = 0.1
+"""Interval at which a wait for acknowledgements checks the timeout, seconds."""
+_PURGE_S: Final = 5.0
+"""Timeout of the delivery reports of purged messages, seconds."""
+_LINGER_MS: Final = 60_000
+"""Longer than enqueueing any batch takes: flush() sends it, in as few requests as possible."""
+_NEW_TOPIC_MS: Final = 5000
+"""How long messages of an unknown topic wait for its creation, milliseconds; then they fail."""
+_UNSENT: Final = frozenset({KafkaError._PURGE_QUEUE})  # type: ignore[attr-defined,unused-ignore]
+_UNANSWERED: Final = frozenset(
+    {KafkaError._PURGE_INFLIGHT, KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
+)  # type: ignore[attr-defined,unused-ignore]
+
+
+class _EnqueuedBatch:
+    """The delivery reports of a batch's messages.
+
+    Args:
+        count: The number of messages.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.positions: list[tuple[int, int] | None] = [None] * count
+        self.errors: list[Any] = []
+        self.left = 0
+
+    def settle(self, number: int, error: Any, record: Any) -> None:
+        """Record the outcome of a message, from librdkafka's delivery report."""
+        self.left -= 1
+        if error is not None:
+            self.errors.append(error)
+        else:
+            self.positions[number] = record.offset(), 1000 * record.timestamp()[1]
+
+
+class Sender:
+    """Sends the batches of one producer; one thread.
+
+    Args:
+        cluster: The cluster.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._producer: Any = None
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin with another producer: the threads of the parent's do not exist here."""
+        keep_forever(self._producer)
+        self._producer = None
+
+    def append(self, topic: TopicName, partition: int, batch: BytesLike, timeout_s: float) -> Appended:
+        """Send a batch, and return the positions of its messages.
+
+        Args:
+            topic: The topic.
+            partition: From 0.
+            batch: Sent messages.
+            timeout_s: The delivery timeout, seconds.
+
+        Raises:
+            OutcomeUnknownError: some of the messages may be stored.
+            HeadstreamError: none of the messages is stored.
+        """
+        messages, until_s = decode_sent(batch), time.monotonic() + timeout_s
+        enqueued = _EnqueuedBatch(len(messages))
+        try:
+            self._enqueue(topic, partition, messages, enqueued, until_s)
+            while enqueued.left and time.monotonic() < until_s:
+                self._producer.flush(min(_SLICE_S, max(until_s - time.monotonic(), 0)))
+            if enqueued.left:
+                self._purge(enqueued)
+        except BaseException:
+            self.close()
+            raise
+        if enqueued.errors:
+            raise self._failure(topic, enqueued)
+        positions = tuple(position for position in enqueued.positions if position is not None)
+        return Appended(positions[0][0], positions[0][1], len(positions), positions=positions)
+
+    def _enqueue(
+        self, topic: TopicName, partition: int, messages: Sequence[Message], enqueued: _EnqueuedBatch, until_s: float
+    ) -> None:
+        if self._producer is None:
+            self._producer = self._cluster.make(
+                Producer,
+                enable_idempotence=True,
+                acks="all",
+                linger_ms=_LINGER_MS,
+                message_timeout_ms=0,
+                topic_metadata_propagation_max_ms=_NEW_TOPIC_MS,
+                message_max_bytes=MAX_BATCH_BYTES + (1 << 20),
+                queue_buffering_max_kbytes=(2 * MAX_BATCH_BYTES) >> 10,
+            )
+        name, now_ms, produce = self._cluster.names.kafka_name(topic), time.time_ns() // 1_000_000, self._producer.produce
+        for number, message in enumerate(messages):
+            report = functools.partial(enqueued.settle, number)
+            headers, time_ms = headers_of(message), time_of(message, now_ms)
+            while True:
+                try:
+                    produce(name, message.payload, message.key, partition, on_delivery=report, timestamp=time_ms, headers=headers)
+                    enqueued.left += 1
+                    break
+                except BufferError:
+                    if time.monotonic() > until_s:
+                        raise ServerUnreachableError(
+                            "the messages could not be sent within delivery_timeout_ms", where=str(topic)
+                        ) from None
+                    self._producer.flush(_SLICE_S)
+                except KafkaException as error:
+                    if enqueued.left or any(enqueued.positions):
+                        self._purge(enqueued)
+                        enqueued.errors.insert(0, error_of(error))
+                        raise self._failure(topic, enqueued) from None
+                    raise refused(error, str(topic), "the messages are not stored") from None
+
+    def _purge(self, enqueued: _EnqueuedBatch) -> None:
+        """Purge the messages that are not acknowledged, which reports those never sent, and discard the librdkafka producer."""
+        self._producer.purge()
+        until_s = time.monotonic() + _PURGE_S
+        while enqueued.left and time.monotonic() < until_s:
+            self._producer.poll(_SLICE_S)
+        if enqueued.left:
+            enqueued.errors.append(KafkaError(KafkaError._PURGE_INFLIGHT))  # type: ignore[attr-defined,unused-ignore]
+        self.close()
+
+    def _failure(self, topic: TopicName, enqueued: _EnqueuedBatch) -> HeadstreamError:
+        """Return the error of a batch of which not all messages are stored."""
+        codes = {error.code() for error in enqueued.errors}
+        first = enqueued.errors[0]
+        if any(error.fatal() for error in enqueued.errors):
+            self.close()
+        stored = sum(position is not None for position in enqueued.positions)
+        if stored or codes & _UNANSWERED:
+            return OutcomeUnknownError(
+                f"the brokers acknowledged {stored} of {len(enqueued.positions)} messages within delivery_timeout_ms: "
+                f"{first.str()}",
+                where=str(topic),
+                advice="Check whether they are stored before sending them again",
+            )
+        if codes <= _UNSENT:
+            return ServerUnreachableError(
+                "the messages could not be sent within delivery_timeout_ms: no leader of the partition answered",
+                where=str(topic),
+                advice="Send them again, or raise delivery_timeout_ms",
+            )
+        error = refused(first, str(topic), "the messages are not stored")
+        if isinstance(error, (TopicNotFoundError, PartitionNotFoundError)):
+            self.close()  # librdkafka caches that the topic was missing
+            try:
+                count = self._cluster.count_partitions(topic)
+            except TopicNotFoundError as missing:
+                return missing
+            return PartitionNotFoundError(
+                f"topic {str(topic)!r} has no such partition", advice=f"Its partitions are 0 to {count - 1}"
+            )
+        if isinstance(error, LimitError):
+            error.advice = "Raise the topic's max.message.bytes, or send smaller messages or smaller batches (batch_bytes)"
+        return error
+
+    def close(self) -> None:
+        """Discard the librdkafka producer; the next batch creates another."""
+        self._producer = None

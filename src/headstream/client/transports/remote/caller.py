@@ -1,0 +1,359 @@
+"""Caller: commands over a pool of connections, so that a wait, a send and a query do not block each other.
+
+A broken connection is reopened with backoff. Its pending command is retried if it is idempotent; otherwise the error
+states that its outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+from headstream.client.closing import limited, until_closed_s
+from headstream.client.transports.remote.address import ServerUrl
+from headstream.client.transports.remote.backoff import Backoff
+from headstream.client.transports.remote.connection import Connection, Connector, lost
+from headstream.core.model.identifiers import parse_number
+from headstream.core.wire.codes import Code
+from headstream.core.wire.extensions.filters import FilterMessages
+from headstream.core.wire.extensions.messages import FetchMessages
+from headstream.core.wire.extensions.topics import CreateOpenTopic, GetIdentity
+from headstream.core.wire.records import Command
+from headstream.core.wire.statuses import Status
+from headstream.errors import ClosedError, DecodeError, HeadstreamError, OutcomeUnknownError, ServerError, ServerUnreachableError
+from headstream.forks import tell_of_forks
+
+__all__ = ["Caller", "Pending"]
+
+_R = TypeVar("_R")
+_MOST_IDLE: Final = 8
+"""Maximum idle connections."""
+
+_SOON_S: Final = 1.0
+"""How long to wait for the reply to a cancelled command before its connection is closed."""
+
+_ONCE_ONLY: Final = frozenset(
+    {
+        Code.APPEND_MESSAGES,
+        Code.CREATE_STREAM,
+        Code.UPDATE_STREAM,
+        Code.DELETE_STREAM,
+        Code.RENAME_TOPIC,
+        Code.DELETE_TOPIC,
+        Code.PURGE_TOPIC,
+        Code.CREATE_PARTITIONS,
+        Code.DELETE_PARTITIONS,
+        Code.DELETE_GROUP,
+        Code.CREATE_USER,
+        Code.UPDATE_USER,
+        Code.DELETE_USER,
+        Code.CHANGE_PASSWORD,
+        Code.CREATE_TOKEN,
+        Code.DELETE_TOKEN,
+    }
+)
+"""Commands that are not idempotent: a repeat has another effect or is rejected."""
+
+_LOOK_S: Final = 0.1
+"""How often a wait between two attempts looks whether it is interrupted, seconds."""
+
+_LEAST_S: Final = 0.1
+"""Minimum timeout of a response, however little time is left."""
+
+_KEEPS_DOUBT: Final = _ONCE_ONLY | {Code.APPEND_NUMBERED}
+"""Commands whose outcome matters to the caller, though some are idempotent."""
+
+_FORGOTTEN: Final = (Status.STALE_CLIENT, Status.UNAUTHENTICATED)
+"""The server has forgotten the connection and executed nothing: another connection works."""
+
+
+class Caller:
+    """Sends commands to one server; thread-safe.
+
+    Args:
+        address: The server and the credentials.
+        connector: Opens connections to it.
+    """
+
+    def __init__(self, address: ServerUrl, connector: Connector) -> None:
+        self.address = address
+        self._connector = connector
+        self._lock = threading.Lock()
+        self._idle: list[Connection] = []
+        self._used: dict[int, Connection] = {}
+        self._interrupted: set[int] = set()
+        self._closing = threading.Event()
+        self._was_connected = False
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin without connections: the parent uses those."""
+        self._lock = threading.Lock()
+        self._idle, self._used, self._interrupted = [], {}, set()
+        is_closed, self._closing = self._closing.is_set(), threading.Event()
+        if is_closed:
+            self._closing.set()
+
+    def open(self) -> None:
+        """Connect, unless connected, and check that the server knows Headstream's extensions.
+
+        Raises:
+            ServerUnreachableError: the server cannot be reached.
+            AuthenticationError: the credentials are wrong.
+            ServerError: it does not know the extensions.
+        """
+        if self._was_connected:
+            return
+        connection = self._connector.connect(self.use)
+        try:
+            _ask(connection, GetIdentity())
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, ServerError) and error.status in (Status.INVALID_COMMAND, None):
+                raise ServerError(
+                    "the server does not support Headstream's own commands",
+                    where=self.address.place,
+                    advice="It may be a plain Iggy server: use a client of its own, or start `headstream server`",
+                ) from None
+            raise
+        self._was_connected = True
+        self.give(connection)
+
+    def can_say(self, named: str | int) -> bool:
+        """Return whether the protocol can express a name: over HTTP a numeric name means the id."""
+        is_http = self.address.scheme in ("http", "https")
+        return isinstance(named, int) or parse_number(named) is None or not is_http
+
+    def call(
+        self,
+        command: Command[_R],
+        *,
+        wait_ms: float = 0,
+        may_repeat: Callable[[], bool] | None = None,
+        is_patient: bool = True,
+        retry_timeout_s: float | None = None,
+        on_lost: Callable[[], None] | None = None,
+    ) -> _R:
+        """Return the reply to a command.
+
+        Args:
+            command: The command.
+            wait_ms: Extra time for the response, milliseconds.
+            may_repeat: Returns whether this command can be repeated although it is not idempotent.
+            is_patient: Whether to reopen a broken connection for as long as the options allow, or not at all.
+            retry_timeout_s: Total time of all attempts, including the last response, seconds; replaces the options' value.
+            on_lost: Called after an attempt without a response; the server can still execute it later.
+
+        Raises:
+            ClosedError: the caller is closed.
+            ServerUnreachableError: the server cannot be reached; nothing was executed.
+            OutcomeUnknownError: the connection broke, and the command is not idempotent or its retries failed.
+            HeadstreamError: the server's error.
+        """
+        self._interrupted.discard(threading.get_ident())
+        doubt: OutcomeUnknownError | None = None
+        ends_s = [until_closed_s(), None if retry_timeout_s is None else time.monotonic() + retry_timeout_s]
+        until_s = min((end_s for end_s in ends_s if end_s is not None), default=None)
+        retry_s = self.address.options.retry_timeout_ms / 1000
+        backoff = Backoff(retry_s, random.random, until_s=until_s) if is_patient else Backoff(0, random.random)
+        while True:
+            self.open()
+            try:
+                connection = self._take()
+                return self._ask_over(connection, command, self._shortened(wait_ms, until_s))
+            except OutcomeUnknownError as error:
+                if on_lost is not None:
+                    on_lost()
+                if not (_may_repeat(command) or (may_repeat is not None and may_repeat())):
+                    raise
+                doubt = error if command.code in _KEEPS_DOUBT else None
+                self._pause(backoff, error)
+            except ServerUnreachableError as error:
+                self._pause(backoff, doubt or error)
+            except HeadstreamError as error:
+                if doubt is None:
+                    raise
+                doubt.add_note(f"When it was asked again, the server refused: {error}")
+                raise doubt from error
+
+    def _shortened(self, wait_ms: float, until_s: float | None) -> float:
+        """Return the adjustment of the response timeout if the total time is limited, seconds."""
+        if until_s is None:
+            return wait_ms
+        left_ms = max(_LEAST_S, until_s - time.monotonic()) * 1000
+        return min(wait_ms, left_ms - self.address.options.timeout_ms)
+
+    def begin(self, command: Command[_R]) -> Pending[_R]:
+        """Send an idempotent command and return without its reply.
+
+        Raises:
+            HeadstreamError: it could not be sent; no reply is pending.
+        """
+        self.open()
+        connection = self._take()
+        try:
+            connection.send(command)
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            self._used.pop(threading.get_ident(), None)
+        return Pending(self, connection, command)
+
+    def _ask_over(self, connection: Connection, command: Command[_R], wait_ms: float) -> _R:
+        try:
+            reply = _ask(connection, command, wait_ms)
+        except (OutcomeUnknownError, ServerUnreachableError):
+            connection.close()
+            raise
+        except HeadstreamError as error:
+            if isinstance(error, DecodeError) and error.status is None and command.code in _KEEPS_DOUBT:
+                connection.close()  # an unreadable response leaves the outcome unknown
+                raise lost(self.address, f"invalid response ({error})") from error
+            if error.status in _FORGOTTEN:
+                connection.close()
+                raise ServerUnreachableError(error.what, where=self.address.place, advice=error.advice) from error
+            self.give(connection)
+            raise
+        except BaseException:  # an interrupt: the response is still pending
+            connection.close()
+            raise
+        self.give(connection)
+        return reply
+
+    def _pause(self, backoff: Backoff, error: HeadstreamError) -> None:
+        wait_s = backoff.next_wait(time.monotonic())
+        if wait_s is None:
+            raise error
+        until_s = time.monotonic() + wait_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            if threading.get_ident() in self._interrupted:
+                raise error
+            if self._closing.wait(min(left_s, _LOOK_S)):
+                raise self._closed()
+
+    def _take(self) -> Connection:
+        """Return an unused connection."""
+        while True:
+            with self._lock:
+                self._check_open()
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                return self._connector.connect(self.use)
+            if connection.is_usable:
+                self.use(connection)
+                return connection
+            connection.close()
+
+    def use(self, connection: Connection) -> None:
+        """Record the connection that this thread uses, until it returns it or takes another one."""
+        with self._lock:
+            self._used[threading.get_ident()] = connection
+
+    def interrupt(self, thread: int) -> None:
+        """Interrupt a thread's current call as if its connection had broken; it is not retried.
+
+        Args:
+            thread: As threading.get_ident() numbers it.
+        """
+        with self._lock:
+            self._interrupted.add(thread)
+            connection = self._used.get(thread)
+            if connection is not None:
+                connection.interrupt()
+
+    def give(self, connection: Connection) -> None:
+        """Return an idle connection to the pool."""
+        with self._lock:
+            self._used.pop(threading.get_ident(), None)
+            if not self._closing.is_set() and len(self._idle) < _MOST_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _check_open(self) -> None:
+        if self._closing.is_set():
+            raise self._closed()
+
+    def _closed(self) -> ClosedError:
+        return ClosedError("the log is closed", where=self.address.place, advice="Connect again")
+
+    def close(self) -> None:
+        """Close all connections, those in use after their call; a second call does nothing."""
+        self._closing.set()
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+
+class Pending(Generic[_R]):
+    """A pending reply.
+
+    Args:
+        caller: The owner of the connection.
+        connection: The command was sent over it.
+        command: The command.
+    """
+
+    def __init__(self, caller: Caller, connection: Connection, command: Command[_R]) -> None:
+        self._caller = caller
+        self._connection: Connection | None = connection
+        self._command = command
+
+    def __del__(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def result(self) -> _R:
+        """Return the reply; if the connection broke, the command is sent again. Once only."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            raise ClosedError("the request was cancelled", advice="Ask again")
+        self._caller.use(connection)
+        try:
+            reply = connection.receive(self._command)
+        except ServerUnreachableError:
+            connection.close()
+            return self._caller.call(self._command)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, HeadstreamError) and error.status in _FORGOTTEN:
+                return self._caller.call(self._command)
+            raise
+        self._caller.give(connection)
+        return reply
+
+    def cancel(self) -> None:
+        """Cancel; a reply that arrives soon is read, so that the connection can be reused. Idempotent."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if not connection.has_reply(round(limited(_SOON_S) * 1000)):
+            connection.close()
+            return
+        try:
+            connection.receive(self._command)
+        except BaseException as error:
+            connection.close()
+            if not isinstance(error, HeadstreamError):
+                raise
+        else:
+            self._caller.give(connection)
+
+
+def _ask(connection: Connection, command: Command[_R], wait_ms: float = 0) -> _R:
+    connection.send(command, wait_ms)
+    return connection.receive(command)
+
+
+def _may_repeat(command: Command[Any]) -> bool:
+    """Return whether a command is idempotent."""
+    if isinstance(command, CreateOpenTopic):
+        return command.if_not_exists
+    if isinstance(command, (FetchMessages, FilterMessages)):
+        return not command.auto_commit  # messages committed by a lost response would not be delivered again
+    return command.code not in _ONCE_ONLY

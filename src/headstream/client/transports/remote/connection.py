@@ -1,0 +1,199 @@
+"""The interface of connections to a server: one command at a time; its reply must be received before the next is sent."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeVar
+
+from headstream.client.closing import limited
+from headstream.client.transports.remote.address import ServerUrl
+from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands.sessions import LoggedIn, Login
+from headstream.core.wire.commands.tokens import LoginWithToken
+from headstream.core.wire.records import Command
+from headstream.errors import (
+    AuthenticationError,
+    HeadstreamError,
+    InvalidOptionError,
+    OutcomeUnknownError,
+    ServerUnreachableError,
+)
+from headstream.version import __version__
+
+__all__ = [
+    "Connection",
+    "Connector",
+    "break_link",
+    "explain_login",
+    "has_something",
+    "login_of",
+    "lost",
+    "make_tls",
+    "unreachable",
+]
+
+_R = TypeVar("_R")
+_TLS_PROBE_S: Final = 2.0
+"""Timeout of a handshake that only improves the text of an error."""
+
+
+class Connection(Protocol):
+    """One connection, logged in; one thread at a time."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the socket is still open, without sending a request."""
+
+    def send(self, command: Command[Any], wait_ms: float = 0) -> None:
+        """Send a command.
+
+        Args:
+            command: The command.
+            wait_ms: Extra time for the response, milliseconds.
+
+        Raises:
+            InvalidInputError: the protocol cannot express it; nothing was sent.
+            OutcomeUnknownError: the connection broke.
+        """
+
+    def has_reply(self, wait_ms: int) -> bool:
+        """Return whether a reply begins to arrive within this many milliseconds."""
+
+    def receive(self, command: Command[_R]) -> _R:
+        """Return the reply to the sent command.
+
+        Raises:
+            OutcomeUnknownError: the connection broke or timed out; it cannot be used again.
+            HeadstreamError: the server's error.
+        """
+
+    def interrupt(self) -> None:
+        """Break the connection from another thread than its user's."""
+
+    def close(self) -> None:
+        """Close the connection, even with a pending reply."""
+
+
+class Connector(Protocol):
+    """Opens connections to one server."""
+
+    def connect(self, begin: Callable[[Connection], None]) -> Connection:
+        """Return a logged-in connection.
+
+        Args:
+            begin: Called with the connection before the first command.
+
+        Raises:
+            ServerUnreachableError: no connection can be opened.
+            AuthenticationError: the credentials are wrong.
+        """
+
+
+def login_of(address: ServerUrl) -> Command[LoggedIn]:
+    """Return the login command of an address, for a client that knows extensions."""
+    if address.token is not None:
+        return LoginWithToken(address.token, __version__, EXTENSION_CONTEXT)
+    return Login(address.username or "", address.password, __version__, EXTENSION_CONTEXT)
+
+
+def unreachable(address: ServerUrl, error: Exception) -> ServerUnreachableError:
+    """Return the error for a connection that cannot be opened."""
+    advice = "See that it runs there, and that the URL is right"
+    if isinstance(error, TimeoutError):
+        reason = f"no answer within {address.options.connect_timeout_ms} ms"
+    elif isinstance(error, ssl.SSLCertVerificationError):
+        reason = f"its certificate is not trusted: {error.verify_message}"
+    elif isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        is_http = address.scheme == "https"
+        reason = "it does not speak TLS there"
+        advice = "Begin the URL with http://" if is_http else "Leave out tls=true; or use the port where it speaks TLS"
+    elif _is_refusal_of_plain_bytes(error) and not address.options.tls and _speaks_tls(address):
+        reason = "it speaks TLS there, and plain bytes were sent"
+        advice = "Begin the URL with https://" if address.scheme == "http" else "Add tls=true to the URL, as in ...:8090?tls=true"
+    elif isinstance(error, HeadstreamError):
+        reason = error.what
+    else:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return ServerUnreachableError(f"the server cannot be reached: {reason}", where=address.place, advice=advice)
+
+
+def _is_refusal_of_plain_bytes(error: Exception) -> bool:
+    """Return whether a connection ended as TLS servers end plain ones: closed, reset, or by an alert."""
+    return isinstance(error, (OutcomeUnknownError, ConnectionError)) and not isinstance(error, ConnectionRefusedError)
+
+
+def _speaks_tls(address: ServerUrl) -> bool:
+    """Return whether a TLS handshake succeeds where plain bytes were refused; the certificate is not checked."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    timeout_s = limited(min(address.options.connect_timeout_ms / 1000, _TLS_PROBE_S))
+    try:
+        with (
+            socket.create_connection((address.host, address.port), timeout_s) as link,
+            context.wrap_socket(link, server_hostname=address.host),
+        ):
+            return True
+    except OSError:
+        return False
+
+
+def lost(address: ServerUrl, error: Exception | str) -> OutcomeUnknownError:
+    """Return the error for a connection that broke with a pending reply."""
+    if isinstance(error, TimeoutError):
+        error = f"no answer within {address.options.timeout_ms} ms"
+    reason = str(error)
+    return OutcomeUnknownError(
+        f"the connection to the server broke: {reason if reason.isprintable() else repr(reason)}",
+        where=address.place,
+        advice="The outcome of the command is unknown: check before repeating it",
+    )
+
+
+def explain_login(address: ServerUrl, error: HeadstreamError) -> AuthenticationError:
+    """Return the error of a refused login, with its user and server."""
+    advice = "See that name and password are right"
+    if address.token is not None:
+        advice = "It may have expired or been deleted: make another with `headstream token create`"
+    explained = AuthenticationError(f"{address.who} cannot log in: {error.what}", where=address.place, advice=advice)
+    explained.status = error.status
+    return explained
+
+
+def make_tls(address: ServerUrl) -> ssl.SSLContext:
+    """Return the TLS context that checks a server's certificate.
+
+    Raises:
+        InvalidOptionError: the file of trusted certificates cannot be used.
+    """
+    try:
+        context = ssl.create_default_context(cafile=address.options.tls_ca_file)
+    except OSError as error:
+        raise InvalidOptionError(
+            f"tls_ca_file cannot be used: {error.strerror or error}",
+            where=address.options.tls_ca_file,
+            advice="Name a PEM file with certificates",
+        ) from None
+    if not address.options.tls_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def break_link(link: socket.socket) -> None:
+    """Break a socket that another thread can be blocked on; an encrypted one without a TLS shutdown."""
+    with suppress(OSError):
+        socket.socket.shutdown(link, socket.SHUT_RDWR)
+
+
+def has_something(link: socket.socket, wait_ms: int = 0) -> bool:
+    """Return whether a socket is readable; an idle one mostly is because the server closed it."""
+    try:
+        poll = select.poll()
+        poll.register(link, select.POLLIN | select.POLLERR | select.POLLHUP)
+        return bool(poll.poll(wait_ms))
+    except (OSError, ValueError):
+        return True

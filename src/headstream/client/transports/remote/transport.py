@@ -1,0 +1,72 @@
+"""RemoteTransport: a client's transport to a server."""
+
+from __future__ import annotations
+
+from headstream.client.transports.remote.address import ServerUrl
+from headstream.client.transports.remote.caller import Caller
+from headstream.client.transports.remote.connection import Connector
+from headstream.client.transports.remote.deliveries import RemoteDeliveries
+from headstream.client.transports.remote.delivery_views import RemoteDeliveryViews
+from headstream.client.transports.remote.leases import RemoteLeases
+from headstream.client.transports.remote.messages import RemoteMessages
+from headstream.client.transports.remote.progress import RemoteGroups, RemoteOffsets
+from headstream.client.transports.remote.topology import RemotePartitions, RemoteStreams, RemoteTopics
+from headstream.core.wire.extensions.topics import GetIdentity
+
+__all__ = ["RemoteTransport", "connector_of"]
+
+
+def connector_of(address: ServerUrl) -> Connector:
+    """Return the connector of a server."""
+    if address.scheme == "headstream":
+        from headstream.client.transports.remote.tcp import TcpConnector
+
+        return TcpConnector(address)
+    if address.scheme == "quic":
+        from headstream.client.transports.remote.quic import QuicConnector
+
+        return QuicConnector(address)
+    from headstream.client.transports.remote.http import HttpConnector
+
+    return HttpConnector(address)
+
+
+class RemoteTransport:
+    """All commands of a log on a server; see Transport.
+
+    It connects when it is first used, or opened; that is tried once. From then on a connection that breaks is made again
+    for as long as the address's options say.
+
+    Args:
+        caller: Asks the server; the transport closes it.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self.streams = RemoteStreams(caller)
+        self.topics = RemoteTopics(caller)
+        self.partitions = RemotePartitions(caller, self.topics)
+        self.messages = RemoteMessages(caller, self.topics)
+        self.offsets = RemoteOffsets(caller)
+        self.groups = RemoteGroups(caller)
+        self.deliveries = RemoteDeliveries(caller)
+        self.delivery_views = RemoteDeliveryViews(caller)
+        self.leases = RemoteLeases(caller)
+
+    @property
+    def identity(self) -> str | None:
+        """The UUID of this log, or None before its first write."""
+        return self._caller.call(GetIdentity()).uuid or None
+
+    def open(self) -> None:
+        """Connect now; see Caller.open()."""
+        self._caller.open()
+
+    def interrupt(self, thread: int) -> None:
+        """Interrupt a thread's current call; see Caller.interrupt()."""
+        self._caller.interrupt(thread)
+
+    def close(self) -> None:
+        """Close the connections to the server."""
+        self.groups.close()
+        self._caller.close()

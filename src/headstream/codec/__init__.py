@@ -1,9 +1,0 @@
-"""Bytes to values or columns and back: pure and total, any input gives a value or a DecodeError.
-
-The kernels (`batch/`, `avro`, `envelopes`) are compiled if a compiler was present at installation, and
-interpreted otherwise; see mode.
-"""
-
-from headstream.codec import mode
-
-mode.choose()

@@ -1,0 +1,9 @@
+"""Bytes to values or columns and back: pure and total, any input gives a value or a DecodeError.
+
+The kernels (`batch/`, `avro`, `envelopes`) are compiled if a compiler was present at installation, and
+interpreted otherwise; see mode.
+"""
+
+from headstream.core.codec import mode
+
+mode.choose()

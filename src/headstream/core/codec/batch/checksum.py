@@ -1,0 +1,56 @@
+"""The plain checksums of any buffer: CRC-32 as zlib has it, and CRC-32C."""
+
+from __future__ import annotations
+
+from headstream.core.codec.buffer import BytesLike
+
+try:
+    import cython
+except ImportError:
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.uncompiled_checksums import crc32_from, crc32c_from, crc_level
+else:
+    from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.checksums import crc32_from, crc32c_from, crc_level
+
+__all__ = ["checksum_level", "crc32", "crc32c"]
+
+
+def checksum_level() -> int:
+    """Return the instructions that compute checksums: 0 tables, 1 PCLMULQDQ, 2 VPCLMULQDQ."""
+    return crc_level
+
+
+def crc32(data: BytesLike, value: int = 0) -> int:
+    """Return the CRC-32 of any buffer, as zlib has it.
+
+    Args:
+        data: The bytes.
+        value: The CRC-32 of the preceding bytes.
+    """
+    view = memoryview(data)
+    p: cython.p_const_uchar = c.readable(view)
+    size: cython.longlong = view.nbytes
+    result: cython.uint = value
+    with cython.nogil:
+        result = crc32_from(p, 0, size, result)
+    return result  # noqa: RET504 - a Python object cannot be created without the GIL
+
+
+def crc32c(data: BytesLike, value: int = 0) -> int:
+    """Return the CRC-32C (Castagnoli) of any buffer.
+
+    Args:
+        data: The bytes.
+        value: The CRC-32C of the preceding bytes.
+    """
+    view = memoryview(data)
+    p: cython.p_const_uchar = c.readable(view)
+    size: cython.longlong = view.nbytes
+    result: cython.uint = value
+    with cython.nogil:
+        result = crc32c_from(p, 0, size, result)
+    return result  # noqa: RET504 - a Python object cannot be created without the GIL

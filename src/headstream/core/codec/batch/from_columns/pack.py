@@ -1,0 +1,273 @@
+"""Building sent messages from columns: the reverse of columns.py, for Spark jobs and producers of columns.
+
+    sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
+
+Each column is first planned: the position and size of each message's value, -1 for none. Then the messages are
+written one after the other; a key and a null payload become the reserved headers.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NoReturn
+
+from headstream.core.codec.batch.faults import decode_error
+from headstream.core.codec.buffer import BytesLike
+from headstream.errors import HeaderError, InvalidInputError
+
+try:
+    import cython
+except ImportError:
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import faults
+    from headstream.core.codec.batch.headers import check_block, key_end, null_end
+else:
+    from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import faults
+    from cython.cimports.headstream.core.codec.batch.headers import check_block, key_end, null_end
+
+__all__ = ["pack"]
+
+# The plan of a message: position and size of its payload, key and header block.
+PLAN_SIZE = cython.declare(cython.longlong, 48)
+PAYLOAD = cython.declare(cython.longlong, 0)
+KEY = cython.declare(cython.longlong, 16)
+BLOCK = cython.declare(cython.longlong, 32)
+
+# The reserved headers: that of a key up to the key's length, and that of a null payload.
+_RESERVED: Final = struct.pack("<I6sB", 6, b"hs.key", 1) + struct.pack("<I7sBIB", 7, b"hs.null", 3, 1, 1)
+KEY_HEAD_SIZE = cython.declare(cython.longlong, 11)
+NULL_HEADER_SIZE = cython.declare(cython.longlong, 17)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _plan_column(
+    plan: cython.p_uchar,
+    to: cython.longlong,
+    count: cython.longlong,
+    offsets: cython.p_const_uchar,
+    size: cython.longlong,
+    validity: cython.p_const_uchar,
+    some_null: cython.bint,
+    notes: cython.p_uchar,
+) -> cython.longlong:
+    """Plan a column of `size` bytes; return 0, or a fault if its offsets do not ascend within them."""
+    i: cython.longlong
+    begin: cython.longlong = c.load32(offsets, 0)
+    for i in range(count):
+        end: cython.longlong = c.load32(offsets, 4 * i + 4)
+        if begin > end or end > size:
+            return c.note_fault(notes, faults.OFFSETS, i, begin, end)
+        c.store64_signed(plan, to, begin)
+        c.store64_signed(plan, to + 8, end - begin)
+        if some_null and not validity[i >> 3] >> (i & 7) & 1:
+            c.store64_signed(plan, to + 8, -1)
+        begin = end
+        to += PLAN_SIZE
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _plan_absent(plan: cython.p_uchar, to: cython.longlong, count: cython.longlong, size: cython.longlong) -> cython.void:
+    """Plan a missing column: `size` is -1 or 0."""
+    _i: cython.longlong
+    for _i in range(count):
+        c.store64_signed(plan, to, 0)
+        c.store64_signed(plan, to + 8, size)
+        to += PLAN_SIZE
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _measure(
+    plan: cython.p_uchar, count: cython.longlong, blocks: cython.p_const_uchar, notes: cython.p_uchar
+) -> cython.longlong:
+    """Return the total size of the messages, or a fault in a header block."""
+    i: cython.longlong
+    total: cython.longlong = 0
+    for i in range(count):
+        payload_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + PAYLOAD + 8)
+        key_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + KEY + 8)
+        at: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + BLOCK)
+        size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + BLOCK + 8)
+        found: cython.longlong = check_block(blocks, at, at + size, True, notes)
+        if found < 0:
+            return found
+        if payload_size >= 0:
+            if key_size < 0 and key_end(blocks, at, at + size) > at:
+                return c.note_fault(notes, faults.RESERVED, i, 0, 0)
+            if null_end(blocks, at, at + size, payload_size) > at:
+                return c.note_fault(notes, faults.RESERVED, i, 0, 0)
+        total += 24 + size
+        total += payload_size if payload_size >= 0 else NULL_HEADER_SIZE
+        total += KEY_HEAD_SIZE + 4 + key_size if key_size >= 0 else 0
+    return total
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _write(
+    plan: cython.p_const_uchar,
+    count: cython.longlong,
+    ids: cython.p_const_uchar,
+    has_ids: cython.bint,
+    payloads: cython.p_const_uchar,
+    keys: cython.p_const_uchar,
+    blocks: cython.p_const_uchar,
+    reserved: cython.p_const_uchar,
+    q: cython.p_uchar,
+) -> cython.void:
+    """Write the messages."""
+    i: cython.longlong
+    to: cython.longlong = 0
+    for i in range(count):
+        payload_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + PAYLOAD + 8)
+        key_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + KEY + 8)
+        block_size: cython.longlong = c.load64_signed(plan, PLAN_SIZE * i + BLOCK + 8)
+        if has_ids:
+            c.copy(q, to, ids, 16 * i, 16)
+        else:
+            c.fill(q, to, 0, 16)
+        begin: cython.longlong = to + 20
+        to = begin
+        if key_size >= 0:
+            c.copy(q, to, reserved, 0, KEY_HEAD_SIZE)
+            c.store32(q, to + KEY_HEAD_SIZE, key_size)
+            to += KEY_HEAD_SIZE + 4
+            c.copy(q, to, keys, c.load64_signed(plan, PLAN_SIZE * i + KEY), key_size)
+            to += key_size
+        if payload_size < 0:
+            c.copy(q, to, reserved, KEY_HEAD_SIZE, NULL_HEADER_SIZE)
+            to += NULL_HEADER_SIZE
+            payload_size = 0
+        c.copy(q, to, blocks, c.load64_signed(plan, PLAN_SIZE * i + BLOCK), block_size)
+        to += block_size
+        c.store32(q, begin - 4, to - begin)
+        c.store32(q, to, payload_size)
+        c.copy(q, to + 4, payloads, c.load64_signed(plan, PLAN_SIZE * i + PAYLOAD), payload_size)
+        to += 4 + payload_size
+
+
+_NOTES: Final = struct.Struct("<3q")
+
+
+def pack(
+    payload_offsets: BytesLike,
+    payload_data: BytesLike,
+    *,
+    key_offsets: BytesLike | None = None,
+    key_data: BytesLike | None = None,
+    key_validity: BytesLike | None = None,
+    payload_validity: BytesLike | None = None,
+    headers_offsets: BytesLike | None = None,
+    headers_data: BytesLike | None = None,
+    ids: BytesLike | None = None,
+) -> bytearray:
+    """Build sent messages from columns in Arrow's layout, little-endian.
+
+    Args:
+        payload_offsets: int32, one more than messages (empty for no messages).
+        payload_data: The payloads.
+        key_offsets: int32; None if no message has a key.
+        key_data: The keys.
+        key_validity: Bitmap, lowest bit first: which keys are not null; None for all.
+        payload_validity: Bitmap: which payloads are not null; None for all.
+        headers_offsets: int32; None if no message has headers.
+        headers_data: Header blocks as sent, without the reserved headers, which pack() adds for keys and null payloads.
+        ids: 16 bytes per message, as stored; None lets the log generate them.
+
+    Returns:
+        Sent messages, back to back.
+
+    Raises:
+        InvalidInputError: the buffers do not fit each other.
+        DecodeError: a header block is malformed; the byte position is in headers_data.
+        HeaderError: a header block begins with a reserved header.
+    """
+    count = max(memoryview(payload_offsets).nbytes // 4 - 1, 0)
+    planned, noted = c.new_bytes(PLAN_SIZE * count), c.new_bytes(_NOTES.size)
+    _plan(planned, PAYLOAD, count, "payload", payload_offsets, payload_data, payload_validity)
+    _plan(planned, KEY, count, "key", key_offsets, key_data, key_validity)
+    _plan(planned, BLOCK, count, "headers", headers_offsets, headers_data, None)
+    payload_view, key_view, block_view, id_view = (_view(data) for data in (payload_data, key_data, headers_data, ids))
+    if ids is not None and id_view.nbytes != 16 * count:
+        raise InvalidInputError(f"{count} messages need {16 * count} bytes of ids, not {id_view.nbytes}")
+    reserved_view = memoryview(_RESERVED)
+    plan: cython.p_uchar = c.writable(planned)
+    notes: cython.p_uchar = c.writable(noted)
+    payloads: cython.p_const_uchar = c.readable(payload_view)
+    keys: cython.p_const_uchar = c.readable(key_view)
+    blocks: cython.p_const_uchar = c.readable(block_view)
+    id_bytes: cython.p_const_uchar = c.readable(id_view)
+    reserved: cython.p_const_uchar = c.readable(reserved_view)
+    messages: cython.longlong = count
+    has_ids: cython.bint = ids is not None
+    total: cython.longlong
+    with cython.nogil:
+        total = _measure(plan, messages, blocks, notes)
+    if total < 0:
+        _raise(-total, noted)
+    sent = c.new_bytes(total)
+    q: cython.p_uchar = c.writable(sent)
+    with cython.nogil:
+        _write(plan, messages, id_bytes, has_ids, payloads, keys, blocks, reserved, q)
+    return sent
+
+
+def _view(data: BytesLike | None) -> memoryview:
+    return memoryview(b"" if data is None else data)
+
+
+def _plan(
+    planned: bytearray,
+    field: int,
+    count: int,
+    name: str,
+    offsets: BytesLike | None,
+    data: BytesLike | None,
+    validity: BytesLike | None,
+) -> None:
+    """Plan one column, or its absence."""
+    noted = c.new_bytes(_NOTES.size)
+    plan: cython.p_uchar = c.writable(planned)
+    notes: cython.p_uchar = c.writable(noted)
+    to: cython.longlong = field
+    messages: cython.longlong = count
+    if offsets is None or count == 0:
+        _plan_absent(plan, to, messages, -1 if field == KEY else 0)
+        return
+    offsets_view, data_view, validity_view = _view(offsets), _view(data), _view(validity)
+    some_null: cython.bint = validity is not None
+    if offsets_view.nbytes != 4 * count + 4:
+        raise InvalidInputError(f"{count} messages need {4 * count + 4} bytes of {name} offsets, not {offsets_view.nbytes}")
+    if validity is not None and validity_view.nbytes < (count + 7) // 8:
+        raise InvalidInputError(f"{count} messages need a {name} validity of that many bits, not {8 * validity_view.nbytes}")
+    size: cython.longlong = data_view.nbytes
+    begins: cython.p_const_uchar = c.readable(offsets_view)
+    valid: cython.p_const_uchar = c.readable(validity_view)
+    fault: cython.longlong
+    with cython.nogil:
+        fault = _plan_column(plan, to, messages, begins, size, valid, some_null, notes)
+    if fault < 0:
+        i, begin, end = _NOTES.unpack(noted)
+        what = f"the {name} of message {i} would be bytes {begin} to {end} of {data_view.nbytes}"
+        raise InvalidInputError(what, advice="Offsets ascend within the data")
+
+
+def _raise(code: int, noted: bytearray) -> NoReturn:
+    """Raise the error of a fault that _measure() noted."""
+    at, need, have = _NOTES.unpack(noted)
+    if code == faults.RESERVED:
+        raise HeaderError(
+            f"the headers of message {at} begin with a reserved header", advice="Give keys and null payloads as their columns"
+        )
+    raise decode_error(code, at, need, have, "headers_data")

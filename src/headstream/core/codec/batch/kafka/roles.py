@@ -1,0 +1,149 @@
+"""Which of a record's headers are the message's own, which are reserved, and which records fall back to codec.kafka."""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from headstream.core.codec import uncompiled_primitives as c
+else:
+    from cython.cimports.headstream.core.codec import primitives as c
+
+__all__ = ["find_roles"]
+
+FALLBACK = cython.declare(cython.longlong, -2)
+
+# The role of a header: one of the message's own, or a reserved one by number.
+PLAIN = cython.declare(cython.int, 0)
+DROPPED = cython.declare(cython.int, 1)
+KINDS = cython.declare(cython.int, 2)
+ID = cython.declare(cython.int, 3)
+APPENDED = cython.declare(cython.int, 4)
+OTHER = cython.declare(cython.int, 5)
+
+HS_KINDS = cython.declare(cython.ulonglong, int.from_bytes(b"hs.kinds", "little"))
+HS_STATE = cython.declare(cython.ulonglong, int.from_bytes(b"hs.state", "little"))
+ENDS_ID = cython.declare(cython.uint, int.from_bytes(b"s.id", "little"))
+ENDS_APPENDED = cython.declare(cython.ulonglong, int.from_bytes(b"appended", "little"))
+ENDS_CHECKSUM = cython.declare(cython.ulonglong, int.from_bytes(b"checksum", "little"))
+
+# The first bytes of the keys and values that mark a record as one of a convention.
+SPRING = cython.declare(cython.ulonglong, int.from_bytes(b"spring_j", "little"))
+SPRING_DLT = cython.declare(cython.ulonglong, int.from_bytes(b"kafka_dl", "little"))
+SPRING_ATTEMPT = cython.declare(cython.ulonglong, int.from_bytes(b"kafka_de", "little"))
+CONNECT = cython.declare(cython.ulonglong, int.from_bytes(b"__connec", "little"))
+CLOUD_EVENTS = cython.declare(cython.ulonglong, int.from_bytes(b"ce_specv", "little"))
+ENVELOPE = cython.declare(cython.ulonglong, int.from_bytes(b'{"schema', "little"))
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _own_role(keys: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.int:
+    """Return the role of a key that begins with `hs.`; PLAIN for an unknown one."""
+    if size == 5 and c.load32(keys, at + 1) == ENDS_ID:
+        return ID
+    if size == 8 and c.load64(keys, at) == HS_KINDS:
+        return KINDS
+    if size == 11 and c.load64(keys, at + 3) == ENDS_APPENDED:
+        return APPENDED
+    if (size == 8 and c.load64(keys, at) == HS_STATE) or (size == 11 and c.load64(keys, at + 3) == ENDS_CHECKSUM):
+        return OTHER
+    return PLAIN
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _is_readable(role: cython.int, values: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
+    """Return whether hs.id is a UUID in Headstream's form, hs.appended a time, hs.kinds ASCII without values in hex."""
+    i: cython.longlong
+    if role == OTHER or (role == ID and size != 36) or (role == APPENDED and not 0 < size < 19):
+        return False
+    for i in range(size):
+        byte: cython.uchar = values[at + i]
+        if role == KINDS:
+            if byte > 127 or byte == 58:
+                return False
+        elif role == ID and (i == 8 or i == 13 or i == 18 or i == 23):
+            if byte != 45:
+                return False
+        elif not 48 <= byte <= 57 and (role == APPENDED or not 97 <= byte <= 102):
+            return False
+    return True
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _is_mark(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
+    """Return whether a key or value begins like one that marks a record as one of a convention."""
+    if size < 8:
+        return False
+    word: cython.ulonglong = c.load64(p, at)
+    if word in (SPRING, SPRING_DLT, SPRING_ATTEMPT):
+        return True
+    return word in (CONNECT, CLOUD_EVENTS, ENVELOPE)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def find_roles(
+    begin: cython.longlong,
+    end: cython.longlong,
+    key_offsets: cython.p_const_uchar,
+    keys: cython.p_const_uchar,
+    value_offsets: cython.p_const_uchar,
+    values: cython.p_const_uchar,
+    validity: cython.p_const_uchar,
+    some_null: cython.bint,
+    strict: cython.bint,
+    roles: cython.p_uchar,
+) -> cython.longlong:
+    """Write the role of each header; return the number of hs.kinds, -1 for none, or -2 to fall back to codec.kafka.
+
+    Args:
+        begin: The record's first header.
+        end: The one after the last.
+        key_offsets: Where each key begins in `keys`.
+        keys: The keys.
+        value_offsets: Where each value begins in `values`.
+        values: The values.
+        validity: Which values are not null.
+        some_null: Whether some values are null.
+        strict: Whether to fall back for a header that no message can have.
+        roles: The output, a byte per header: 0 for one of the message's own, 1 for one that no message can have.
+    """
+    kinds: cython.longlong = -1
+    seen: cython.int = 0
+    is_marked: cython.bint = False
+    j: cython.longlong
+    for j in range(begin, end):
+        at: cython.longlong = c.load32(key_offsets, 4 * j)
+        size: cython.longlong = c.load32(key_offsets, 4 * j + 4) - at
+        value_at: cython.longlong = c.load32(value_offsets, 4 * j)
+        value_size: cython.longlong = c.load32(value_offsets, 4 * j + 4) - value_at
+        role: cython.int = PLAIN
+        if size < 1 or size > 255:
+            if strict:
+                return FALLBACK
+            role = DROPPED
+        elif size >= 5 and keys[at] == 104 and keys[at + 1] == 115 and keys[at + 2] == 46:
+            role = _own_role(keys, at, size)
+            if role != PLAIN:
+                if seen >> role & 1 or c.is_null(validity, some_null, j):
+                    return FALLBACK
+                if not _is_readable(role, values, value_at, value_size):
+                    return FALLBACK
+                seen |= 1 << role
+                kinds = j if role == KINDS else kinds
+        elif _is_mark(keys, at, size):
+            is_marked = True
+        if role == PLAIN and _is_mark(values, value_at, value_size):
+            is_marked = True
+        roles[j - begin] = role
+    return FALLBACK if is_marked and kinds < 0 else kinds

@@ -1,0 +1,256 @@
+"""Arguments and results of the kernels: the same classes for compiled and interpreted ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+from headstream.core.codec.buffer import BytesLike
+from headstream.errors import DecodeError
+
+__all__ = [
+    "Blocks",
+    "Columns",
+    "Compacted",
+    "HeaderColumn",
+    "HeaderLists",
+    "HeaderType",
+    "Matches",
+    "Scan",
+    "Sends",
+    "Stamped",
+    "VariableColumn",
+    "WantedHeader",
+]
+
+
+@dataclass(slots=True)
+class Stamped:
+    """Stored messages made from sent ones.
+
+    Args:
+        data: The stored messages, back to back.
+        count: The number of messages.
+        crc32c: CRC-32C of `data` with each message's state byte taken as 0.
+    """
+
+    data: bytearray
+    count: int
+    crc32c: int
+
+
+@dataclass(slots=True)
+class Scan:
+    """The complete messages at the begin of a range of stored messages.
+
+    Args:
+        count: The number of complete messages.
+        end: The byte position after the last complete one.
+        first_offset: Offset of the first one; -1 if there is none, as in the following three.
+        last_offset: Offset of the last one.
+        first_timestamp_us: Time of the first one, microseconds since 1970 UTC.
+        last_timestamp_us: Time of the last one.
+        crc32c: CRC-32C of the complete ones with each message's state byte taken as 0.
+        fault: The fault of the next one; None if the range ends with a complete one.
+    """
+
+    count: int
+    end: int
+    first_offset: int
+    last_offset: int
+    first_timestamp_us: int
+    last_timestamp_us: int
+    crc32c: int
+    fault: DecodeError | None
+
+
+@dataclass(slots=True)
+class Compacted:
+    """The stored messages that a compaction retains.
+
+    Args:
+        data: The retained messages, back to back, in order.
+        entries: An index entry of 32 bytes (log/segments/layout.py) for each run of messages with consecutive offsets
+            and equal times.
+        count: The number of retained messages.
+        dropped_count: The number of dropped messages.
+        oldest_null_us: The time of the oldest retained null payload, or None.
+    """
+
+    data: memoryview
+    entries: memoryview
+    count: int
+    dropped_count: int
+    oldest_null_us: int | None
+
+
+@dataclass(slots=True)
+class Sends:
+    """The boundaries of the sends of stored messages, as far as the messages prove them.
+
+    Args:
+        rows: An index entry of 32 bytes for each run of messages of the same time, back to back.
+        end: The byte after the last of them.
+        until_offset: One past its offset.
+        fault: Why the rows end: `` at the end of the input or at the maximum number of rows; `cut`, `offset`, `payload` at
+            a message that is cut short, does not have the next offset, or has a damaged payload.
+    """
+
+    rows: bytes
+    end: int
+    until_offset: int
+    fault: str
+
+
+@dataclass(slots=True)
+class Matches:
+    """The stored messages that match a filter.
+
+    Args:
+        data: The matching messages, back to back; a view of the input if it is one piece of it.
+        count: Their number.
+        end: The byte position where the scan ended: of the first message that was not examined, or that failed.
+        scanned_count: The number of messages examined, a last one that stopped the scan not included.
+        failed_count: How many of them compare values that cannot be compared.
+        last_offset: The offset of the last message examined; -1 for none.
+        is_stopped: Whether the message at `end` stopped the scan, because it compares such values.
+    """
+
+    data: memoryview
+    count: int
+    end: int
+    scanned_count: int
+    failed_count: int
+    last_offset: int
+    is_stopped: bool
+
+
+@dataclass(slots=True)
+class Columns:
+    """Stored messages as columns: buffers in Arrow's layout, little-endian.
+
+    Offsets are int32, one more than messages. A validity is a bitmap, lowest bit first, or None if no value
+    is null. Columns that were not requested are None.
+
+    Args:
+        count: Messages.
+        offset: int64.
+        timestamp: int64, microseconds since 1970 UTC.
+        state: uint8.
+        checksum: uint32, the CRC-32 each message carries of its payload.
+        id_data: The id of each message as a UUID of 36 characters, back to back.
+        key_offsets: Where each key begins in key_data.
+        key_data: The keys, back to back.
+        key_validity: Which messages have a key.
+        payload_offsets: Where each payload begins in payload_data.
+        payload_data: The payloads, back to back.
+        payload_validity: Which payloads are not null.
+        headers_offsets: Where each message's headers begin in headers_data.
+        headers_data: Header blocks without the reserved headers, or VARIANT values.
+        metadata_offsets: Where each message's VARIANT metadata begins in metadata_data.
+        metadata_data: VARIANT metadata.
+        repeated: uint8, 1 if a key repeats among a message's headers.
+    """
+
+    count: int
+    offset: bytearray
+    timestamp: bytearray
+    state: bytearray
+    checksum: bytearray
+    id_data: bytearray | None
+    key_offsets: bytearray
+    key_data: bytearray
+    key_validity: bytearray | None
+    payload_offsets: bytearray
+    payload_data: bytearray
+    payload_validity: bytearray | None
+    headers_offsets: bytearray | None
+    headers_data: bytearray | None
+    metadata_offsets: bytearray | None
+    metadata_data: bytearray | None
+    repeated: bytearray | None
+
+
+class Blocks(NamedTuple):
+    """Header blocks back to back.
+
+    Args:
+        offsets: int32, one more than messages.
+        data: The blocks.
+    """
+
+    offsets: bytearray
+    data: bytearray
+
+
+class VariableColumn(NamedTuple):
+    """Values of variable length, in Arrow's layout.
+
+    Args:
+        offsets: int32, one more than values.
+        data: The values.
+        validity: Bitmap, lowest bit first: which values are not null; None for all.
+    """
+
+    offsets: BytesLike
+    data: BytesLike
+    validity: BytesLike | None = None
+
+
+HeaderType: TypeAlias = Literal["bool", "int8", "int16", "int32", "int64", "decimal", "float32", "float64", "string", "binary"]
+"""The type of a header's own column."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedHeader:
+    """A header that gets a column of its own.
+
+    Args:
+        name: Its key.
+        type: The type of the column.
+        digits: The maximum number of digits of a decimal: 1 to 38.
+    """
+
+    name: str
+    type: HeaderType
+    digits: int = 0
+
+
+@dataclass(slots=True)
+class HeaderColumn:
+    """One header of many messages as a column, in Arrow's layout.
+
+    Args:
+        validity: Bitmap: which messages have a value that fits; None for all.
+        offsets: Where each string or bytes value begins in `data`; int32.
+        data: The values: a byte for a bool, 16 for a decimal, otherwise the width of the type.
+        misfit: The first message whose header has a value that does not fit; -1 for none.
+    """
+
+    validity: bytearray | None
+    offsets: bytearray | None
+    data: bytearray
+    misfit: int = -1
+
+
+@dataclass(slots=True)
+class HeaderLists:
+    """The headers of many messages as lists, in Arrow's layout.
+
+    Args:
+        offsets: Where each message's headers begin among all of them, int32.
+        key_offsets: Where each key begins in key_data.
+        key_data: The keys, back to back.
+        kinds: uint8, the kind of each value.
+        value_offsets: Where each value begins in value_data.
+        value_data: The values: their bytes as stored, or VARIANT values, all with the metadata of no keys.
+        repeated: uint8, 1 if a key repeats among a message's headers.
+    """
+
+    offsets: bytearray
+    key_offsets: bytearray
+    key_data: bytearray
+    kinds: bytearray
+    value_offsets: bytearray
+    value_data: bytearray
+    repeated: bytearray

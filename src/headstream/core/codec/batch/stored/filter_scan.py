@@ -1,0 +1,245 @@
+"""Runs the program of a filter over stored messages, and copies those that match.
+
+    program  head | values | steps | names | data                                          made by core/filters/program.py
+    head     headers u16 | values u16 | steps u16 | fields u16
+    value    type u8 | is_negative u8 | source u8 | 5 x 0 | low u64 | high u64                             32 bytes with 8 x 0
+    step     operation u8 | test u8 | first u16 | second u16 | count u16
+    name     byte_position u32 | size_bytes u32
+
+The values are six fields (offset, timestamp, state, id, key, size of the payload; the bits of `fields` say which are used),
+one for each header, and the literals. By type:
+
+    NULL, OPAQUE   nothing                            OPAQUE has a kind that this version does not know
+    WHOLE          magnitude, 128 bits, and sign
+    FLOAT          the bits of a 64-bit float
+    BOOLEAN        0 or 1
+    TEXT           byte position and size in the message, the program or the values (source 0, 1, 2)
+
+The steps run on a stack of truth values: 0 FALSE, 1 TRUE, 2 UNKNOWN, 3 FAILED; core/filters/evaluation.py says what they mean.
+
+    COMPARE   push whether first and second pass the test        CONSTANT  push `test`
+    IN        push whether first equals one of `count` values    NOT       replace the top
+              from second on                                     AND, OR   replace the two on top
+    LIKE      push whether first matches the pattern second      JUMP      continue at step `count` if the top is `test`
+    IS_NULL   push whether first is NULL
+    TRUTH     push first, a BOOLEAN
+
+Of a repeated header the last value counts.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from headstream.core.codec.batch.faults import decode_error
+from headstream.core.codec.batch.results import Matches
+from headstream.core.codec.buffer import BytesLike
+
+try:
+    import cython
+except ImportError:
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch.headers import key_end, null_end
+    from headstream.core.codec.batch.stored.filter_steps import run_steps
+    from headstream.core.codec.batch.stored.filter_values import set_fields, set_headers
+    from headstream.core.codec.batch.stored.scan import end_of
+else:
+    from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch.headers import key_end, null_end
+    from cython.cimports.headstream.core.codec.batch.stored.filter_steps import run_steps
+    from cython.cimports.headstream.core.codec.batch.stored.filter_values import set_fields, set_headers
+    from cython.cimports.headstream.core.codec.batch.stored.scan import end_of
+
+__all__ = ["filter_stored"]
+
+HEAD = cython.declare(cython.longlong, 8)
+VALUE = cython.declare(cython.longlong, 32)
+
+# What happens to a message that compares values that cannot be compared.
+DELIVER = cython.declare(cython.int, 1)
+STOP = cython.declare(cython.int, 2)
+
+# How a part of a scan ended, if not with a fault.
+ALL_SCANNED = cython.declare(cython.longlong, 0)
+RUNS_FULL = cython.declare(cython.longlong, 1)
+STOPPED = cython.declare(cython.longlong, 2)
+
+_RUNS: Final = 256
+"""Runs of matching messages that one part of a scan lists."""
+
+_STACK_BYTES: Final = 256
+"""More than the deepest expression needs: core/filters/parser.py limits the depth."""
+
+_NOTES: Final = struct.Struct("<9qQ")
+"""A fault (3), then the byte position reached, runs, matching messages, their bytes, scanned and failed messages, the last
+offset examined."""
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _scan(
+    p: cython.p_const_uchar,
+    at: cython.longlong,
+    size: cython.longlong,
+    q: cython.p_const_uchar,
+    v: cython.p_uchar,
+    runs: cython.p_uchar,
+    capacity: cython.longlong,
+    limits: cython.p_const_uchar,
+    on_failure: cython.int,
+    notes: cython.p_uchar,
+) -> cython.longlong:
+    """Examine messages and list the runs of those that match, (begin, end) each; return how it ended, or a fault.
+
+    The runs are written to `runs`, at most `capacity`; `limits` are the most messages and bytes; the counts in `notes` (_NOTES)
+    continue. The other arguments are as in filter_values.py.
+    """
+    headers: cython.longlong = c.load16(q, 0)
+    values: cython.longlong = c.load16(q, 2)
+    steps: cython.longlong = c.load16(q, 4)
+    fields: cython.int = c.load16(q, 6)
+    steps_at: cython.longlong = HEAD + VALUE * values
+    count: cython.longlong = c.load64_signed(notes, 40)
+    taken: cython.longlong = c.load64_signed(notes, 48)
+    scanned: cython.longlong = c.load64_signed(notes, 56)
+    failed: cython.longlong = c.load64_signed(notes, 64)
+    run: cython.longlong = -1
+    run_end: cython.longlong = -1
+    result: cython.longlong = ALL_SCANNED
+    while at < size and count < c.load64_signed(limits, 0) and (taken < c.load64_signed(limits, 8) or count == 0):
+        message_end: cython.longlong = end_of(p, at, size, notes)
+        if message_end < 0:
+            result = message_end
+            break
+        end: cython.longlong = at + 41 + c.load32(p, at + 37)
+        if headers:
+            begin: cython.longlong = null_end(p, key_end(p, at + 41, end), end, message_end - end - 4)
+            result = set_headers(v, q, steps_at + 8 * steps, headers, p, begin, end, notes)
+            if result < 0:
+                break
+        if fields:
+            set_fields(v, fields, p, at, end, message_end - end - 4)
+        truth: cython.int = run_steps(p, q, v, VALUE * values, steps_at, steps)
+        is_failed: cython.bint = truth == 3
+        if is_failed and on_failure == STOP:
+            result = STOPPED
+            break
+        if truth == 1 or (is_failed and on_failure == DELIVER):
+            if run_end != at:
+                if run + 1 == capacity:
+                    result = RUNS_FULL
+                    break
+                run += 1
+                c.store64_signed(runs, 16 * run, at)
+            run_end = message_end
+            c.store64_signed(runs, 16 * run + 8, message_end)
+            count += 1
+            taken += message_end - at
+        failed += is_failed
+        scanned += 1
+        c.store64(notes, 72, c.load64(p, at))
+        at = message_end
+    c.store64_signed(notes, 24, at)
+    c.store64_signed(notes, 32, run + 1)
+    c.store64_signed(notes, 40, count)
+    c.store64_signed(notes, 48, taken)
+    c.store64_signed(notes, 56, scanned)
+    c.store64_signed(notes, 64, failed)
+    return result
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _copy_runs(
+    p: cython.p_const_uchar, runs: cython.p_const_uchar, count: cython.longlong, target: cython.p_uchar
+) -> cython.longlong:
+    """Copy listed runs of bytes one after the other; return their size."""
+    to: cython.longlong = 0
+    i: cython.longlong
+    for i in range(count):
+        begin: cython.longlong = c.load64_signed(runs, 16 * i)
+        size: cython.longlong = c.load64_signed(runs, 16 * i + 8) - begin
+        c.copy(target, to, p, begin, size)
+        to += size
+    return to
+
+
+def filter_stored(
+    stored: BytesLike, program: bytes, count: int, size_bytes: int, *, start: int = 0, on_failure: int = 0
+) -> Matches:
+    """Return the messages that match a filter.
+
+    Args:
+        stored: Stored messages, back to back.
+        program: The filter's program.
+        count: The maximum number of matching messages.
+        size_bytes: Approximate maximum size of the matching messages; at least one is returned.
+        start: The byte position of the message to start at.
+        on_failure: What happens to a message that compares values that cannot be compared: 0 does not match, 1 matches,
+            2 stops the scan before it.
+
+    Raises:
+        DecodeError: a message, or its headers, are cut short.
+    """
+    view = memoryview(stored).cast("B") if memoryview(stored).nbytes else memoryview(b"")
+    if not start < view.nbytes:
+        return Matches(view[:0], 0, start, 0, 0, -1, False)
+    p: cython.p_const_uchar = c.readable(view)
+    code = memoryview(program)
+    q: cython.p_const_uchar = c.readable(code)
+    values_bytes: int = 32 * c.load16(q, 2)
+    scratch, listed, noted = c.new_bytes(values_bytes + _STACK_BYTES), c.new_bytes(16 * _RUNS), c.new_bytes(_NOTES.size)
+    scratch[:values_bytes] = program[8 : 8 + values_bytes]
+    noted[:] = bytes(_NOTES.size)
+    v: cython.p_uchar = c.writable(scratch)
+    runs: cython.p_uchar = c.writable(listed)
+    notes: cython.p_uchar = c.writable(noted)
+    bounds = memoryview(_LIMITS.pack(count, size_bytes))
+    limits: cython.p_const_uchar = c.readable(bounds)
+    size: cython.longlong = view.nbytes
+    at: cython.longlong = start
+    capacity: cython.longlong = _RUNS
+    policy: cython.int = on_failure
+    status: cython.longlong = RUNS_FULL
+    pieces: list[memoryview] = []
+    taken: int = 0
+    while status == RUNS_FULL:
+        with cython.nogil:
+            status = _scan(p, at, size, q, v, runs, capacity, limits, policy, notes)
+        if status < 0:
+            raise decode_error(-status, *_NOTES.unpack(noted)[:3])
+        at = c.load64_signed(notes, 24)
+        found: cython.longlong = c.load64_signed(notes, 32)
+        total: int = c.load64_signed(notes, 48) - taken
+        taken += total
+        if found == 1:
+            pieces.append(view[c.load64_signed(runs, 0) : c.load64_signed(runs, 8)])
+        elif found:
+            pieces.append(memoryview(_copied(view, listed, found, total)))
+    data = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+    if len(data) < size // 2:
+        data = memoryview(bytes(data))  # so that the input can be freed
+    found_count, _, scanned_count, failed_count, last_offset = _NOTES.unpack(noted)[5:]
+    last_offset = last_offset if scanned_count else -1
+    return Matches(data, found_count, at, scanned_count, failed_count, last_offset, status == STOPPED)
+
+
+_LIMITS: Final = struct.Struct("<2q")
+
+
+def _copied(view: memoryview, listed: bytearray, count: int, size_bytes: int) -> bytearray:
+    """Return the bytes of listed runs."""
+    copied = c.new_bytes(size_bytes)
+    p: cython.p_const_uchar = c.readable(view)
+    runs: cython.p_uchar = c.writable(listed)
+    target: cython.p_uchar = c.writable(copied)
+    number: cython.longlong = count
+    with cython.nogil:
+        _copy_runs(p, runs, number, target)
+    return copied

@@ -1,0 +1,194 @@
+"""Takes the values that a filter's program uses from a stored message; filter_scan.py draws the values.
+
+Pointers: p the message, q the program, v the values.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import faults
+    from headstream.core.codec.batch.headers import key_end, null_end
+else:
+    from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import faults
+    from cython.cimports.headstream.core.codec.batch.headers import key_end, null_end
+
+__all__ = ["set_fields", "set_headers"]
+
+VALUE = cython.declare(cython.longlong, 32)
+FIELDS = cython.declare(cython.longlong, 6)
+
+NULL = cython.declare(cython.int, 0)
+WHOLE = cython.declare(cython.int, 1)
+FLOAT = cython.declare(cython.int, 2)
+BOOLEAN = cython.declare(cython.int, 3)
+TEXT = cython.declare(cython.int, 4)
+OPAQUE = cython.declare(cython.int, 5)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _set(
+    v: cython.p_uchar, i: cython.longlong, kind: cython.int, negative: cython.int, low: cython.ulonglong, high: cython.ulonglong
+) -> cython.void:
+    """Set value i."""
+    i *= VALUE
+    v[i] = kind
+    v[i + 1] = negative
+    v[i + 2] = 0
+    c.store64(v, i + 8, low)
+    c.store64(v, i + 16, high)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _set_whole(
+    v: cython.p_uchar,
+    i: cython.longlong,
+    p: cython.p_const_uchar,
+    at: cython.longlong,
+    size: cython.longlong,
+    signed: cython.bint,
+) -> cython.void:
+    """Set value i to a little-endian whole number of 1 to 16 bytes."""
+    to: cython.longlong = i * VALUE
+    negative: cython.bint = signed and p[at + size - 1] >= 0x80
+    _set(v, i, WHOLE, negative, 0, 0)
+    if not negative:
+        c.copy(v, to + 8, p, at, size)
+        return
+    carry: cython.uint = 1  # the magnitude: complement and add one
+    k: cython.longlong
+    for k in range(16):
+        carry += (p[at + k] ^ 0xFF) if k < size else 0
+        v[to + 8 + k] = carry & 0xFF
+        carry >>= 8
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _set_char(v: cython.p_uchar, i: cython.longlong, unit: cython.uint) -> cython.void:
+    """Set value i to the UTF-8 bytes of a UTF-16 code unit, kept in the value itself."""
+    to: cython.longlong = i * VALUE + 24
+    size: cython.longlong = 1 if unit < 0x80 else 2 if unit < 0x800 else 3
+    _set(v, i, TEXT, 0, to, size)
+    v[i * VALUE + 2] = 2
+    if size == 1:
+        v[to] = unit
+    elif size == 2:
+        v[to] = 0xC0 | (unit >> 6)
+        v[to + 1] = 0x80 | (unit & 0x3F)
+    else:
+        v[to] = 0xE0 | (unit >> 12)
+        v[to + 1] = 0x80 | ((unit >> 6) & 0x3F)
+        v[to + 2] = 0x80 | (unit & 0x3F)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _set_header(
+    v: cython.p_uchar, i: cython.longlong, p: cython.p_const_uchar, kind: cython.int, at: cython.longlong, size: cython.longlong
+) -> cython.void:
+    """Set value i to a header's value."""
+    width: cython.longlong = c.kind_width(kind)
+    if kind == 1 or kind == 2:
+        _set(v, i, TEXT, 0, at, size)
+    elif width < 0 or width != size:
+        _set(v, i, OPAQUE, 0, 0, 0)
+    elif kind == 3:
+        _set(v, i, BOOLEAN, 0, p[at] != 0, 0)
+    elif kind < 14:
+        _set_whole(v, i, p, at, size, kind < 9)
+    elif kind == 14:
+        _set(v, i, FLOAT, 0, 0, 0)
+        c.store_float64(v, i * VALUE + 8, c.load_float32(p, at))
+    elif kind == 15:
+        _set(v, i, FLOAT, 0, c.load64(p, at), 0)
+    elif kind == 65:
+        _set_char(v, i, c.load16(p, at))
+    else:
+        _set(v, i, NULL, 0, 0, 0)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def set_fields(
+    v: cython.p_uchar,
+    fields: cython.int,
+    p: cython.p_const_uchar,
+    at: cython.longlong,
+    end: cython.longlong,
+    payload_size: cython.longlong,
+) -> cython.void:
+    """Set the values of the fields that a program uses; the message begins at `at`, its headers end at `end`."""
+    begin: cython.longlong = at + 41
+    after: cython.longlong = key_end(p, begin, end)
+    if fields & 1:
+        _set(v, 0, WHOLE, 0, c.load64(p, at), 0)
+    if fields & 2:
+        _set(v, 1, WHOLE, 0, c.load64(p, at + 9), 0)
+    if fields & 4:
+        _set(v, 2, WHOLE, 0, p[at + 8], 0)
+    if fields & 8:
+        _set(v, 3, WHOLE, 0, c.load64(p, at + 17), c.load64(p, at + 25))
+    if fields & 16:
+        if after > begin and after <= end:
+            _set(v, 4, TEXT, 0, begin + 15, after - begin - 15)
+        else:
+            _set(v, 4, NULL, 0, 0, 0)
+    if fields & 32:
+        if null_end(p, after, end, payload_size) > after:
+            _set(v, 5, NULL, 0, 0, 0)
+        else:
+            _set(v, 5, WHOLE, 0, payload_size, 0)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def set_headers(
+    v: cython.p_uchar,
+    q: cython.p_const_uchar,
+    names: cython.longlong,
+    count: cython.longlong,
+    p: cython.p_const_uchar,
+    at: cython.longlong,
+    end: cython.longlong,
+    notes: cython.p_uchar,
+) -> cython.longlong:
+    """Set the values of the headers that a program uses, of a block from `at` to `end`; return 0 or a fault."""
+    i: cython.longlong
+    size: cython.longlong
+    name_at: cython.longlong
+    for i in range(count):
+        v[(FIELDS + i) * VALUE] = NULL
+    while at < end:
+        if end - at < 4:
+            return c.note_fault(notes, faults.HEADER_CUT, at, 4, end - at)
+        size = c.load32(p, at)
+        at += 4
+        if end - at < size + 5:
+            return c.note_fault(notes, faults.KEY_CUT, at, size + 5, end - at)
+        value_at: cython.longlong = at + size + 5
+        value_size: cython.longlong = c.load32(p, value_at - 4)
+        if end - value_at < value_size:
+            return c.note_fault(notes, faults.VALUE_CUT, value_at, value_size, end - value_at)
+        for i in range(count):
+            if c.load32(q, names + 8 * i + 4) == size:
+                name_at = c.load32(q, names + 8 * i)
+                if c.equal(p, at, q, name_at, size):
+                    _set_header(v, FIELDS + i, p, p[value_at - 5], value_at, value_size)
+                    break
+        at = value_at + value_size
+    return 0

@@ -1,0 +1,374 @@
+"""Walking stored messages: where each begins, whether it is complete, and the checksum of a range.
+
+    stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
+             | headers_length u32 | headers | payload_length u32 | payload
+    headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
+
+The checksum of a range takes every state byte as 0, so that a state can change in place.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from headstream.core.codec.batch.checksum import crc32, crc32c
+from headstream.core.codec.batch.faults import decode_error
+from headstream.core.codec.batch.results import Scan
+from headstream.core.codec.buffer import BytesLike
+from headstream.errors import DecodeError, InvalidInputError
+
+try:
+    import cython
+except ImportError:
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import faults
+    from headstream.core.codec.batch.headers import check_block
+    from headstream.core.codec.uncompiled_checksums import crc32c_from
+else:
+    from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import faults
+    from cython.cimports.headstream.core.codec.batch.headers import check_block
+    from cython.cimports.headstream.core.codec.checksums import crc32c_from
+
+__all__ = [
+    "crc32",
+    "crc32c",
+    "end_of",
+    "find_offset",
+    "find_states",
+    "find_timestamp",
+    "masked",
+    "masked_crc32c",
+    "scan",
+    "take",
+]
+
+# Messages smaller than this are copied together, with their state bytes set to 0, before the checksum: it is faster on
+# long pieces, and interpreted only the number of pieces matters.
+COLLECTED = cython.declare(cython.longlong, 512 if cython.compiled else 1 << 20)
+STRETCH = cython.declare(cython.longlong, 16384 if cython.compiled else 1 << 20)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def end_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
+    """Return the byte position after a message, computed from its lengths, or a fault."""
+    length: cython.longlong
+    if size - at < 45:
+        return c.note_fault(notes, faults.MESSAGE_CUT, at, 45, size - at)
+    length = c.load32(p, at + 37)
+    if size - at - 45 < length:
+        return c.note_fault(notes, faults.HEADERS_CUT, at + 41, length + 4, size - at - 41)
+    at += 45 + length
+    length = c.load32(p, at - 4)
+    if size - at < length:
+        return c.note_fault(notes, faults.PAYLOAD_CUT, at, length, size - at)
+    return at + length
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def masked(
+    p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, scratch: cython.p_uchar, crc: cython.uint
+) -> cython.uint:
+    """Return the CRC-32C of complete messages with their state bytes taken as 0; `scratch` has STRETCH bytes."""
+    filled: cython.longlong = 0
+    size: cython.longlong
+    while at < end:
+        size = c.load32(p, at + 37)
+        size += 45
+        size += c.load32(p, at + size - 4)
+        if filled > 0 and (size >= COLLECTED or filled + size > STRETCH):
+            crc = crc32c_from(scratch, 0, filled, crc)
+            filled = 0
+        if size < COLLECTED:
+            c.copy(scratch, filled, p, at, size)
+            scratch[filled + 8] = 0
+            filled += size
+        else:
+            c.copy(scratch, 0, p, at, 8)
+            scratch[8] = 0
+            crc = crc32c_from(scratch, 0, 9, crc)
+            crc = crc32c_from(p, at + 9, size - 9, crc)
+        at += size
+    return crc32c_from(scratch, 0, filled, crc)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _walk(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
+    """Walk complete messages; note their count, end, and the position of the last one; return 0 or a fault."""
+    count: cython.longlong = 0
+    last: cython.longlong = -1
+    result: cython.longlong = 0
+    end: cython.longlong
+    while at < size:
+        end = end_of(p, at, size, notes)
+        if end < 0:
+            result = end
+            break
+        result = check_block(p, at + 41, at + 41 + c.load32(p, at + 37), False, notes)
+        if result < 0:
+            break
+        last = at
+        at = end
+        count += 1
+    c.store64_signed(notes, 24, count)
+    c.store64_signed(notes, 32, at)
+    c.store64_signed(notes, 40, last)
+    return result
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _find(
+    p: cython.p_const_uchar,
+    at: cython.longlong,
+    size: cython.longlong,
+    field: cython.longlong,
+    value: cython.ulonglong,
+    notes: cython.p_uchar,
+) -> cython.longlong:
+    """Return the position of the first message whose 64-bit field is at least a value; `size` if none, or a fault."""
+    end: cython.longlong
+    while at < size:
+        end = end_of(p, at, size, notes)
+        if end < 0 or c.load64(p, at + field) >= value:
+            return end if end < 0 else at
+        at = end
+    return at
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _find_state(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
+    """Return the position of the first message whose state is not 1; `size` if none, or a fault."""
+    end: cython.longlong
+    while at < size:
+        end = end_of(p, at, size, notes)
+        if end < 0 or p[at + 8] != 1:
+            return end if end < 0 else at
+        at = end
+    return at
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def take_at(
+    p: cython.p_const_uchar,
+    at: cython.longlong,
+    size: cython.longlong,
+    count: cython.longlong,
+    size_bytes: cython.longlong,
+    notes: cython.p_uchar,
+) -> cython.longlong:
+    """Return the end of at most `count` messages and `size_bytes`, at least one; note their number; or a fault."""
+    start: cython.longlong = at
+    taken: cython.longlong = 0
+    end: cython.longlong
+    while at < size and taken < count:
+        end = end_of(p, at, size, notes)
+        if end < 0:
+            return end
+        if taken > 0 and end - start > size_bytes:
+            break
+        at = end
+        taken += 1
+    c.store64_signed(notes, 24, taken)
+    return at
+
+
+_NOTES: Final = struct.Struct("<6q")
+_MAX_UINT64: Final = (1 << 64) - 1
+_HEAD: Final = struct.Struct("<QBQ")
+
+
+def _error(fault: int, noted: bytearray) -> DecodeError:
+    at, need, have = _NOTES.unpack(noted)[:3]
+    return decode_error(-fault, at, need, have)
+
+
+def _check_start(start: int, size: int) -> None:
+    if not 0 <= start <= size:
+        raise InvalidInputError(f"byte position {start} is outside the {size} bytes given")
+
+
+def scan(stored: BytesLike, start: int = 0) -> Scan:
+    """Return a summary of a range of stored messages, up to the first that is cut short or malformed.
+
+    Args:
+        stored: Stored messages, back to back.
+        start: The byte position of the message to start at.
+    """
+    view = memoryview(stored)
+    p: cython.p_const_uchar = c.readable(view)
+    size: cython.longlong = view.nbytes
+    _check_start(start, size)
+    begin: cython.longlong = start
+    noted, collected = c.new_bytes(_NOTES.size), c.new_bytes(min(STRETCH, size + 9))
+    notes: cython.p_uchar = c.writable(noted)
+    scratch: cython.p_uchar = c.writable(collected)
+    fault: cython.longlong
+    crc: cython.uint
+    with cython.nogil:
+        fault = _walk(p, begin, size, notes)
+        crc = masked(p, begin, c.load64(notes, 32), scratch, 0)
+    error = _error(fault, noted) if fault < 0 else None
+    count, end, last = _NOTES.unpack(noted)[3:]
+    if count == 0:
+        return Scan(0, end, -1, -1, -1, -1, 0, error)
+    flat = view.cast("B")
+    first_offset, _, first_us = _HEAD.unpack_from(flat, start)
+    last_offset, _, last_us = _HEAD.unpack_from(flat, last)
+    return Scan(count, end, first_offset, last_offset, first_us, last_us, crc, error)
+
+
+def masked_crc32c(stored: BytesLike) -> int:
+    """Return the CRC-32C of complete stored messages with each one's state byte taken as 0.
+
+    Args:
+        stored: Stored messages, back to back.
+
+    Raises:
+        DecodeError: a message is cut short or malformed.
+    """
+    found = scan(stored)
+    if found.fault is not None:
+        raise found.fault
+    return found.crc32c
+
+
+def find_offset(stored: BytesLike, offset: int, start: int = 0) -> int:
+    """Return the byte position of the first message whose offset is at least a given one.
+
+    Args:
+        stored: Stored messages, back to back, in order of their offsets.
+        offset: The least offset.
+        start: The byte position of the message to start at.
+
+    Returns:
+        The byte position, or the size of `stored` if there is none.
+
+    Raises:
+        DecodeError: a message before it is cut short.
+    """
+    return _find_first(stored, 0, offset, start)
+
+
+def find_timestamp(stored: BytesLike, timestamp_us: int, start: int = 0) -> int:
+    """Return the byte position of the first message appended at a time or later.
+
+    Args:
+        stored: Stored messages, back to back.
+        timestamp_us: Microseconds since 1970 UTC.
+        start: The byte position of the message to start at.
+
+    Returns:
+        The byte position, or the size of `stored` if there is none.
+
+    Raises:
+        DecodeError: a message before it is cut short.
+    """
+    return _find_first(stored, 9, timestamp_us, start)
+
+
+def _find_first(stored: BytesLike, field_at: int, least: int, start: int) -> int:
+    view = memoryview(stored)
+    p: cython.p_const_uchar = c.readable(view)
+    size: cython.longlong = view.nbytes
+    _check_start(start, size)
+    at: cython.longlong = start
+    field: cython.longlong = field_at
+    value: cython.ulonglong = min(max(least, 0), _MAX_UINT64)
+    noted = c.new_bytes(_NOTES.size)
+    notes: cython.p_uchar = c.writable(noted)
+    with cython.nogil:
+        at = _find(p, at, size, field, value, notes)
+    if at < 0:
+        raise _error(at, noted)
+    return at
+
+
+def take(stored: BytesLike, start: int, count: int, size_bytes: int) -> tuple[int, int]:
+    """Return the end of the messages within a maximum count and size.
+
+    Args:
+        stored: Stored messages, back to back.
+        start: The byte position of the message to start at.
+        count: The maximum number of messages; with 1 or more, one is taken whatever its size.
+        size_bytes: The maximum bytes.
+
+    Returns:
+        The byte position after the last message taken, and the number of messages.
+
+    Raises:
+        DecodeError: a message among them is cut short.
+    """
+    view = memoryview(stored)
+    p: cython.p_const_uchar = c.readable(view)
+    size: cython.longlong = view.nbytes
+    _check_start(start, size)
+    at: cython.longlong = start
+    most: cython.longlong = count
+    most_bytes: cython.longlong = size_bytes
+    noted = c.new_bytes(_NOTES.size)
+    notes: cython.p_uchar = c.writable(noted)
+    with cython.nogil:
+        at = take_at(p, at, size, most, most_bytes, notes)
+    if at < 0:
+        raise _error(at, noted)
+    return at, c.load64(notes, 24)
+
+
+def take_complete(stored: BytesLike, count: int, size_bytes: int) -> tuple[int, int]:
+    """Return the end of the messages within a maximum count and size, and their number; the last message can be cut short.
+
+    Args:
+        stored: Stored messages, back to back.
+        count: The maximum number of messages.
+        size_bytes: The maximum bytes; one message is taken whatever its size.
+    """
+    try:
+        return take(stored, 0, count, size_bytes)
+    except DecodeError:
+        whole = memoryview(stored)[: scan(stored).end]
+        return take(whole, 0, count, size_bytes)
+
+
+def find_states(stored: BytesLike, start: int = 0) -> list[tuple[int, int, int]]:
+    """Return every message that is not available, as (byte position, offset, state).
+
+    Args:
+        stored: Stored messages, back to back.
+        start: The byte position of the message to start at.
+
+    Raises:
+        DecodeError: a message is cut short.
+    """
+    view = memoryview(stored)
+    p: cython.p_const_uchar = c.readable(view)
+    size: cython.longlong = view.nbytes
+    _check_start(start, size)
+    at: cython.longlong = start
+    noted = c.new_bytes(_NOTES.size)
+    notes: cython.p_uchar = c.writable(noted)
+    found: list[tuple[int, int, int]] = []
+    while True:
+        with cython.nogil:
+            at = _find_state(p, at, size, notes)
+        if at < 0:
+            raise _error(at, noted)
+        if at == size:
+            return found
+        found.append((at, c.load64(p, at), p[at + 8]))
+        at = end_of(p, at, size, notes)

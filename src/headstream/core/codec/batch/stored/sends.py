@@ -1,0 +1,345 @@
+"""Checking sends against their index rows, and making rows from sends; without an object per send.
+
+    row    byte_position u32 | size_bytes u32 | relative_offset u32 | count u32 | timestamp_us u64 | crc32c u32 | check u32
+
+A row is an index entry of log/segments/layout.py, complete with its check. A send is intact if its row's check matches, it
+begins where the previous one ends, and its bytes match the row: the number of messages, the first offset, and the CRC-32C
+with each state byte taken as 0. In writable buffers the states are set to 0 temporarily and restored, so no other thread
+may read them meanwhile. Read-only buffers are copied.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from headstream.core.codec.batch.results import Sends
+from headstream.core.codec.buffer import BytesLike
+
+try:
+    import cython
+except ImportError:
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch.stored.scan import end_of
+    from headstream.core.codec.uncompiled_checksums import crc32_from, crc32c_from
+else:
+    from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch.stored.scan import end_of
+    from cython.cimports.headstream.core.codec.checksums import crc32_from, crc32c_from
+
+__all__ = ["check_sends", "extend_crc32c", "make_rows", "new_check"]
+
+ROW = cython.declare(cython.longlong, 32)
+MASK32 = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
+CUT = cython.declare(cython.longlong, -1)
+WRONG_OFFSET = cython.declare(cython.longlong, -2)
+DAMAGED = cython.declare(cython.longlong, -3)
+ROWS_AT_ONCE: Final = 1 << 16
+"""The maximum number of rows per call."""
+
+
+# The bytes whose states are set to 0 and checksummed at a time: few enough for the L1 cache, since a checksum is
+# faster on long pieces. STATES exceeds the number of messages that fit.
+STRETCH = cython.declare(cython.longlong, 16384)
+STATES: Final = 512
+
+_NOTES: Final = struct.Struct("<6q")
+_CHECK_NOTES: Final = struct.Struct("<11q")
+"""A fault, then the state between two checks: byte of the row, begin of its send, and the checked part of the send: its
+end, count of messages, CRC-32C."""
+_FAULTS: Final = {0: "", -1: "cut", -2: "offset", -3: "payload"}
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _sum(q: cython.p_uchar, at: cython.longlong, end: cython.longlong, states: cython.p_uchar, crc: cython.uint) -> cython.uint:
+    """Return the CRC-32C of complete messages whose states are set to 0, and restore the states."""
+    crc = crc32c_from(q, at, end - at, crc)
+    number: cython.longlong = 0
+    while at < end:
+        q[at + 8] = states[number]
+        number += 1
+        at += 45 + c.load32(q, at + 37)
+        at += c.load32(q, at - 4)
+    return crc
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _walk(
+    q: cython.p_uchar, at: cython.longlong, end: cython.longlong, crc: cython.uint, states: cython.p_uchar, notes: cython.p_uchar
+) -> cython.uint:
+    """Return the CRC-32C of messages with their states taken as 0; note how many are complete, and where they end."""
+    begin: cython.longlong = at
+    count: cython.longlong = 0
+    number: cython.longlong = 0
+    reached: cython.longlong
+    while at < end:
+        reached = end_of(q, at, end, notes)
+        if reached < 0:
+            break
+        states[number] = q[at + 8]
+        q[at + 8] = 0
+        number += 1
+        count += 1
+        at = reached
+        if at - begin >= STRETCH:
+            crc = _sum(q, begin, at, states, crc)
+            begin = at
+            number = 0
+    crc = _sum(q, begin, at, states, crc)
+    c.store64_signed(notes, 24, count)
+    c.store64_signed(notes, 32, at)
+    return crc
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _is_sound(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) -> cython.bint:
+    """Return whether each payload of complete messages matches its CRC-32."""
+    payload: cython.longlong
+    size: cython.longlong
+    while at < end:
+        payload = at + 45 + c.load32(p, at + 37)
+        size = c.load32(p, payload - 4)
+        if crc32_from(p, payload, size, 0) != c.load32(p, at + 33):
+            return False
+        at = payload + size
+    return True
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _is_plain(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, time_us: cython.ulonglong) -> cython.bint:
+    """Return whether complete messages are all available, and of this time."""
+    while at < end:
+        if p[at + 8] != 1 or c.load64(p, at + 9) != time_us:
+            return False
+        at += 45 + c.load32(p, at + 37)
+        at += c.load32(p, at - 4)
+    return True
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _follows(rows: cython.p_const_uchar, row: cython.longlong) -> cython.bint:
+    """Return whether a row continues the previous one: its offset is the next one, its time is not earlier."""
+    until: cython.ulonglong = c.load32(rows, row - ROW + 8)
+    until += c.load32(rows, row - ROW + 12)
+    return c.load32(rows, row + 8) == until and c.load64(rows, row + 16) >= c.load64(rows, row - ROW + 16)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _check(
+    p: cython.p_uchar,
+    size: cython.longlong,
+    rows: cython.p_const_uchar,
+    rows_size: cython.longlong,
+    base_offset: cython.ulonglong,
+    thorough: cython.bint,
+    states: cython.p_uchar,
+    notes: cython.p_uchar,
+) -> cython.longlong:
+    """Return how many of the first rows have intact sends; note the position in the next one, to resume there."""
+    row: cython.longlong = c.load64(notes, 48)
+    start: cython.longlong = c.load64(notes, 56)
+    at: cython.longlong = c.load64(notes, 64)
+    count: cython.longlong = c.load64(notes, 72)
+    crc: cython.uint = c.load32(notes, 80)
+    begin: cython.longlong = 0
+    end: cython.longlong
+    seed: cython.uint = base_offset & MASK32
+    if rows_size > 0:
+        begin = c.load32(rows, 0)
+    while row < rows_size:
+        end = c.load32(rows, row + 4)
+        end += start
+        if at == start:
+            if crc32c_from(rows, row, ROW - 4, seed) != c.load32(rows, row + 28):
+                break
+            if c.load32(rows, row) != begin + start or start + 45 > size or end < start + 45:
+                break
+            if c.load64(p, at) != base_offset + c.load32(rows, row + 8):
+                break
+            if thorough and row > 0 and not _follows(rows, row):
+                break
+        crc = _walk(p, at, end if end < size else size, crc, states, notes)
+        count += c.load64(notes, 24)
+        at = c.load64(notes, 32)
+        if at != end or count != c.load32(rows, row + 12) or crc != c.load32(rows, row + 24):
+            break
+        if thorough and not (_is_plain(p, start, end, c.load64(rows, row + 16)) and _is_sound(p, start, end)):
+            break
+        start = at
+        count = 0
+        crc = 0
+        row += ROW
+    c.store64_signed(notes, 48, row)
+    c.store64_signed(notes, 56, start)
+    c.store64_signed(notes, 64, at)
+    c.store64_signed(notes, 72, count)
+    c.store64_signed(notes, 80, crc)
+    return row // ROW
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _make(
+    p: cython.p_uchar,
+    size: cython.longlong,
+    rows: cython.p_uchar,
+    rows_size: cython.longlong,
+    base_offset: cython.ulonglong,
+    byte_position: cython.longlong,
+    offset: cython.ulonglong,
+    states: cython.p_uchar,
+    notes: cython.p_uchar,
+) -> cython.longlong:
+    """Write the rows of runs of equal time; note their count, the end of the last one, and the offset after it."""
+    at: cython.longlong = 0
+    reached: cython.longlong = 0
+    end: cython.longlong = 0
+    row: cython.longlong = 0
+    count: cython.longlong = 0
+    time_us: cython.ulonglong = 0
+    seed: cython.uint = base_offset & MASK32
+    fault: cython.longlong = 0
+    while row < rows_size:
+        if reached < size:
+            end = end_of(p, reached, size, notes)
+            if end < 0:
+                fault = CUT
+            elif c.load64(p, reached) != offset + count:
+                fault = WRONG_OFFSET
+            elif not _is_sound(p, reached, end):
+                fault = DAMAGED
+        if reached == size or fault < 0 or (count > 0 and c.load64(p, reached + 9) != time_us):
+            if count > 0:
+                c.store32(rows, row, byte_position + at)
+                c.store32(rows, row + 4, reached - at)
+                c.store32(rows, row + 8, offset - base_offset)
+                c.store32(rows, row + 12, count)
+                c.store64(rows, row + 16, time_us)
+                c.store32(rows, row + 24, _walk(p, at, reached, 0, states, notes))
+                c.store32(rows, row + 28, crc32c_from(rows, row, ROW - 4, seed))
+                row += ROW
+                offset += count
+                at = reached
+                count = 0
+            if reached == size or fault < 0:
+                break
+            continue
+        time_us = c.load64(p, reached + 9)
+        count += 1
+        reached = end
+    c.store64_signed(notes, 24, row)
+    c.store64_signed(notes, 32, at)
+    c.store64_signed(notes, 40, offset)
+    return fault
+
+
+def _changeable(stored: BytesLike) -> memoryview:
+    """Return a writable buffer: the given one, or a copy if it is read-only."""
+    view = memoryview(stored)
+    return memoryview(bytearray(view)) if view.readonly else view
+
+
+def check_sends(
+    stored: BytesLike, rows: BytesLike, base_offset: int, *, thorough: bool = False, notes: bytearray | None = None
+) -> int:
+    """Return the number of intact sends, from the first row on.
+
+    Args:
+        stored: Stored messages; the first row's send begins at their first byte. The last send can be cut short.
+        rows: Rows back to back.
+        base_offset: The base offset of the rows' segment.
+        thorough: Whether a send counts only if its messages are also available and of the row's time, every payload
+            matches its CRC-32, and the row continues the previous one in offsets and time.
+        notes: From new_check(): the same object in each call for the same rows and a longer prefix of the same messages;
+            each call resumes where the previous one ended.
+    """
+    view, row_view = _changeable(stored), memoryview(rows)
+    if row_view.nbytes < ROW:
+        return 0
+    rows_size: cython.longlong = row_view.nbytes // ROW * ROW
+    size: cython.longlong = view.nbytes
+    base: cython.ulonglong = base_offset
+    is_thorough: cython.bint = thorough
+    noted, kept = new_check() if notes is None else notes, c.new_bytes(STATES)
+    q: cython.p_uchar = c.writable(noted)
+    states: cython.p_uchar = c.writable(kept)
+    p: cython.p_uchar = c.changeable(view)
+    r: cython.p_const_uchar = c.readable(row_view)
+    count: cython.longlong
+    with cython.nogil:
+        count = _check(p, size, r, rows_size, base, is_thorough, states, q)
+    return count
+
+
+def new_check() -> bytearray:
+    """Return the state that check_sends() needs between calls."""
+    return bytearray(_CHECK_NOTES.size)
+
+
+def extend_crc32c(stored: BytesLike, value: int) -> tuple[int, int]:
+    """Return the CRC-32C, states taken as 0, of the complete messages, continued from a CRC-32C.
+
+    Args:
+        stored: Stored messages; the last one can be cut short.
+        value: The CRC-32C of the preceding bytes.
+
+    Returns:
+        The byte position after the last complete message, and the CRC-32C up to there.
+    """
+    view = _changeable(stored)
+    p: cython.p_uchar = c.changeable(view)
+    size: cython.longlong = view.nbytes
+    crc: cython.uint = value
+    noted, kept = c.new_bytes(_NOTES.size), c.new_bytes(STATES)
+    notes: cython.p_uchar = c.writable(noted)
+    states: cython.p_uchar = c.writable(kept)
+    with cython.nogil:
+        crc = _walk(p, 0, size, crc, states, notes)
+    return c.load64(notes, 32), crc
+
+
+def make_rows(stored: BytesLike, base_offset: int, byte_position: int, offset: int) -> Sends:
+    """Return rows for stored messages, one for each run of messages of the same time.
+
+    The rows end at the first message that is cut short, does not have the next offset, or has a payload that does not
+    match its CRC-32.
+
+    Args:
+        stored: Stored messages.
+        base_offset: The base offset of the segment.
+        byte_position: Where they begin in the segment.
+        offset: The offset of the first one.
+    """
+    view = _changeable(stored)
+    p: cython.p_uchar = c.changeable(view)
+    size: cython.longlong = view.nbytes
+    base: cython.ulonglong = base_offset
+    position: cython.longlong = byte_position
+    first: cython.ulonglong = offset
+    made = c.new_bytes((size // 45 + 1) * 32 if size < ROWS_AT_ONCE * 45 else ROWS_AT_ONCE * 32)
+    noted, kept = c.new_bytes(_NOTES.size), c.new_bytes(STATES)
+    rows: cython.p_uchar = c.writable(made)
+    rows_size: cython.longlong = len(made)
+    notes: cython.p_uchar = c.writable(noted)
+    states: cython.p_uchar = c.writable(kept)
+    fault: cython.longlong
+    with cython.nogil:
+        fault = _make(p, size, rows, rows_size, base, position, first, states, notes)
+    rows_end, end, until_offset = _NOTES.unpack(noted)[3:]
+    return Sends(bytes(made[:rows_end]), end, until_offset, _FAULTS[fault])

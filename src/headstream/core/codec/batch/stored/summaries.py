@@ -1,0 +1,370 @@
+"""Collects what the headers of stored messages have: counts, least and greatest values, few distinct ones, a Bloom filter.
+
+A header's value is the one that a filter compares: taken by filter_values.py, in the layout that filter_scan.py draws.
+
+    values   six unused fields | one value for each header | for each header: kept values | listed values
+    kept     least, greatest whole number | least, greatest float | least, greatest text
+    listed   up to 64 distinct values
+    counts   for each header, u64 each: nulls, opaque, false, true, whole numbers, floats, NaNs, texts, listed values
+             | the hash of each listed value
+
+A hash is the SipHash-2-4 of 128 bits, its key HASH_KEY and then 1 for numbers, 2 for texts (two u64). Of a text the bytes are
+hashed, of a number the first 24 bytes of its value. A Bloom filter has the whole numbers and texts: with low and high, the
+halves of the hash, bit (low + i * (high | 1)) modulo the number of bits is set for i from 0 to hashes - 1.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from headstream.core.codec.batch.faults import decode_error
+from headstream.core.codec.batch.stored.siphash import siphash
+from headstream.core.codec.buffer import BytesLike
+
+try:
+    import cython
+except ImportError:
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch.headers import key_end, null_end
+    from headstream.core.codec.batch.stored.filter_steps import order_of
+    from headstream.core.codec.batch.stored.filter_values import set_headers
+    from headstream.core.codec.batch.stored.scan import end_of
+    from headstream.core.codec.batch.stored.siphash import siphash128
+else:
+    from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch.headers import key_end, null_end
+    from cython.cimports.headstream.core.codec.batch.stored.filter_steps import order_of
+    from cython.cimports.headstream.core.codec.batch.stored.filter_values import set_headers
+    from cython.cimports.headstream.core.codec.batch.stored.scan import end_of
+    from cython.cimports.headstream.core.codec.batch.stored.siphash import siphash128
+
+__all__ = ["MAX_LISTED", "HeaderNames", "HeaderValues", "hash_value", "summarize_headers"]
+
+MAX_LISTED: Final = 64
+"""The most distinct values of a header that are listed."""
+
+VALUE = cython.declare(cython.longlong, 32)
+FIELDS = cython.declare(cython.longlong, 6)
+KEPT = cython.declare(cython.longlong, 6)
+LISTED = cython.declare(cython.longlong, 64)
+COUNTS = cython.declare(cython.longlong, 72 + 8 * 64)
+
+NULL = cython.declare(cython.int, 0)
+WHOLE = cython.declare(cython.int, 1)
+FLOAT = cython.declare(cython.int, 2)
+BOOLEAN = cython.declare(cython.int, 3)
+TEXT = cython.declare(cython.int, 4)
+
+HASH_KEY = cython.declare(cython.ulonglong, 0x4845_4144_5354_5245)
+KEY_OF_NUMBERS = cython.declare(cython.ulonglong, 1)
+KEY_OF_TEXTS = cython.declare(cython.ulonglong, 2)
+
+_KEY: Final = 0x4845_4144_5354_5245
+_VALUE_BYTES: Final = 32
+_COUNTS_BYTES: Final = 72 + 8 * MAX_LISTED
+_SLOTS: Final = 6 + MAX_LISTED
+_NAME: Final = struct.Struct("<2I")
+_HASH: Final = struct.Struct("<2Q")
+_COUNTS: Final = struct.Struct("<9Q")
+_NOTES: Final = struct.Struct("<3q")
+"""A fault."""
+
+Scalar: TypeAlias = int | float | bytes
+
+
+class HeaderNames:
+    """The headers to summarize, as the kernel takes them.
+
+    Args:
+        names: Their keys.
+    """
+
+    __slots__ = ("names", "table")
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        table, data = bytearray(), bytearray()
+        for name in self.names:
+            encoded = name.encode()
+            table += _NAME.pack(_NAME.size * len(self.names) + len(data), len(encoded))
+            data += encoded
+        self.table = bytes(table + data)
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderValues:
+    """What one header of some messages has.
+
+    Args:
+        nulls_count: Messages without the header, or in which it is null.
+        opaque_count: Messages in which it has a kind that this version does not know.
+        false_count: Messages in which it is false.
+        true_count: Messages in which it is true.
+        nan_count: Messages in which it is NaN.
+        wholes: The least and greatest whole number, or None.
+        floats: The least and greatest float that is no NaN, or None.
+        texts: The least and greatest text, or None.
+        listed: The distinct numbers and texts, None if there are more than MAX_LISTED, or listing was not wanted.
+    """
+
+    nulls_count: int
+    opaque_count: int
+    false_count: int
+    true_count: int
+    nan_count: int
+    wholes: tuple[int, int] | None
+    floats: tuple[float, float] | None
+    texts: tuple[bytes, bytes] | None
+    listed: tuple[Scalar, ...] | None
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _keep(v: cython.p_uchar, value: cython.longlong, to: cython.longlong) -> cython.void:
+    """Copy a value to another place among the values."""
+    c.copy(v, to, v, value, 32)
+    if v[value + 2] == 2:  # a text in the value itself
+        c.store64(v, to + 8, to + 24)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _count(s: cython.p_uchar, at: cython.longlong) -> cython.void:
+    c.store64(s, at, c.load64(s, at) + 1)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _list(
+    p: cython.p_const_uchar,
+    q: cython.p_const_uchar,
+    v: cython.p_uchar,
+    s: cython.p_uchar,
+    value: cython.longlong,
+    listed: cython.longlong,
+    counts: cython.longlong,
+    low: cython.ulonglong,
+) -> cython.void:
+    """Add a value to the listed ones, unless it is among them, or they are more than enough."""
+    number: cython.longlong = c.load64_signed(s, counts + 64)
+    j: cython.longlong
+    if number > LISTED:
+        return
+    for j in range(number):
+        if c.load64(s, counts + 72 + 8 * j) == low and order_of(p, q, v, value, listed + VALUE * j) == 0:
+            return
+    if number < LISTED:
+        c.store64(s, counts + 72 + 8 * number, low)
+        _keep(v, value, listed + VALUE * number)
+    c.store64_signed(s, counts + 64, number + 1)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _note(
+    p: cython.p_const_uchar,
+    q: cython.p_const_uchar,
+    v: cython.p_uchar,
+    s: cython.p_uchar,
+    b: cython.p_uchar,
+    h: cython.p_uchar,
+    i: cython.longlong,
+    count: cython.longlong,
+    bloom_bytes: cython.longlong,
+    hashes: cython.longlong,
+) -> cython.void:
+    """Note the value of header i of `count`."""
+    value: cython.longlong = (FIELDS + i) * VALUE
+    kept: cython.longlong = (FIELDS + count + (KEPT + LISTED) * i) * VALUE
+    counts: cython.longlong = COUNTS * i
+    listed: cython.longlong = kept + KEPT * VALUE
+    kind: cython.int = v[value]
+    if kind == NULL:
+        _count(s, counts)
+        return
+    if kind == BOOLEAN:
+        _count(s, counts + 16 + 8 * v[value + 8])
+        return
+    if kind == FLOAT and order_of(p, q, v, value, value) != 0:
+        _count(s, counts + 48)
+        return
+    if kind == WHOLE:
+        counts += 32
+    elif kind == FLOAT:
+        counts += 40
+        kept += 2 * VALUE
+    elif kind == TEXT:
+        counts += 56
+        kept += 4 * VALUE
+    else:
+        _count(s, counts + 8)
+        return
+    if c.load64(s, counts) == 0:
+        _keep(v, value, kept)
+        _keep(v, value, kept + VALUE)
+    elif order_of(p, q, v, value, kept) < 0:
+        _keep(v, value, kept)
+    elif order_of(p, q, v, value, kept + VALUE) == 1:
+        _keep(v, value, kept + VALUE)
+    _count(s, counts)
+    if kind != TEXT:
+        siphash128(v, value, 24, HASH_KEY, KEY_OF_NUMBERS, h)
+    elif v[value + 2] == 2:
+        siphash128(v, c.load64_signed(v, value + 8), c.load64_signed(v, value + 16), HASH_KEY, KEY_OF_TEXTS, h)
+    else:
+        siphash128(p, c.load64_signed(v, value + 8), c.load64_signed(v, value + 16), HASH_KEY, KEY_OF_TEXTS, h)
+    low: cython.ulonglong = c.load64(h, 0)
+    step: cython.ulonglong = c.load64(h, 8) | 1
+    mask: cython.ulonglong = 8 * bloom_bytes - 1
+    bit: cython.ulonglong = low
+    if kind != FLOAT:
+        for _ in range(hashes):
+            b[bloom_bytes * i + ((bit & mask) >> 3)] |= 1 << (bit & 7)
+            bit += step
+    _list(p, q, v, s, value, listed, COUNTS * i, low)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _summarize(
+    p: cython.p_const_uchar,
+    size: cython.longlong,
+    q: cython.p_const_uchar,
+    v: cython.p_uchar,
+    s: cython.p_uchar,
+    b: cython.p_uchar,
+    h: cython.p_uchar,
+    count: cython.longlong,
+    bloom_bytes: cython.longlong,
+    hashes: cython.longlong,
+    notes: cython.p_uchar,
+) -> cython.longlong:
+    """Note the headers of messages; return their number, or a fault.
+
+    Pointers: p the messages, q the names, v the values, s the counts, b the Bloom filters, h a hash.
+    """
+    at: cython.longlong = 0
+    messages: cython.longlong = 0
+    fault: cython.longlong
+    i: cython.longlong
+    while at < size:
+        message_end: cython.longlong = end_of(p, at, size, notes)
+        if message_end < 0:
+            return message_end
+        end: cython.longlong = at + 41 + c.load32(p, at + 37)
+        begin: cython.longlong = null_end(p, key_end(p, at + 41, end), end, message_end - end - 4)
+        fault = set_headers(v, q, 0, count, p, begin, end, notes)
+        if fault < 0:
+            return fault
+        for i in range(count):
+            _note(p, q, v, s, b, h, i, count, bloom_bytes, hashes)
+        messages += 1
+        at = message_end
+    return messages
+
+
+def summarize_headers(
+    stored: BytesLike, wanted: HeaderNames, lists: Sequence[bool], blooms: bytearray, hashes: int
+) -> tuple[int, list[HeaderValues]]:
+    """Return the number of messages, and what each of some headers has in them.
+
+    Args:
+        stored: Stored messages, back to back.
+        wanted: The headers.
+        lists: For each header, whether its values are listed.
+        blooms: The headers' Bloom filters, one after the other, each a power of two of bytes; values are added.
+        hashes: How many bits are set for a value.
+
+    Raises:
+        DecodeError: a message, or its headers, are cut short.
+    """
+    names = wanted.names
+    view = memoryview(stored).cast("B") if memoryview(stored).nbytes else memoryview(b"\0")[:0]
+    if not view.nbytes:
+        return 0, []
+    scratch = c.new_bytes(_VALUE_BYTES * (6 + len(names) * (1 + _SLOTS)))
+    counted = c.new_bytes(_COUNTS_BYTES * len(names))
+    noted, hashed = c.new_bytes(_NOTES.size), c.new_bytes(_HASH.size)
+    scratch[:], counted[:], noted[:] = bytes(len(scratch)), bytes(len(counted)), bytes(len(noted))
+    for number, is_listed in enumerate(lists):
+        if not is_listed:
+            counted[_COUNTS_BYTES * number + 64] = MAX_LISTED + 1
+    table = memoryview(wanted.table)
+    p: cython.p_const_uchar = c.readable(view)
+    q: cython.p_const_uchar = c.readable(table)
+    v: cython.p_uchar = c.writable(scratch)
+    s: cython.p_uchar = c.writable(counted)
+    b: cython.p_uchar = c.writable(blooms)
+    h: cython.p_uchar = c.writable(hashed)
+    notes: cython.p_uchar = c.writable(noted)
+    size: cython.longlong = view.nbytes
+    count: cython.longlong = len(names)
+    bloom_bytes: cython.longlong = len(blooms) // len(names)
+    bits: cython.longlong = hashes
+    messages: cython.longlong
+    with cython.nogil:
+        messages = _summarize(p, size, q, v, s, b, h, count, bloom_bytes, bits, notes)
+    if messages < 0:
+        raise decode_error(-messages, *_NOTES.unpack(noted))
+    return messages, [_values_of(number, len(names), view, scratch, counted) for number in range(len(names))]
+
+
+def _values_of(number: int, count: int, stored: memoryview, scratch: bytearray, counted: bytearray) -> HeaderValues:
+    nulls, opaque, false, true, wholes, floats, nans, texts, listed = _COUNTS.unpack_from(counted, _COUNTS_BYTES * number)
+    first = _VALUE_BYTES * (6 + count + _SLOTS * number)
+
+    def take(slot: int) -> Scalar:
+        return _take(stored, scratch, first + _VALUE_BYTES * slot)
+
+    return HeaderValues(
+        nulls,
+        opaque,
+        false,
+        true,
+        nans,
+        (take(0), take(1)) if wholes else None,  # type: ignore[arg-type]  # the kernel puts each type in its place
+        (take(2), take(3)) if floats else None,  # type: ignore[arg-type]
+        (take(4), take(5)) if texts else None,  # type: ignore[arg-type]
+        tuple(take(6 + slot) for slot in range(listed)) if listed <= MAX_LISTED else None,
+    )
+
+
+_WHOLE: Final = struct.Struct("<2B6x2Q")
+_FLOAT: Final = struct.Struct("<8xd")
+_TEXT: Final = struct.Struct("<3B5x2Q")
+
+
+def _take(stored: memoryview, scratch: bytearray, at: int) -> Scalar:
+    """Return the value at a byte position of the values."""
+    kind = scratch[at]
+    if kind == 1:
+        _, is_negative, low, high = _WHOLE.unpack_from(scratch, at)
+        whole: int = high << 64 | low
+        return -whole if is_negative else whole
+    if kind == 2:
+        number: float = _FLOAT.unpack_from(scratch, at)[0]
+        return number
+    _, _, source, begin, size = _TEXT.unpack_from(scratch, at)
+    return bytes(scratch[begin : begin + size] if source == 2 else stored[begin : begin + size])
+
+
+def hash_value(data: BytesLike, *, is_text: bool) -> tuple[int, int]:
+    """Return the halves of a value's hash.
+
+    Args:
+        data: A text, or the first 24 bytes of a number's value in the layout of filter_scan.py.
+        is_text: Which of the two.
+    """
+    low, high = _HASH.unpack(siphash(data, _HASH.pack(_KEY, 2 if is_text else 1)))
+    return low, high

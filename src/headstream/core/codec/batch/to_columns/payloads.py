@@ -1,0 +1,60 @@
+"""Checking the payloads of stored messages against their CRC-32, a whole chunk at a time.
+
+stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
+         | headers_length u32 | headers | payload_length u32 | payload
+"""
+
+from __future__ import annotations
+
+from headstream.core.codec.buffer import BytesLike
+
+try:
+    import cython
+except ImportError:
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.uncompiled_checksums import crc32_from
+else:
+    from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.checksums import crc32_from
+
+__all__ = ["find_damaged_payload"]
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _find_wrong(p: cython.p_const_uchar, size: cython.longlong) -> cython.longlong:
+    """Return the position of the first payload that does not match its checksum; `size` if none, or at a cut message."""
+    at: cython.longlong = 0
+    payload: cython.longlong
+    length: cython.longlong
+    while size - at >= 45:
+        payload = c.load32(p, at + 37)
+        if payload > size - at - 45:
+            return size
+        payload += at + 45
+        length = c.load32(p, payload - 4)
+        if length > size - payload:
+            return size
+        if crc32_from(p, payload, length, 0) != c.load32(p, at + 33):
+            return at
+        at = payload + length
+    return size
+
+
+def find_damaged_payload(stored: BytesLike) -> int:
+    """Return the byte position of the first message whose payload does not match its checksum, or -1.
+
+    Args:
+        stored: Stored messages, back to back; a message that is cut short is ignored, its decoder reports it.
+    """
+    view = memoryview(stored)
+    p: cython.p_const_uchar = c.readable(view)
+    size: cython.longlong = view.nbytes
+    at: cython.longlong
+    with cython.nogil:
+        at = _find_wrong(p, size)
+    return -1 if at == size else at

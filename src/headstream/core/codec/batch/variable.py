@@ -1,0 +1,86 @@
+"""Checking columns of variable length, in Arrow's layout, before a kernel reads them."""
+
+from __future__ import annotations
+
+from headstream.core.codec.batch.int32_limits import MAX_OFFSET
+from headstream.core.codec.batch.results import VariableColumn
+from headstream.core.codec.buffer import BytesLike
+from headstream.errors import InvalidInputError
+
+try:
+    import cython
+except ImportError:
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from headstream.core.codec import uncompiled_primitives as c
+else:
+    from cython.cimports.headstream.core.codec import primitives as c
+
+__all__ = ["check_lists", "check_variable", "last_offset"]
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _check_offsets(offsets: cython.p_const_uchar, count: cython.longlong, size: cython.longlong) -> cython.longlong:
+    """Return the first value whose offsets do not ascend within `size`, or -1."""
+    i: cython.longlong
+    for i in range(count):
+        if c.load32(offsets, 4 * i) > c.load32(offsets, 4 * i + 4) or c.load32(offsets, 4 * i + 4) > size:
+            return i
+    return -1
+
+
+def check_variable(name: str, column: VariableColumn, count: int, size: int | None = None) -> None:
+    """Check that the buffers of a column fit each other.
+
+    Args:
+        name: The column's name, for errors.
+        column: The column.
+        count: The number of its values.
+        size: The maximum of its offsets; None for the size of its data.
+
+    Raises:
+        InvalidInputError: the buffers do not fit each other.
+    """
+    offsets_view, validity = memoryview(column.offsets), column.validity
+    if offsets_view.nbytes < 4 * count + 4 or (validity is not None and memoryview(validity).nbytes < (count + 7) // 8):
+        raise InvalidInputError(f"{name}: the buffers are too short for {count} values")
+    p: cython.p_const_uchar = c.readable(offsets_view)
+    values: cython.longlong = count
+    limit: cython.longlong = memoryview(column.data).nbytes if size is None else size
+    wrong: cython.longlong
+    with cython.nogil:
+        wrong = _check_offsets(p, values, limit)
+    if wrong >= 0:
+        raise InvalidInputError(f"{name}: the offsets of value {wrong} do not ascend within {limit} bytes")
+
+
+def check_lists(count: int, lists: VariableColumn, keys: VariableColumn, values: VariableColumn) -> int:
+    """Check that the buffers of lists of keys and values fit each other; return the number of headers.
+
+    Args:
+        count: The number of lists.
+        lists: Where each list begins in the columns below; no data.
+        keys: The keys.
+        values: The values.
+
+    Raises:
+        InvalidInputError: the buffers do not fit each other.
+    """
+    check_variable("lists", lists, count, MAX_OFFSET)
+    headers = last_offset(lists.offsets, count)
+    check_variable("keys", keys, headers)
+    check_variable("values", values, headers)
+    return headers
+
+
+def last_offset(offsets: BytesLike, count: int) -> int:
+    """Return the last offset of a column.
+
+    Args:
+        offsets: int32, one more than values.
+        count: The number of values.
+    """
+    return int.from_bytes(memoryview(offsets)[4 * count : 4 * count + 4], "little")

@@ -1,0 +1,245 @@
+"""Message values to and from the bytes of the binary transport, little-endian.
+
+    sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
+    polled   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
+             | headers_length u32 | headers | payload_length u32 | payload
+
+The headers are a block of core/model/header_block.py. A decoded message has its headers unopened; the block is validated
+completely before the message is returned.
+
+The dialect `binary-first` is the format before state and checksum were added to a polled message:
+
+    polled   offset u64 | timestamp u64 | id u128 | headers_length u32 | headers | payload_length u32 | payload
+
+Values without a field in the format are reserved headers: a message's key is `hs.key` (raw), always the first; a null
+payload is `hs.null` (bool, true), right after the key's header or else the first, with an empty payload. In any other
+position these are ordinary headers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+from headstream.core.codec.batch.headers import is_block
+from headstream.core.codec.buffer import BytesLike, Reader
+from headstream.core.model.header_values import HeaderKind, HeaderValue
+from headstream.core.model.headers import NO_HEADERS, Headers, undecoded_headers
+from headstream.core.model.message import Message, MessageState, ReceivedMessage, stored_message
+from headstream.core.model.reserved import KEY_HEADER, NULL_HEADER
+from headstream.errors import HeaderError, InvalidInputError
+
+__all__ = [
+    "Dialect",
+    "decode_headers",
+    "decode_polled",
+    "decode_sent",
+    "encode_headers",
+    "encode_polled",
+    "encode_sent",
+]
+
+Dialect: TypeAlias = Literal["binary", "binary-first"]
+"""The format of a polled message: with state and checksum, or the one before them."""
+
+_U32: Final = struct.Struct("<I")
+_SENT_HEAD: Final = struct.Struct("<16sI")
+_POLLED_HEAD: Final = struct.Struct("<QBQ16sII")
+_FIRST_HEAD: Final = struct.Struct("<QQ16sI")
+_NULL: Final = HeaderValue(HeaderKind.BOOL, b"\x01")
+_KEY_BEGIN: Final = Headers({KEY_HEADER: b""}).as_bytes()[:-4]
+"""The header of a key up to its length."""
+_NULL_WHOLE: Final = Headers({NULL_HEADER: _NULL}).as_bytes()
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """Return a header block, without its length.
+
+    Args:
+        headers: The headers; order and repeats are preserved.
+    """
+    return headers.as_bytes()
+
+
+def decode_headers(data: BytesLike, at: int = 0) -> Headers:
+    """Return the headers of a block, reserved ones included; unknown kinds retain their bytes.
+
+    Args:
+        data: Bytes that end with the block.
+        at: The byte position where the block begins.
+
+    Raises:
+        DecodeError: the bytes are not a header block.
+    """
+    reader = Reader(data, at)
+    return _open(reader.pull_bytes(reader.remaining, "a header block"), at)
+
+
+def encode_sent(messages: Iterable[Message]) -> bytes:
+    """Return messages in the format of a send.
+
+    Args:
+        messages: Their id, key, headers and payload are written.
+
+    Raises:
+        HeaderError: a message's first header would be decoded as its key or its null payload.
+    """
+    parts: list[bytes] = []
+    for message in messages:
+        parts.append(message.id.to_bytes(16, "little"))
+        parts += _body(message)
+    return b"".join(parts)
+
+
+def decode_sent(data: BytesLike) -> list[Message]:
+    """Return the messages of a send.
+
+    Args:
+        data: Sent messages, back to back.
+
+    Raises:
+        DecodeError: the bytes are not sent messages.
+    """
+    reader = Reader(data)
+    messages = []
+    while reader.remaining:
+        message_id, headers_size = reader.pull_struct(_SENT_HEAD, "a sent message")
+        key, headers, payload = _pull_body(reader, headers_size)
+        messages.append(Message(payload=payload, headers=headers, key=key, id=int.from_bytes(message_id, "little")))
+    return messages
+
+
+def encode_polled(messages: Iterable[Message], *, dialect: Dialect = "binary") -> bytes:
+    """Return messages in the format of the log and of polls.
+
+    Args:
+        messages: Messages with an offset and a timestamp; the checksum is written unchanged.
+        dialect: `binary`, or `binary-first`, which cannot hold a state or a checksum.
+
+    Raises:
+        InvalidInputError: a message has no offset or timestamp, or one out of range, or the dialect cannot hold its state.
+        HeaderError: a message's first header would be decoded as its key or its null payload.
+    """
+    parts: list[bytes] = []
+    for message in messages:
+        offset, timestamp = message.offset, message.timestamp
+        if offset is None or timestamp is None:
+            raise InvalidInputError("a message without offset and timestamp was not polled", advice="Use encode_sent()")
+        message_id, state = message.id.to_bytes(16, "little"), int(message.state)
+        body = _body(message)
+        try:
+            if dialect == "binary":
+                head = _POLLED_HEAD.pack(offset, state, timestamp, message_id, message.checksum, 0)
+            else:
+                head = _FIRST_HEAD.pack(offset, timestamp, message_id, 0)
+        except struct.error:
+            raise InvalidInputError(
+                f"offset {offset}, timestamp {timestamp} or checksum {message.checksum} is out of range"
+            ) from None
+        if dialect == "binary-first" and state != MessageState.AVAILABLE:
+            raise InvalidInputError(f"the dialect binary-first cannot hold the state of the message at offset {offset}")
+        parts.append(head[:-4])
+        parts += body
+    return b"".join(parts)
+
+
+def decode_polled(
+    data: BytesLike, *, topic: str | None = None, partition: int | None = None, dialect: Dialect = "binary"
+) -> list[ReceivedMessage]:
+    """Return stored or polled messages.
+
+    Args:
+        data: Messages, back to back.
+        topic: `stream/topic`, set in every message.
+        partition: Set in every message.
+        dialect: `binary`, or `binary-first`, where every message is available and its checksum is computed.
+
+    Raises:
+        DecodeError: the bytes are not polled messages.
+    """
+    view = memoryview(data).cast("B") if len(data) else memoryview(b"")
+    head = _POLLED_HEAD if dialect == "binary" else _FIRST_HEAD
+    messages, at, size = list[ReceivedMessage](), 0, len(view)
+    while at < size:
+        block_at = at + head.size
+        if block_at > size:
+            Reader(data, at).pull_struct(head, "a polled message")  # raises the DecodeError
+        if dialect == "binary":
+            offset, state, timestamp, message_id, checksum, block_size = head.unpack_from(view, at)
+        else:
+            offset, timestamp, message_id, block_size = head.unpack_from(view, at)
+            state, checksum = MessageState.AVAILABLE, -1
+        payload_at = block_at + block_size + 4
+        at = payload_at + _U32.unpack_from(view, payload_at - 4)[0] if payload_at <= size else size + 1
+        if at > size:
+            _pull_body(Reader(data, block_at), block_size)  # raises the DecodeError
+        payload: bytes | None = bytes(view[payload_at:at])
+        key, headers = None, NO_HEADERS
+        if block_size:
+            key, headers, payload = _take_reserved(bytes(view[block_at : payload_at - 4]), block_at, payload)
+        messages.append(
+            stored_message(
+                payload, headers, key, int.from_bytes(message_id, "little"), offset, timestamp, state, checksum, topic, partition
+            )
+        )
+    return messages
+
+
+def _body(message: Message) -> tuple[bytes, bytes, bytes, bytes]:
+    """Return headers_length, headers, payload_length and payload."""
+    payload = b"" if message.payload is None else message.payload
+    block = message.headers.as_bytes() if message.headers else b""
+    if block and message.payload is not None:
+        _check_reserved(message, block)
+    if message.payload is None:
+        block = _NULL_WHOLE + block
+    if message.key is not None:
+        block = b"".join((_KEY_BEGIN, len(message.key).to_bytes(4, "little"), message.key, block))
+    return len(block).to_bytes(4, "little"), block, len(payload).to_bytes(4, "little"), payload
+
+
+def _check_reserved(message: Message, block: bytes) -> None:
+    """Reject ordinary headers in the position of a key or a null payload."""
+    if message.key is None and block.startswith(_KEY_BEGIN):
+        raise HeaderError(f"the header {KEY_HEADER!r} in the first position is reserved for the key", advice="Give it as key")
+    if not message.payload and block.startswith(_NULL_WHOLE):
+        raise HeaderError(
+            f"the header {NULL_HEADER!r} in the first position makes an empty payload null", advice="Give None as the payload"
+        )
+
+
+def _pull_body(reader: Reader, headers_size: int) -> tuple[bytes | None, Headers, bytes | None]:
+    """Return key, headers and payload."""
+    at = reader.at
+    block = reader.pull_bytes(headers_size, "the headers of a message") if headers_size else b""
+    payload = reader.pull_bytes(reader.pull_u32("the payload's length"), "the payload of a message")
+    return _take_reserved(block, at, payload) if block else (None, NO_HEADERS, payload)
+
+
+def _take_reserved(block: bytes, at: int, payload: bytes | None) -> tuple[bytes | None, Headers, bytes | None]:
+    """Return key, headers and payload of a message whose header block begins at byte `at` of the input."""
+    headers = undecoded_headers(block, at)
+    if not is_block(block):
+        headers.items()  # raises the DecodeError with its position
+    if block[4:7] != b"hs.":
+        return None, headers, payload
+    key, begin = None, 0
+    if block.startswith(_KEY_BEGIN):
+        begin = len(_KEY_BEGIN) + 4
+        end = begin + int.from_bytes(block[begin - 4 : begin], "little")
+        key, begin = block[begin:end], end
+    if not payload and block.startswith(_NULL_WHOLE, begin):
+        payload = None
+        begin += len(_NULL_WHOLE)
+    if begin:
+        headers = undecoded_headers(block[begin:], at + begin) if begin < len(block) else NO_HEADERS
+    return key, headers, payload
+
+
+def _open(block: bytes, at: int) -> Headers:
+    """Return the headers of a block, after validating it completely."""
+    headers = undecoded_headers(block, at) if block else NO_HEADERS
+    if not is_block(block):
+        headers.items()  # raises the DecodeError with its position
+    return headers

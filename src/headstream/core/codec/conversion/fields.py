@@ -1,0 +1,139 @@
+"""Which parts of a message, besides its header values, a dialect can represent: payload, key, state, order and repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from headstream.core.codec.conversion.findings import DROPPED, Finding
+from headstream.core.codec.conversion.values import MAX_IGGY_VALUE_BYTES, FitValue
+from headstream.core.model.header_values import HeaderKind
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message, MessageState, state_name
+from headstream.core.model.reserved import (
+    APPENDED_HEADER,
+    CHECKSUM_HEADER,
+    ID_HEADER,
+    KEY_HEADER,
+    NULL_HEADER,
+    STATE_HEADER,
+    is_reserved,
+)
+
+__all__ = ["Capabilities", "find_in_fields", "find_in_headers"]
+
+_CARRIED: Final = {
+    ID_HEADER: HeaderKind.RAW,
+    STATE_HEADER: HeaderKind.INT16,
+    APPENDED_HEADER: HeaderKind.INT64,
+    CHECKSUM_HEADER: HeaderKind.INT64,
+}
+_MAX_IGGY_PAYLOAD_BYTES: Final = 10_000_000
+_MAX_IGGY_HEADER_BYTES: Final = 100_000
+_MAX_I64: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """The capabilities of a dialect.
+
+    Args:
+        name: The dialect.
+        fit: The conversion of a header's value.
+        iggy_limits: Whether payloads and keys have to be within Iggy's limits.
+        repeats: Whether a header's key can repeat.
+        headers: Whether it has headers.
+        stored: The fields it has besides payload and headers: of key, id, offset, timestamp, micros, state, checksum.
+        reserved: The reserved names: `first`: a first header hs.key or hs.null is read as key or null payload; `any`: any
+            such header is; `carried`: a first header hs.id ... is read as the id ...; `all`: every hs. name is reserved
+            except the sender's hs.timestamp; None: no name is reserved.
+    """
+
+    name: str
+    fit: FitValue
+    iggy_limits: bool = False
+    repeats: bool = True
+    headers: bool = True
+    stored: frozenset[str] = frozenset(("key", "id", "offset", "timestamp", "micros", "state", "checksum"))
+    reserved: str | None = "first"
+
+
+def find_in_fields(message: Message, capabilities: Capabilities) -> Iterator[Finding]:
+    """Return the fields of a message that a dialect cannot represent.
+
+    Args:
+        message: Any.
+        capabilities: The dialect.
+    """
+    stored = capabilities.stored
+    if capabilities.iggy_limits:
+        if not message.payload:
+            kind = "null" if message.payload is None else "empty"
+            yield Finding("payload", f"Iggy has no {kind} payload; the dialect {capabilities.name}-wide does")
+        if message.key is not None and not 1 <= len(message.key) <= MAX_IGGY_VALUE_BYTES:
+            reason = f"a key of {len(message.key)} bytes does not fit an Iggy header, which has 1 to {MAX_IGGY_VALUE_BYTES}"
+            yield Finding("key", reason, remedies={"drop": DROPPED})
+        if message.payload and len(message.payload) > _MAX_IGGY_PAYLOAD_BYTES:
+            reason = f"Iggy limits payloads to {_MAX_IGGY_PAYLOAD_BYTES} bytes, this one has {len(message.payload)}"
+            yield Finding("payload", reason)
+        size = sum(len(value.data) for value in message.headers.values())
+        if size > _MAX_IGGY_HEADER_BYTES:
+            reason = f"Iggy limits header values to {_MAX_IGGY_HEADER_BYTES} bytes in all, this message has {size}"
+            yield Finding("headers", reason)
+    if "key" not in stored and message.key is not None:
+        yield Finding("key", "it has no field for a key", remedies={"drop": DROPPED})
+    if "state" not in stored and message.state != MessageState.AVAILABLE:
+        yield Finding("state", f"it has no field for {state_name(message.state)}", remedies={"drop": DROPPED})
+    if "checksum" not in stored and not message.verify():
+        yield Finding("checksum", "it does not match the payload, and has no field", remedies={"drop": DROPPED})
+    if "id" not in stored and message.id:
+        yield Finding("id", "it has no field for a message's id", remedies={"drop": DROPPED})
+    if "timestamp" not in stored and message.timestamp is not None:
+        yield Finding("timestamp", "it has no field for a time", remedies={"drop": DROPPED})
+    elif "micros" not in stored and message.timestamp is not None and message.timestamp % 1000:
+        yield Finding("timestamp", f"milliseconds cannot hold {message.timestamp} microseconds", remedies={"drop": DROPPED})
+    if "offset" not in stored and message.offset is not None:
+        yield Finding("offset", "it has no field for an offset", remedies={"drop": DROPPED})
+    if capabilities.name.startswith("kip82") and (message.offset or 0) > _MAX_I64:
+        yield Finding("offset", f"the offset {message.offset} exceeds the dialect's 63 bits")
+
+
+def find_in_headers(message: Message, capabilities: Capabilities) -> Iterator[tuple[int, Finding]]:
+    """Return the headers of a message that a dialect cannot represent, each with its number from 0.
+
+    Args:
+        message: Any.
+        capabilities: The dialect.
+    """
+    pairs = message.headers.items()
+    last = {key: number for number, (key, _) in enumerate(pairs)}
+    for number, (key, value) in enumerate(pairs):
+        part = f"header {key!r}"
+        if not capabilities.headers:
+            yield number, Finding(part, f"it has no headers, this one is {value.kind_name}", remedies={"drop": DROPPED})
+        elif not capabilities.repeats and last[key] != number:
+            reason = "the key repeats, which it cannot hold; dropping retains the last value"
+            yield number, Finding(part, reason, remedies={"drop": DROPPED})
+        elif _is_reserved_name(number, key, message, capabilities):
+            yield number, Finding(part, "the name is reserved there", remedies={"drop": DROPPED})
+        else:
+            finding = capabilities.fit(key, value)[1]
+            if finding is not None:
+                yield number, finding
+
+
+def _is_reserved_name(number: int, key: str, message: Message, capabilities: Capabilities) -> bool:
+    """Return whether a header would be decoded as a field of the message."""
+    if capabilities.reserved == "any":
+        return key in (KEY_HEADER, NULL_HEADER)
+    if capabilities.reserved == "all":
+        return is_reserved(key)
+    if number or capabilities.reserved is None:
+        return False
+    value = message.headers.items()[0][1]
+    if capabilities.reserved == "carried":
+        return _CARRIED.get(key) == value.kind
+    is_key = key == KEY_HEADER and value.kind == HeaderKind.RAW and message.key is None and message.payload is not None
+    is_null = key == NULL_HEADER and value == Headers({key: True})[key] and message.payload == b""
+    return is_key or is_null

@@ -1,0 +1,339 @@
+"""Messages to and from the JSON transport of Iggy.
+
+    sent      {"partitioning": {"kind": "balanced" | "partition_id" | "messages_key", "value": base64},
+               "messages": [{"id": 0, "payload": base64, "headers": HEADERS}, ...]}
+    polled    {"partition_id": 1, "current_offset": 1, "messages": [{"offset": 0, "state": "available",
+               "timestamp": 1700000000000000, "id": 162, "checksum": 907060870, "headers": HEADERS, "payload": base64}, ...]}
+    HEADERS   {"trace": {"kind": "string", "value": base64}, ...} or null
+
+A header's value is the base64 of its bytes in the binary transport, for every kind; kinds and states are given by name,
+unknown ones as `unknown(n)`. Ids are integers of up to 128 bits, times microseconds since 1970 UTC.
+Headers that are absent, null or {} are the same: no headers. An object has no order and no repeats: a repeated key is an
+error, and the reserved headers `hs.key` and `hs.null` keep their meaning in any position (they are written first).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.codec.json_text import decode_json, encode_json
+from headstream.core.model.header_values import HeaderKind, HeaderValue, parse_kind
+from headstream.core.model.headers import Headers, check_key
+from headstream.core.model.message import Message, parse_state, state_name
+from headstream.core.model.partitioning import Partitioning, PartitioningKind
+from headstream.core.model.reserved import KEY_HEADER, NULL_HEADER
+from headstream.errors import DecodeError, HeaderError, HeadstreamError, InvalidInputError
+
+__all__ = [
+    "JsonPoll",
+    "JsonSend",
+    "decode_headers",
+    "decode_message",
+    "decode_polled",
+    "decode_sent",
+    "encode_headers",
+    "encode_polled",
+    "encode_sent",
+]
+
+_TRUE: Final = HeaderValue(HeaderKind.BOOL, b"\x01")
+_MAX_ID: Final = (1 << 128) - 1
+_MAX_U64: Final = (1 << 64) - 1
+_MAX_U32: Final = (1 << 32) - 1
+_INVALID_KEY: Final = 4018
+_INVALID_NUMBER: Final = 82
+_INVALID_VALUE_LENGTH: Final = 4028
+"""The Iggy statuses of an invalid key, an invalid partition number, and a partitioning value of a wrong length."""
+
+
+class JsonSend(NamedTuple):
+    """The messages of a send, and their partitioning."""
+
+    partitioning: Partitioning
+    messages: list[Message]
+
+
+class JsonPoll(NamedTuple):
+    """The messages of a poll's reply, their partition, and its newest offset."""
+
+    partition: int
+    current_offset: int
+    messages: list[Message]
+
+
+def encode_headers(headers: Headers, *, keep_last: bool = False) -> dict[str, Any] | None:
+    """Return headers as a JSON object, None for no headers.
+
+    Args:
+        headers: Without a repeated key, unless keep_last is set.
+        keep_last: Whether to write only the last header of each key, as Iggy's servers do.
+
+    Raises:
+        HeaderError: a key repeats, which a JSON object cannot hold, or a value's kind exists only in another dialect.
+    """
+    json_value: dict[str, Any] = {}
+    for key, value in headers.items():
+        if key in json_value and not keep_last:
+            raise HeaderError(
+                f"the header {key!r} repeats, which a JSON object cannot hold",
+                advice="Send it through the binary transport, or convert with on_loss='drop', which keeps the last",
+            )
+        if value.kind > 255:
+            raise HeaderError(f"the JSON transport has no kind {value.kind_name}", where=f"header {key!r}")
+        json_value[key] = {"kind": value.kind_name, "value": base64.b64encode(value.data).decode("ascii")}
+    return json_value or None
+
+
+def decode_headers(document: object, where: str = "headers") -> Headers:
+    """Return the headers of a decoded JSON value; None and {} are no headers.
+
+    Args:
+        document: The value of the member "headers".
+        where: Its path in the document, for errors.
+
+    Raises:
+        DecodeError: the value is invalid; `where` has the path.
+    """
+    if document is None:
+        return Headers()
+    if not isinstance(document, dict):
+        raise DecodeError(f"headers are an object or null, not {_name(document)}", 0, where=where)
+    pairs = []
+    for key, json_value in document.items():
+        place = f"{where}[{key!r:.60}]"
+        if not isinstance(json_value, dict) or not isinstance(json_value.get("kind"), str):
+            raise DecodeError("a header is an object with a kind, by name, and a value", 0, where=place)
+        data = _decode_base64(json_value.get("value"), f"{place}.value")
+        try:
+            value = HeaderValue(parse_kind(json_value["kind"].lower()), data)  # Java clients write `String`
+        except HeaderError as error:
+            raise DecodeError(error.what, 0, where=place, advice=error.advice) from None
+        try:
+            pairs.append((check_key(key), value))
+        except HeaderError as error:
+            raise _error_with_status(error, place, _INVALID_KEY) from None
+    return Headers(pairs)
+
+
+def encode_sent(messages: Iterable[Message], partitioning: Partitioning | None = None) -> bytes:
+    """Return messages in the format of a send.
+
+    Args:
+        messages: Their id, key, headers and payload are written.
+        partitioning: How the partition is chosen; None for balanced.
+
+    Raises:
+        HeaderError: JSON cannot represent the headers of a message.
+    """
+    where = partitioning if partitioning is not None else Partitioning.balanced()
+    document = {
+        "partitioning": {"kind": where.kind.name.lower(), "value": base64.b64encode(where.value).decode("ascii")},
+        "messages": [{"id": message.id, **_body_to_json(message)} for message in messages],
+    }
+    return encode_json(document)
+
+
+def decode_sent(data: BytesLike) -> JsonSend:
+    """Return the content of a send.
+
+    Args:
+        data: The whole document, UTF-8.
+
+    Raises:
+        DecodeError: the data is not JSON, or not messages; `where` has the path.
+    """
+    document = _decode_object(data)
+    json_value = document.get("partitioning")
+    if not isinstance(json_value, dict):
+        raise DecodeError("partitioning is an object with kind and value", 0, where="partitioning")
+    names = {kind.name.lower(): kind for kind in PartitioningKind}
+    kind = json_value.get("kind")
+    if not isinstance(kind, str) or kind not in names:
+        raise DecodeError(f"a kind of partitioning is one of {', '.join(names)}, not {kind!r:.40}", 0, where="partitioning.kind")
+    try:
+        partitioning = Partitioning(names[kind], _decode_base64(json_value.get("value", ""), "partitioning.value"))
+    except InvalidInputError as error:
+        is_number = names[kind] is PartitioningKind.PARTITION_ID
+        raise _error_with_status(error, "partitioning.value", _INVALID_NUMBER if is_number else _INVALID_VALUE_LENGTH) from None
+    messages = []
+    for number, item in enumerate(_messages_of(document)):
+        where = f"messages[{number}]"
+        key, headers, payload = _read_body(item, where)
+        message_id = _read_number(item, "id", _MAX_ID, where, default=0)
+        messages.append(Message(payload=payload, headers=headers, key=key, id=message_id))
+    return JsonSend(partitioning, messages)
+
+
+def encode_polled(messages: Iterable[Message], partition: int, current_offset: int, *, keep_last: bool = False) -> bytes:
+    """Return messages in the format of a poll's reply.
+
+    Args:
+        messages: With offset and timestamp; the checksum is written unchanged.
+        partition: Their partition.
+        current_offset: Its newest offset.
+        keep_last: Whether to write only the last header of each key, as Iggy's servers do, instead of raising.
+
+    Raises:
+        InvalidInputError: a message has no offset or timestamp, or one out of range.
+        HeaderError: JSON cannot represent the headers of a message.
+    """
+    json_value = []
+    for message in messages:
+        if message.offset is None or message.timestamp is None:
+            raise InvalidInputError("a message without offset and timestamp was not polled", advice="Use encode_sent()")
+        offset, timestamp, checksum = message.offset, message.timestamp, message.checksum
+        if not (0 <= offset <= _MAX_U64 and 0 <= timestamp <= _MAX_U64 and 0 <= checksum <= _MAX_U32):
+            raise InvalidInputError(f"offset {offset}, timestamp {timestamp} or checksum {checksum} is out of range")
+        json_value.append(
+            {
+                "offset": offset,
+                "state": state_name(message.state),
+                "timestamp": timestamp,
+                "id": message.id,
+                "checksum": checksum,
+                **_body_to_json(message, keep_last=keep_last),
+            }
+        )
+    return encode_json({"partition_id": partition, "current_offset": current_offset, "messages": json_value})
+
+
+def decode_polled(data: BytesLike, *, topic: str | None = None) -> JsonPoll:
+    """Return the content of a poll's reply.
+
+    Args:
+        data: The whole document, UTF-8.
+        topic: `stream/topic`, set in every message.
+
+    Raises:
+        DecodeError: the data is not JSON, or not messages; `where` has the path.
+    """
+    document = _decode_object(data)
+    partition = _read_number(document, "partition_id", _MAX_U32, "")
+    current_offset = _read_number(document, "current_offset", _MAX_U64, "")
+    messages = [
+        decode_message(item, topic=topic, partition=partition, where=f"messages[{number}]")
+        for number, item in enumerate(_messages_of(document))
+    ]
+    return JsonPoll(partition, current_offset, messages)
+
+
+def decode_message(
+    document: object, *, topic: str | None = None, partition: int | None = None, where: str = "message"
+) -> Message:
+    """Return the polled message of a decoded JSON object.
+
+    Args:
+        document: The object.
+        topic: `stream/topic`, set in the message.
+        partition: Set in the message.
+        where: Its path in the document, for errors.
+
+    Raises:
+        DecodeError: the object is invalid; `where` has the path.
+    """
+    if not isinstance(document, dict):
+        raise DecodeError(f"a message is an object, not {_name(document)}", 0, where=where)
+    key, headers, payload = _read_body(document, where)
+    state = document.get("state")
+    if not isinstance(state, str):
+        raise DecodeError(f"a state is a name, not {_name(state)}", 0, where=f"{where}.state")
+    try:
+        code = parse_state(state)
+    except InvalidInputError as error:
+        raise DecodeError(error.what, 0, where=f"{where}.state", advice=error.advice) from None
+    return Message(
+        payload=payload,
+        headers=headers,
+        key=key,
+        id=_read_number(document, "id", _MAX_ID, where),
+        offset=_read_number(document, "offset", _MAX_U64, where),
+        timestamp=_read_number(document, "timestamp", _MAX_U64, where),
+        state=code,
+        checksum=_read_number(document, "checksum", _MAX_U32, where),
+        topic=topic,
+        partition=partition,
+    )
+
+
+def _body_to_json(message: Message, *, keep_last: bool = False) -> dict[str, Any]:
+    names = message.headers.keys()
+    for name, field in ((KEY_HEADER, "key="), (NULL_HEADER, "payload=None")):
+        if name in names and not keep_last:
+            raise HeaderError(f"the header {name!r} is reserved in JSON, in any position", advice=f"Give {field}")
+    reserved: list[tuple[str, HeaderValue]] = []
+    if message.key is not None:
+        reserved.append((KEY_HEADER, HeaderValue(HeaderKind.RAW, message.key)))
+    if message.payload is None:
+        reserved.append((NULL_HEADER, _TRUE))
+    headers = Headers([*reserved, *message.headers.items()]) if reserved else message.headers
+    return {
+        "headers": encode_headers(headers, keep_last=keep_last),
+        "payload": base64.b64encode(message.payload or b"").decode("ascii"),
+    }
+
+
+def _read_body(document: dict[str, Any], where: str) -> tuple[bytes | None, Headers, bytes | None]:
+    """Return key, headers and payload."""
+    payload: bytes | None = _decode_base64(document.get("payload"), f"{where}.payload")
+    headers = decode_headers(document.get("headers"), f"{where}.headers")
+    key = headers.get(KEY_HEADER)
+    if key is not None and key.kind == HeaderKind.RAW:
+        headers = headers.without(KEY_HEADER)
+    else:
+        key = None
+    null = headers.get(NULL_HEADER)
+    if not payload and null is not None and null.kind == HeaderKind.BOOL and null.data == _TRUE.data:
+        headers, payload = headers.without(NULL_HEADER), None
+    return None if key is None else key.data, headers, payload
+
+
+def _decode_object(data: BytesLike) -> dict[str, Any]:
+    document = decode_json(bytes(data))
+    if not isinstance(document, dict):
+        raise DecodeError(f"messages in JSON are one object, not {_name(document)}", 0)
+    return document
+
+
+def _messages_of(document: dict[str, Any]) -> list[dict[str, Any]]:
+    messages = document.get("messages")
+    if not isinstance(messages, list):
+        raise DecodeError(f"messages are a list, not {_name(messages)}", 0, where="messages")
+    for number, item in enumerate(messages):
+        if not isinstance(item, dict):
+            raise DecodeError(f"a message is an object, not {_name(item)}", 0, where=f"messages[{number}]")
+    return messages
+
+
+def _read_number(document: dict[str, Any], name: str, most: int, where: str, default: int | None = None) -> int:
+    value = document.get(name, default)
+    if value is None:
+        value = default
+    if type(value) is not int or not 0 <= value <= most:
+        place = f"{where}.{name}" if where else name
+        raise DecodeError(f"{name} is an unsigned {most.bit_length()}-bit number, not {value!r:.50}", 0, where=place)
+    return value
+
+
+def _decode_base64(text: object, where: str) -> bytes:
+    if not isinstance(text, str):
+        raise DecodeError(f"bytes are base64 text, not {_name(text)}", 0, where=where)
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise DecodeError("bytes that are not base64", 0, where=where) from None
+
+
+def _error_with_status(error: HeadstreamError, where: str, status: int) -> DecodeError:
+    """Return the error for a well-formed but invalid value, with its Iggy status."""
+    invalid = DecodeError(error.what, 0, where=where, advice=error.advice)
+    invalid.status = status
+    return invalid
+
+
+def _name(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "a bool", type(None): "null"}
+    return names.get(type(value), "a number")

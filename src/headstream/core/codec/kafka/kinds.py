@@ -1,0 +1,158 @@
+"""Typed values in Kafka headers: the value as readable text, its kind in the header `hs.kinds`.
+
+    kind                 value, in the header itself                     kind                  value
+    string               the text, UTF-8                                 float32 float64       decimal: 12.5 1e+16 nan inf
+    raw                  the bytes                                       null                  null
+    bool                 true, false                                     char                  the character, UTF-8
+    int8 ... uint128     decimal, as -3                                  an unknown kind       the bytes
+
+    hs.kinds    entry [& entry]*       ASCII
+    entry       key = kind [, kind]*   the kinds of all headers of that key, in their order
+    key         percent-encoded: every byte but A-Z a-z 0-9 - . _ ~
+    kind        its name (or its number, if unknown) [: the value's bytes, little-endian, in hex]
+
+    attempt: 3    source: web    hs.kinds: attempt=uint8&source=string
+
+Headers missing in hs.kinds are raw, or null. The bytes in hex are given if the text does not decode to them: a NaN with
+unusual bits, half of a surrogate pair. Clients that do not know hs.kinds read the texts and ignore it. Clients may also
+change, add or remove headers: the headers of a key are raw if their number differs from that of the kinds, and a header is
+raw if its value is invalid for its kind.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
+
+from headstream.core.codec.kafka.record import KafkaHeader
+from headstream.core.model.constructors import CONSTRUCTORS
+from headstream.core.model.header_values import KIND_NAMES, HeaderKind, HeaderValue
+from headstream.errors import HeaderError
+
+__all__ = ["decode_values", "encode_kinds", "encode_value"]
+
+_CODES: Final = {name: code for code, name in KIND_NAMES.items()}
+_WHOLE: Final = re.compile(rb"-?(?:0|[1-9][0-9]{0,38})")
+_FLOAT: Final = re.compile(rb"-?(?:inf|nan|[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]{1,3})?)")
+_FLOATS: Final = (HeaderKind.FLOAT32, HeaderKind.FLOAT64)
+
+
+def encode_value(value: HeaderValue) -> bytes | None:
+    """Return the bytes of a value in a Kafka header.
+
+    Args:
+        value: Of any kind.
+    """
+    kind, plain = value.kind, value.value
+    if kind == HeaderKind.NULL:
+        return None
+    if kind == HeaderKind.CHAR:
+        return str(plain).encode("utf-8", "replace")
+    if kind == HeaderKind.BOOL:
+        return b"true" if plain else b"false"
+    if isinstance(plain, (int, float)):
+        return repr(plain).encode()
+    return value.data  # string, raw, and unknown kinds
+
+
+def encode_kinds(pairs: Iterable[tuple[str, HeaderValue]]) -> bytes | None:
+    """Return the value of `hs.kinds`, or None if every header is raw or null.
+
+    Args:
+        pairs: Every header in order.
+    """
+    kinds: dict[str, list[HeaderValue]] = {}
+    for key, value in pairs:
+        kinds.setdefault(key, []).append(value)
+    entries = [
+        f"{quote(key, safe='')}={','.join(map(_kind_text, values))}"
+        for key, values in kinds.items()
+        if any(value.kind not in (HeaderKind.RAW, HeaderKind.NULL) for value in values)
+    ]
+    return "&".join(entries).encode() if entries else None
+
+
+def decode_values(headers: Iterable[KafkaHeader], kinds: bytes | None) -> list[tuple[str, HeaderValue]]:
+    """Return headers with the kinds of `hs.kinds`, and raw or null for headers missing there.
+
+    Args:
+        headers: Every other header, in order.
+        kinds: The value of `hs.kinds`, or None.
+    """
+    headers = list(headers)
+    kinds_by_key = _parse_kinds(kinds) if kinds else {}
+    counts: dict[str, int] = {}
+    for key, _ in headers:
+        counts[key] = counts.get(key, 0) + 1
+    seen: dict[str, int] = {}
+    pairs = []
+    for key, data in headers:
+        place = seen[key] = seen.get(key, -1) + 1
+        names = kinds_by_key.get(key, ())
+        kind = names[place] if len(names) == counts[key] else "raw"
+        pairs.append((key, _decode_value(kind, data)))
+    return pairs
+
+
+def _kind_text(value: HeaderValue) -> str:
+    name = KIND_NAMES.get(value.kind, str(int(value.kind)))
+    data = encode_value(value)
+    if value.kind in KIND_NAMES and _decode_text(value.kind, data) != value:
+        return f"{name}:{value.data.hex()}"
+    return name
+
+
+def _parse_kinds(text: bytes) -> dict[str, list[str]]:
+    kinds_by_key: dict[str, list[str]] = {}
+    for entry in text.split(b"&"):
+        key, equals, names = entry.partition(b"=")
+        try:
+            if equals:
+                kinds_by_key[unquote_to_bytes(key).decode()] = names.decode("ascii").split(",")
+        except UnicodeDecodeError:
+            continue  # an invalid key: its headers stay raw
+    return kinds_by_key
+
+
+def _decode_value(kind: str, data: bytes | None) -> HeaderValue:
+    name, colon, digits = kind.partition(":")
+    code = _CODES.get(name, int(name) if name.isascii() and name.isdecimal() and 0 < len(name) < 4 else 0)
+    try:
+        if colon and code in KIND_NAMES:
+            exact = HeaderValue(code, bytes.fromhex(digits))
+            if encode_value(exact) == data:  # the text still matches these bytes
+                return exact
+        elif code in KIND_NAMES:
+            value = _decode_text(code, data)
+            if value is not None:
+                return value
+        elif 0 < code < 256 and data is not None:
+            return HeaderValue(code, data)
+    except (HeaderError, ValueError):
+        pass  # invalid for its kind: raw
+    return HeaderValue(HeaderKind.NULL, b"") if data is None else HeaderValue(HeaderKind.RAW, data)
+
+
+def _decode_text(kind: int, data: bytes | None) -> HeaderValue | None:
+    """Return the value of a text of a known kind, or None if the text is invalid."""
+    if kind == HeaderKind.NULL or data is None:
+        return HeaderValue(HeaderKind.NULL, b"") if kind == HeaderKind.NULL and data is None else None
+    if kind in (HeaderKind.RAW, HeaderKind.STRING):
+        return HeaderValue(kind, data)
+    if kind == HeaderKind.BOOL:
+        return HeaderValue(kind, b"\x01" if data == b"true" else b"\x00") if data in (b"true", b"false") else None
+    if kind == HeaderKind.CHAR:
+        text = data.decode("utf-8")
+        return HeaderValue(kind, ord(text).to_bytes(2, "little")) if len(text) == 1 and ord(text) < 0x10000 else None
+    if kind in _FLOATS:
+        if not _FLOAT.fullmatch(data):
+            return None
+        try:
+            return HeaderValue(kind, struct.pack("<f" if kind == HeaderKind.FLOAT32 else "<d", float(data)))
+        except OverflowError:
+            return None  # out of the range of single precision
+    value: HeaderValue | None = CONSTRUCTORS[KIND_NAMES[kind]](int(data)) if _WHOLE.fullmatch(data) else None
+    return value

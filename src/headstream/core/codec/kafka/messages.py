@@ -1,0 +1,157 @@
+"""Message to and from a Kafka record: key, value and timestamp are Kafka's own; the other fields are headers at the end.
+
+    hs.kinds      the kinds of the headers (kinds.py)                if one is neither raw nor null
+    hs.id         the message's id as a UUID                         if it has one
+    hs.state      available, poisoned, unknown(7) ...                if it is not available
+    hs.appended   the log's time, microseconds since 1970 UTC        if it is not a whole millisecond
+    hs.checksum   the message's CRC-32 of its payload                if it does not match the payload
+
+All are texts. Key and value are null or empty as the message's are. Kafka provides offset and partition. A reserved header
+with an invalid value stays among the headers, as raw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+from headstream.core.codec.kafka.conventions import Convention, is_native, read_conventions, write_convention
+from headstream.core.codec.kafka.kinds import decode_values, encode_kinds, encode_value
+from headstream.core.codec.kafka.record import KafkaHeader, KafkaRecord, read_record
+from headstream.core.codec.kafka.topics import from_kafka_topic, to_kafka_topic
+from headstream.core.model.headers import MAX_KEY_BYTES, Headers
+from headstream.core.model.identifiers import format_message_id, parse_message_id
+from headstream.core.model.message import Message, MessageState, parse_state, state_name
+from headstream.core.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, KINDS_HEADER, STATE_HEADER, is_reserved
+from headstream.errors import HeaderError, InvalidInputError
+
+__all__ = ["decode_record", "encode_record", "find_losses"]
+
+_RESERVED_FIELDS: Final[Mapping[str, tuple[str, Callable[[str], int]]]] = {
+    ID_HEADER: ("id", parse_message_id),
+    STATE_HEADER: ("state", parse_state),
+    APPENDED_HEADER: ("timestamp", int),
+    CHECKSUM_HEADER: ("checksum", int),
+}
+
+
+def encode_record(message: Message, *, convention: Convention = "headstream") -> KafkaRecord:
+    """Return a message as a Kafka record.
+
+    Args:
+        message: Any.
+        convention: The format of typed values: Headstream's own (kinds.py), `spring`, `connect` or `cloudevents`.
+
+    Raises:
+        HeaderError: the convention cannot represent a header, or a header is reserved.
+        InvalidInputError: the topic's name is invalid in Kafka.
+    """
+    pairs = [(key, value) for key, value in message.headers.items()]
+    for key, _ in pairs:
+        if is_reserved(key):
+            raise HeaderError(f"the header {key!r} is reserved", advice="Names that begin with 'hs.' are Headstream's own")
+    headers: list[KafkaHeader]
+    if convention == "headstream":
+        headers = [(key, value.data[::-1] if is_native(key, value) else encode_value(value)) for key, value in pairs]
+        kinds = encode_kinds((key, value) for key, value in pairs if not is_native(key, value))
+        if kinds is not None:
+            headers.append((KINDS_HEADER, kinds))
+    else:
+        headers = write_convention(message, convention)
+    timestamp = message.timestamp
+    if message.id and convention != "cloudevents":
+        headers.append((ID_HEADER, format_message_id(message.id).encode()))
+    if message.state != MessageState.AVAILABLE:
+        headers.append((STATE_HEADER, state_name(message.state).encode()))
+    if timestamp is not None and timestamp % 1000:
+        headers.append((APPENDED_HEADER, str(timestamp).encode()))
+    if not message.verify():
+        headers.append((CHECKSUM_HEADER, str(message.checksum).encode()))
+    return KafkaRecord(
+        value=message.payload,
+        key=message.key,
+        headers=tuple(headers),
+        timestamp_ms=None if timestamp is None else timestamp // 1000,
+        topic=None if message.topic is None else to_kafka_topic(message.topic),
+    )
+
+
+def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error") -> Message:
+    """Return the message of a Kafka record.
+
+    Args:
+        source: A KafkaRecord, or the object of a Kafka client (read_record()).
+        on_loss: What to do with headers that a message cannot have, which find_losses() returns.
+
+    Returns:
+        The message, with its topic, partition and offset. Headers of other products are raw, unless the record is marked
+        with one of the conventions of conventions.py.
+
+    Raises:
+        HeaderError: a header is invalid in a message.
+        InvalidInputError: the object is not a record.
+    """
+    record = read_record(source)
+    losses = find_losses(record)
+    if losses and on_loss == "error":
+        raise HeaderError(losses[0], where=_where(record), advice='Omit such headers with on_loss="drop"')
+    given = record.headers if not losses else tuple(header for header in record.headers if _key_fault(header[0]) is None)
+    reserved: dict[str, Any] = {}
+    kinds: bytes | None = None
+    plain: list[KafkaHeader] = []
+    for key, value in given:
+        if key == KINDS_HEADER and value is not None and kinds is None:
+            kinds = value
+        elif key not in _RESERVED_FIELDS or not _take(reserved, key, value):
+            plain.append((key, value))
+    pairs = decode_values(plain, kinds)
+    time = None if record.timestamp_ms is None else record.timestamp_ms * 1000
+    if "timestamp" in reserved and (time is None or reserved["timestamp"] // 1000 != record.timestamp_ms):
+        del reserved["timestamp"]  # the time of the record that this one was copied from
+    return Message(
+        payload=record.value,
+        key=record.key,
+        headers=Headers(pairs if kinds is not None else read_conventions(pairs)),
+        offset=record.offset,
+        topic=None if record.topic is None else from_kafka_topic(record.topic),
+        partition=record.partition,
+        **{"timestamp": time, **reserved},
+    )
+
+
+def find_losses(source: Any) -> list[str]:
+    """Return the headers of a Kafka record that a message cannot have, a sentence each; empty if nothing would be lost.
+
+    Args:
+        source: A KafkaRecord, or the object of a Kafka client.
+    """
+    return [fault for key, _ in read_record(source).headers if (fault := _key_fault(key)) is not None]
+
+
+def _key_fault(key: str) -> str | None:
+    try:
+        size = len(key.encode("utf-8"))
+    except UnicodeEncodeError:
+        return f"UTF-8 cannot encode the header key {key!r:.60}"
+    if size == 0:
+        return "a header has an empty key"
+    return f"the header key {key!r:.60} has {size} bytes, more than {MAX_KEY_BYTES}" if size > MAX_KEY_BYTES else None
+
+
+def _take(reserved: dict[str, Any], key: str, value: bytes | None) -> bool:
+    """Note the value of a reserved header; return whether it is valid and the first of its name."""
+    name, read = _RESERVED_FIELDS[key]
+    if value is None or name in reserved:
+        return False
+    try:
+        number = read(value.decode("ascii"))
+    except (InvalidInputError, ValueError):
+        return False
+    if number < 0 or (name == "checksum" and number >> 32) or (name == "timestamp" and number >> 63):
+        return False
+    reserved[name] = number
+    return True
+
+
+def _where(record: KafkaRecord) -> str | None:
+    return None if record.topic is None else f"topic {record.topic}, partition {record.partition}, offset {record.offset}"

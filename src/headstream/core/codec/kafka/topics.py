@@ -1,0 +1,117 @@
+"""Topic names: `stream/topic` is `stream.topic` in Kafka.
+
+A stream's name has no dot, so the first dot separates, and the mapping is unambiguous. A name of Kafka's without a dot is
+left as it is (Spark), or lies in a default stream (KafkaTopicNames: the server's Kafka listener, and clients of Kafka).
+So is one of HPE Data Fabric (MapR), `/path/to/stream:topic`: the path of a stream in its file system, and a topic in that.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from headstream.core.model.identifiers import TopicName, check_name
+from headstream.errors import InvalidInputError
+
+__all__ = ["DEFAULT_STREAM", "KafkaTopicNames", "from_kafka_topic", "to_kafka_topic"]
+
+DEFAULT_STREAM: Final = "kafka"
+"""The stream of topics whose names have no dot, unless a setting names another."""
+
+_LEGAL: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_DATA_FABRIC: Final = re.compile(r"(/[^/:,\s\x00]+)+:[A-Za-z0-9._-]{1,249}")
+"""Topics of HPE Data Fabric. Commas separate topics in subscriptions, and colons the topic, so paths have neither here."""
+
+
+def to_kafka_topic(name: str) -> str:
+    """Return the name of a topic in Kafka.
+
+    Args:
+        name: `stream/topic`, or a name of Kafka's or HPE Data Fabric's own.
+
+    Raises:
+        InvalidInputError: the name is not 1 to 249 of the characters a-z, A-Z, 0-9, dot, underscore and minus.
+    """
+    if _DATA_FABRIC.fullmatch(name):
+        return name
+    text = f"{topic.stream}.{topic.topic}" if "/" in name and (topic := TopicName.parse(name)) else name
+    if not _LEGAL.fullmatch(text) or text in (".", ".."):
+        raise _invalid(name)
+    return text
+
+
+def from_kafka_topic(name: str) -> str:
+    """Return `stream/topic` for a Kafka topic whose name has a dot, and any other name unchanged.
+
+    Args:
+        name: The name in Kafka.
+    """
+    stream, dot, topic = name.partition(".")
+    if name.startswith("/"):
+        return name
+    return f"{stream}/{topic}" if dot and stream and topic else name
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTopicNames:
+    """Both names of a topic, where each topic has a stream: `shop.orders` is shop/orders, `orders` is kafka/orders.
+
+    Args:
+        default_stream: The stream of names without a dot.
+
+    Raises:
+        InvalidInputError: that is not a stream's name.
+    """
+
+    default_stream: str = DEFAULT_STREAM
+
+    def __post_init__(self) -> None:
+        check_name(self.default_stream, "stream")
+
+    def topic_name(self, name: str) -> TopicName:
+        """Return the topic that a name of Kafka's means.
+
+        Args:
+            name: As Kafka's clients write it.
+
+        Raises:
+            InvalidInputError: it is not a valid name in Kafka.
+        """
+        if not _LEGAL.fullmatch(name):
+            raise _invalid(name)
+        stream, _, topic = name.partition(".")
+        return TopicName(stream, topic) if stream and topic else TopicName(self.default_stream, name)
+
+    def find_kafka_name(self, name: TopicName) -> str | None:
+        """Return the name in Kafka of a topic; None if no valid name there means this topic.
+
+        Args:
+            name: The topic's.
+        """
+        is_default = name.stream == self.default_stream and "." not in name.topic.strip(".")
+        spelled = name.topic if is_default else f"{name.stream}.{name.topic}"
+        if not _LEGAL.fullmatch(spelled) or spelled in (".", ".."):
+            return None
+        return spelled if self.topic_name(spelled) == name else None
+
+    def kafka_name(self, name: TopicName) -> str:
+        """Return the name in Kafka of a topic.
+
+        Args:
+            name: The topic's.
+
+        Raises:
+            InvalidInputError: no valid name in Kafka means this topic.
+        """
+        spelled = self.find_kafka_name(name)
+        if spelled is None:
+            raise _invalid(str(name))
+        return spelled
+
+
+def _invalid(name: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{name!r} is not a valid topic name in Kafka",
+        advice="Use 1 to 249 ASCII letters, digits, dots, underscores, minuses",
+    )

@@ -1,0 +1,218 @@
+"""One message of KIP-82, and of the older formats, big-endian.
+
+    offset i64 | message_size i32 | crc u32 | magic i8 | attributes i8 | [timestamp i64] | key_length i32 | key
+    | [headers_length i32 | headers] | value_length i32 | value
+
+    message_size   counts from crc on
+    crc            CRC-32 (IEEE, as in zlib) from magic to the end of value: of the headers too
+    magic          0: no timestamp, no headers; 1: no headers; 2: KIP-82
+    attributes     bits 0-2 compression (0 none, 1 gzip, 2 snappy, 3 lz4); bit 3 (0x08), from magic 1, the source of the
+                   timestamp (0 the sender, 1 the log); bit 4 (0x10), magic 2, headers_length and headers are present
+    timestamp      milliseconds since 1970 UTC; -1 if there is none
+    lengths        -1 is null, for key and value
+
+Kafka's later record batches also have magic 2 in this position: their checksum, a CRC-32C, distinguishes them. This format
+was a proposal: no Kafka broker accepts it.
+
+Fields of a Message that this format does not have are reserved headers at the beginning (core/model/reserved.py).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headstream.core.codec.batch.stored.scan import crc32c
+from headstream.core.codec.buffer import BytesLike, Reader
+from headstream.core.codec.kip82.headers import STRICT, TypedHeaders
+from headstream.core.model.headers import Headers
+from headstream.errors import DecodeError, InvalidInputError
+
+__all__ = ["HEADERS_BIT", "Kip82Message", "decode_message", "down_convert", "encode_message"]
+
+HEADERS_BIT: Final = 0x10
+_COMPRESSION_BITS: Final = 0x07
+_LOG_TIME_BIT: Final = 0x08
+_HEAD: Final = struct.Struct(">qiIbB")
+_MIN_SIZE: Final = {0: 14, 1: 22, 2: 22}
+_I32: Final = struct.Struct(">i")
+_I64: Final = struct.Struct(">q")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kip82Message:
+    """One message of the format.
+
+    Args:
+        value: The bytes, or None for null.
+        key: The bytes, or None for null.
+        headers: Typed headers; decoded ones stay unopened until they are read.
+        offset: Offset in the partition.
+        timestamp_ms: Milliseconds since 1970 UTC, -1 for none; None in magic 0, which has no field for it.
+        magic: 0, 1 or 2.
+        compression: 0 none, 1 gzip, 2 snappy, 3 lz4: the value is then a compressed message set.
+        by_log: Whether the timestamp was set by the log, not by the sender.
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = field(default_factory=Headers)
+    offset: int = 0
+    timestamp_ms: int | None = -1
+    magic: int = 2
+    compression: int = 0
+    by_log: bool = False
+    received: bytes | None = field(default=None, init=False, repr=False, compare=False)
+    """The bytes it was decoded from; None in a copy with other fields."""
+
+    def __post_init__(self) -> None:
+        if self.magic not in _MIN_SIZE:
+            raise InvalidInputError(f"magic {self.magic} is not 0, 1 or 2")
+        if (self.timestamp_ms is None) != (self.magic == 0):
+            raise InvalidInputError("magic 0 has no timestamp, the others have one", advice="Give None, or -1 for none")
+        if self.headers and self.magic != 2:
+            raise InvalidInputError(
+                f"magic {self.magic} has no headers", advice="Use down_convert(), which returns what it drops"
+            )
+
+
+def encode_message(message: Kip82Message, layout: TypedHeaders = STRICT) -> bytes:
+    """Return the bytes of a message; for a decoded one, the bytes it was decoded from.
+
+    Args:
+        message: The message.
+        layout: The layout of its headers.
+
+    Raises:
+        HeaderError: the layout cannot represent a header.
+        InvalidInputError: a number is out of range.
+    """
+    if message.received is not None:
+        return message.received
+    attributes = message.compression | (_LOG_TIME_BIT if message.by_log and message.magic else 0)
+    parts: list[bytes] = []
+    try:
+        if message.timestamp_ms is not None:
+            parts.append(_I64.pack(message.timestamp_ms))
+        parts += _nullable(message.key)
+        if message.headers:
+            attributes |= HEADERS_BIT
+            block = message.headers.as_bytes(layout)
+            parts += (_I32.pack(len(block)), block)
+        parts += _nullable(message.value)
+        body = b"".join((struct.pack(">bB", message.magic, attributes), *parts))
+        return struct.pack(">qiI", message.offset, len(body) + 4, zlib.crc32(body)) + body
+    except struct.error:
+        raise InvalidInputError(
+            f"offset {message.offset}, timestamp {message.timestamp_ms} or a length is out of range"
+        ) from None
+
+
+def _nullable(data: bytes | None) -> tuple[bytes, ...]:
+    return (_I32.pack(-1),) if data is None else (_I32.pack(len(data)), data)
+
+
+def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRICT) -> tuple[Kip82Message, int]:
+    """Return the message at a byte position, and where it ends.
+
+    Lengths and checksum are checked; the headers only when they are read.
+
+    Args:
+        data: Bytes that contain the whole message.
+        at: The byte position where it begins.
+        layout: The layout of its headers; `lenient` ignores unknown bits of attributes.
+
+    Raises:
+        DecodeError: the bytes are not a message, or the checksum does not match.
+    """
+    reader = Reader(data, at)
+    offset, size, crc, magic, attributes = reader.pull_struct(_HEAD, "the head of a message")
+    if magic not in _MIN_SIZE:
+        raise DecodeError(f"magic {magic} is not 0, 1 or 2", at + 16)
+    if size < _MIN_SIZE[magic]:
+        raise DecodeError(f"a message of magic {magic} has a size of {_MIN_SIZE[magic]} or more, not {size}", at + 8)
+    end = at + 12 + size
+    if end > reader.end:
+        raise DecodeError("a message is cut short", at + 12, size, reader.end - at - 12)
+    reader = Reader(data, at + 18, end)
+    received = bytes(memoryview(data)[at:end])
+    _check_crc(received, crc, at)
+    known = _COMPRESSION_BITS | (_LOG_TIME_BIT if magic else 0) | (HEADERS_BIT if magic == 2 else 0)
+    if attributes & ~known and layout.strict:
+        raise DecodeError(f"attributes {attributes:#04x} have bits that are undefined in magic {magic}", at + 17)
+    timestamp = reader.pull_struct(_I64, "the timestamp")[0] if magic else None
+    key = _pull_nullable(reader, "the key")
+    headers = Headers()
+    if magic == 2 and attributes & HEADERS_BIT:
+        block_at = reader.at
+        length = reader.pull_struct(_I32, "the length of the headers")[0]
+        if length < 0:
+            raise DecodeError(f"the length of the headers is {length}", block_at)
+        headers = Headers.from_bytes(reader.pull_bytes(length, "the headers"), layout, at=block_at + 4)
+    value = _pull_nullable(reader, "the value")
+    reader.pull_end("the value of a message")
+    message = Kip82Message(
+        value=value,
+        key=key,
+        headers=headers,
+        offset=offset,
+        timestamp_ms=timestamp,
+        magic=magic,
+        compression=attributes & _COMPRESSION_BITS,
+        by_log=bool(magic and attributes & _LOG_TIME_BIT),
+    )
+    _set_received(message, received)
+    return message, end
+
+
+_set_received: Final[Any] = Kip82Message.__dict__["received"].__set__
+
+
+def _check_crc(received: bytes, crc: int, at: int) -> None:
+    actual = zlib.crc32(memoryview(received)[16:])
+    if actual == crc:
+        return
+    if len(received) > 61 and received[16] == 2 and crc32c(received[21:]) == int.from_bytes(received[17:21], "big"):
+        raise DecodeError(
+            "a Kafka record batch of format 2, not a KIP-82 message: both have magic 2", at, advice="Read it as kafka"
+        )
+    raise DecodeError(f"the checksum of a message is {crc:#010x}, that of its bytes {actual:#010x}", at + 12)
+
+
+def _pull_nullable(reader: Reader, what: str) -> bytes | None:
+    at = reader.at
+    length = reader.pull_struct(_I32, f"the length of {what}")[0]
+    if length < -1:
+        raise DecodeError(f"the length of {what} is {length}", at)
+    return None if length == -1 else reader.pull_bytes(length, what)
+
+
+def down_convert(message: Kip82Message, magic: int) -> tuple[Kip82Message, tuple[str, ...]]:
+    """Return a message in an older format, as a client of that format would receive it, and what it lost.
+
+    Args:
+        message: Not compressed.
+        magic: 0 or 1.
+
+    Raises:
+        InvalidInputError: the message is compressed, or older than the format.
+    """
+    if magic not in (0, 1) or magic > message.magic:
+        raise InvalidInputError(f"a message of magic {message.magic} cannot be converted down to {magic}")
+    if message.compression:
+        raise InvalidInputError("a compressed message set is converted message by message", advice="Decode it first")
+    lost = [f"header {key!r} ({value.kind_name})" for key, value in message.headers.items()]
+    timestamp = message.timestamp_ms if magic else None
+    if magic == 0 and message.timestamp_ms not in (None, -1):
+        lost.append(f"timestamp {message.timestamp_ms} ms")
+    converted = Kip82Message(
+        value=message.value,
+        key=message.key,
+        offset=message.offset,
+        timestamp_ms=timestamp,
+        magic=magic,
+        by_log=bool(magic and message.by_log),
+    )
+    return converted, tuple(lost)

@@ -1,0 +1,27 @@
+"""Memory for bytes that are about to be read, compiled."""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from headstream.core.codec import uncompiled_primitives as c
+else:
+    from cython.cimports.headstream.core.codec import primitives as c
+
+__all__ = ["new_buffer"]
+
+
+def new_buffer(size: int) -> bytearray:
+    """Return a buffer whose bytes are undefined until they are written.
+
+    A buffer of zeros, as bytearray(size) makes it, has all its pages written at once: that takes longer than reading as many
+    bytes from a socket or a cached file.
+
+    Args:
+        size: Its size, bytes.
+    """
+    return c.new_bytes(size)

@@ -1,0 +1,165 @@
+"""Filter: a parsed filter, with its program and its policy for messages that it cannot be applied to."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from headstream.core.codec.batch.results import Matches
+from headstream.core.codec.batch.stored.filter_scan import filter_stored
+from headstream.core.codec.binary import decode_polled
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.filters.evaluation import FAILED, TRUE, evaluate, find_failure
+from headstream.core.filters.expression import And, Expression, Field, FieldOf, Header, In, Literal, operands_of
+from headstream.core.filters.parser import parse_expression
+from headstream.core.filters.program import compile_expression
+from headstream.core.filters.pruning import MessagesSummary, may_match
+from headstream.core.filters.typed import apply_types
+from headstream.core.model.message import MessageState, ReceivedMessage
+from headstream.errors import HeaderError, InvalidInputError, InvalidOptionError
+
+__all__ = ["Filter", "OnFilterError", "check_states", "parse_filter"]
+
+_AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
+
+
+class OnFilterError(enum.Enum):
+    """What happens to a message for which a filter compares values that cannot be compared, as a number with a text."""
+
+    SKIP = "skip"
+    DELIVER = "deliver"
+    RAISE = "raise"
+
+
+_POLICIES: Final = [each.value for each in OnFilterError]
+_CODES: Final = {OnFilterError.SKIP: 0, OnFilterError.DELIVER: 1, OnFilterError.RAISE: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter. Created by parse_filter().
+
+    Args:
+        text: Its source.
+        on_error: What happens to a message that it cannot be applied to.
+        expression: Its typed expression.
+        program: Its program; see core/codec/batch/stored/filter_scan.py.
+    """
+
+    text: str
+    on_error: OnFilterError
+    expression: Expression = field(compare=False, repr=False)
+    program: bytes = field(compare=False, repr=False)
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """The names of the headers that it reads, in order."""
+        return tuple(dict.fromkeys(each.name for each in operands_of(self.expression) if isinstance(each, Header)))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields that it reads, in order."""
+        return tuple(dict.fromkeys(each.field.value for each in operands_of(self.expression) if isinstance(each, FieldOf)))
+
+    def with_states(self, states: frozenset[int] | None) -> Filter:
+        """Return a filter that matches messages in some states only, and cannot fail for others.
+
+        Args:
+            states: State codes; None returns this filter.
+        """
+        if states is None:
+            return self
+        codes = tuple(Literal(code, 0, str(code)) for code in sorted(states))
+        expression = And((In(FieldOf(Field.STATE, 0), codes), self.expression))
+        return replace(self, expression=expression, program=compile_expression(expression))
+
+    def select(self, stored: BytesLike, count: int, size_bytes: int) -> Matches:
+        """Return the messages that match.
+
+        Args:
+            stored: Stored messages, back to back.
+            count: The maximum number of matching messages.
+            size_bytes: Approximate maximum size of the matching messages; at least one is returned.
+        """
+        return filter_stored(stored, self.program, count, size_bytes, on_failure=_CODES[self.on_error])
+
+    def may_match(self, messages: MessagesSummary) -> bool:
+        """Return whether it can match one of the messages of a summary, or be unable to be applied to one."""
+        return may_match(self.expression, messages)
+
+    def examine(self, message: ReceivedMessage) -> tuple[bool, bool]:
+        """Return whether a decoded message is delivered, and whether the filter cannot be applied to it.
+
+        Raises:
+            HeaderError: it cannot, and this is an error.
+        """
+        truth = evaluate(self.expression, message)
+        if truth != FAILED:
+            return truth == TRUE, False
+        if self.on_error is OnFilterError.RAISE:
+            raise self.failure(message)
+        return self.on_error is OnFilterError.DELIVER, True
+
+    def failure_of(self, stored: BytesLike) -> HeaderError:
+        """Return the error for the first of some stored messages, to which the filter cannot be applied."""
+        return self.failure(decode_polled(filter_stored(stored, _ALL.program, 1, 1).data)[0])
+
+    def failure(self, message: ReceivedMessage) -> HeaderError:
+        """Return the error for a message that the filter cannot be applied to."""
+        return HeaderError(
+            f"the filter cannot be applied to the message at offset {message.offset}: "
+            f"{find_failure(self.expression, message)} which cannot be compared",
+            where=f"offset {message.offset}",
+            advice=f"Pass over it with offset {message.offset + 1}, or use on_filter_error skip or deliver",
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return parse_filter, (self.text, self.on_error.value)
+
+
+def parse_filter(text: str, on_error: str = "skip") -> Filter:
+    """Return the filter of a text.
+
+    Args:
+        text: A condition, as in `attempt >= 3 AND source IN ('web', 'app')`.
+        on_error: `skip`, `deliver` or `raise`: what happens to a message for which it compares values that cannot be compared.
+
+    Raises:
+        InvalidInputError: the text is not a filter; the error names the character.
+        InvalidOptionError: `on_error` is none of the three.
+    """
+    if on_error not in _POLICIES:
+        raise InvalidOptionError(f"on_filter_error is {on_error!r}", advice=f"Use one of {', '.join(_POLICIES)}")
+    if not isinstance(text, str):
+        raise InvalidInputError(f"a filter is {text!r}", advice="Give a text, as in \"attempt >= 3 AND source = 'web'\"")
+    return _parse(text, on_error)
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str, on_error: str) -> Filter:
+    expression = apply_types(parse_expression(text), text)
+    return Filter(text, OnFilterError(on_error), expression, compile_expression(expression))
+
+
+_ALL: Final = parse_filter("TRUE")
+"""Matches every message."""
+
+
+def check_states(found: Filter, states: frozenset[int] | None) -> Filter:
+    """Return a filter that is applied to messages in some states.
+
+    Args:
+        found: The filter.
+        states: Their codes; None for all.
+
+    Raises:
+        InvalidOptionError: the filter names `_state`, but only available messages are asked for: it would find nothing, or all.
+    """
+    if states == _AVAILABLE and Field.STATE.value in found.fields:
+        raise InvalidOptionError(
+            "the filter names _state, but only available messages are asked for",
+            advice="Ask for more with states=, as in states=None for all",
+        )
+    return found

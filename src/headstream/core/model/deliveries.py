@@ -1,0 +1,271 @@
+"""Deliveries: what a consumer group has not finished in a partition, and what a consumer does with a message that fails.
+
+base       the committed offset: everything before it is done
+frontier   one past the last message that the group has begun; everything between base and frontier is done, except
+pending    offsets that wait, as ranges, and
+failing    messages that failed: how often, when, why, and what comes next
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from datetime import timedelta
+from math import ceil
+from typing import Final, NamedTuple
+
+from headstream.core.model.pauses import PauseRule
+from headstream.core.model.quantities import parse_duration_us
+from headstream.errors import InvalidOptionError
+
+__all__ = [
+    "MAX_ATTEMPT_BYTES",
+    "MAX_ERROR_BYTES",
+    "MAX_FAILING",
+    "MAX_KEPT_ATTEMPTS",
+    "MAX_PENDING_RANGES",
+    "Attempt",
+    "DeadLetterReason",
+    "Delivery",
+    "DeliveryChange",
+    "DeliveryStep",
+    "PartitionDeliveries",
+    "Retry",
+    "RetryOrder",
+    "Settled",
+    "cut_error",
+]
+
+MAX_FAILING: Final = 10_000
+"""Failing messages of a group in one partition: more are back-pressure, since a consumer stops to fetch before."""
+
+MAX_PENDING_RANGES: Final = 20_000
+"""Ranges of waiting messages of a group in one partition: those between so many failing ones."""
+
+MAX_ERROR_BYTES: Final = 255
+"""Stored bytes of an error's text: a header value of a topic with limits `iggy`."""
+
+MAX_KEPT_ATTEMPTS: Final = 5
+"""Attempts of a message that are remembered one by one, the last ones: as many as a message has by default."""
+
+MAX_ATTEMPT_BYTES: Final = 100
+"""Stored bytes of an attempt's error, and of its worker's name: 10,000 failing messages then have 11 MB at most."""
+
+
+class RetryOrder(enum.StrEnum):
+    """What waits while a message is tried again."""
+
+    PARTITION = "partition"
+    KEY = "key"
+    SKIP = "skip"
+
+
+class DeadLetterReason(enum.StrEnum):
+    """Why a message was put into the dead letter."""
+
+    MAX_ATTEMPTS = "max_attempts"
+    REJECTED = "rejected"
+    DECODE_ERROR = "decode_error"
+
+
+class DeliveryStep(enum.IntEnum):
+    """One step of a message of a group; SOUGHT has the group begin anew at an offset."""
+
+    DONE = 1
+    PENDING = 2
+    BEGUN = 3
+    RELEASED = 4
+    FAILED = 5
+    POISONED = 6
+    SOUGHT = 7
+
+
+class DeliveryChange(NamedTuple):
+    """A step of one message, or for DONE and PENDING of a range; repeating it changes nothing.
+
+    Args:
+        step: The step.
+        from_offset: The message.
+        until_offset: One past the last message.
+        failures: For FAILED and POISONED: how often it has failed, this time included.
+        delay_us: For FAILED: how long it waits, microseconds.
+        reason: For POISONED: why.
+        error: For FAILED and POISONED: the error's text.
+    """
+
+    step: DeliveryStep
+    from_offset: int
+    until_offset: int
+    failures: int = 0
+    delay_us: int = 0
+    reason: str = ""
+    error: str = ""
+
+
+class Attempt(NamedTuple):
+    """An attempt that failed.
+
+    Args:
+        number: Which one, from 1.
+        ended_us: When it failed, microseconds since 1970 UTC.
+        begun_us: When its message was leased; 0 if that is not known.
+        worker: Who made it, at most MAX_ATTEMPT_BYTES.
+        error: The error's text, likewise.
+    """
+
+    number: int
+    ended_us: int
+    begun_us: int = 0
+    worker: str = ""
+    error: str = ""
+
+
+class Settled(NamedTuple):
+    """What the log says to a consumer that has recorded steps.
+
+    Args:
+        generation: The generation of its group, 0 without a member.
+        paused_us: For how long the group is paused, microseconds; 0 while it runs.
+    """
+
+    generation: int
+    paused_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message that a group has not finished, and that has failed or was begun.
+
+    Args:
+        offset: Its offset.
+        failures: How often it has failed.
+        is_begun: Whether an attempt has begun and not ended: its consumer is at work, or was killed.
+        failed_us: The last failure, microseconds since 1970 UTC; 0 without one.
+        first_failed_us: The first one.
+        delay_us: How long it waits after the last failure, microseconds.
+        first_error: The text of the first error.
+        last_error: The text of the last error.
+        reason: Why it goes into the dead letter; empty while it is tried.
+        copied_to: While it goes into the dead letter: the topic, its partition and that one's end before the copy; then
+            the offset of the copy.
+        attempts: The last failed attempts, oldest first.
+    """
+
+    offset: int
+    failures: int = 0
+    is_begun: bool = False
+    failed_us: int = 0
+    first_failed_us: int = 0
+    delay_us: int = 0
+    first_error: str = ""
+    last_error: str = ""
+    reason: str = ""
+    copied_to: tuple[str, int, int] | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+    def left_us(self, now_us: int) -> int:
+        """Return how long it still waits: never longer than its delay, whatever the clock does."""
+        return max(0, min(self.delay_us, self.failed_us + self.delay_us - now_us)) if self.failures else 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDeliveries:
+    """What a group has not finished in a partition.
+
+    Args:
+        base: The committed offset, None without one.
+        frontier: One past the last message that was begun.
+        pending: Ranges of waiting messages.
+        failing: Messages that failed or were begun, by offset.
+        now_us: The log's time, microseconds since 1970 UTC.
+        poisoned_count: How many messages the group has put into the dead letter.
+        paused_us: For how long the group is paused, microseconds; 0 while it runs.
+    """
+
+    base: int | None
+    frontier: int = 0
+    pending: tuple[tuple[int, int], ...] = ()
+    failing: tuple[Delivery, ...] = field(default=())
+    now_us: int = 0
+    poisoned_count: int = 0
+    paused_us: int = 0
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Retry:
+    """What a consumer does with a message that fails.
+
+    Args:
+        attempts: Maximum number of attempts before a message goes into the dead letter; None sets no limit.
+        delay: The delay before the second attempt, as text (`1s`), a timedelta or microseconds; it doubles with each one.
+        max_delay: The longest delay.
+        order: What waits for the message: its `partition`, later messages of its `key`, or nothing (`skip`). None is `partition`,
+            and `skip` for a consumer with `mode="shared"`.
+        pause: How long the group is paused, as `delay`, when too many of its attempts fail; None never pauses it.
+        pause_share: The part of the last attempts that fails then, above 0 and at most 1.
+        pause_attempts: How many last attempts that are: fewer never pause the group.
+
+    Raises:
+        InvalidOptionError: a value is out of range.
+        InvalidInputError: a duration cannot be read.
+    """
+
+    attempts: int | None
+    delay_us: int
+    max_delay_us: int
+    order: RetryOrder | None
+    pause_rule: PauseRule | None
+
+    def __init__(
+        self,
+        attempts: int | None = 5,
+        delay: str | int | timedelta = "1s",
+        max_delay: str | int | timedelta = "5m",
+        order: str | None = None,
+        *,
+        pause: str | int | timedelta | None = None,
+        pause_share: float = 0.5,
+        pause_attempts: int = 100,
+    ) -> None:
+        if attempts is not None and (type(attempts) is not int or not 1 <= attempts <= 1000):
+            raise InvalidOptionError(f"attempts is {attempts!r}", advice="Give a number from 1 to 1000, or None for no limit")
+        if order is not None and order not in list(RetryOrder):
+            raise InvalidOptionError(f"order is {order!r}", advice=f"Use one of {', '.join(RetryOrder)}")
+        delay_us, max_delay_us = (parse_duration_us(each, plain_unit="us") for each in (delay, max_delay))
+        if delay_us > max_delay_us:
+            raise InvalidOptionError(
+                f"delay is {delay!r} and max_delay {max_delay!r}", advice="Make max_delay at least as long as delay"
+            )
+        chosen = None if order is None else RetryOrder(order)
+        rule = _pause_rule(pause, pause_share, pause_attempts)
+        for name, value in zip(self.__slots__, (attempts, delay_us, max_delay_us, chosen, rule), strict=True):
+            object.__setattr__(self, name, value)
+
+    def is_last(self, failures: int) -> bool:
+        """Return whether a message that has failed so often is not tried again."""
+        return self.attempts is not None and failures >= self.attempts
+
+    def delay_after(self, failures: int, jitter: float) -> int:
+        """Return the delay after a failure, microseconds: doubled each time, of which the second half is random.
+
+        Args:
+            failures: How often the message has failed, from 1.
+            jitter: A random number from 0 to 1.
+        """
+        longest = min(self.delay_us << min(failures - 1, 63), self.max_delay_us)
+        return longest - int(longest / 2 * jitter)
+
+
+def _pause_rule(pause: str | int | timedelta | None, share: float, attempts: int) -> PauseRule | None:
+    if type(attempts) is not int or attempts < 1:
+        raise InvalidOptionError(f"pause_attempts is {attempts!r}", advice="Give a number from 1 on")
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+        raise InvalidOptionError(f"pause_share is {share!r}", advice="Give a number above 0 and at most 1")
+    if pause is None:
+        return None
+    return PauseRule(ceil(round(share * attempts, 9)), attempts, parse_duration_us(pause, plain_unit="us")).check()
+
+
+def cut_error(text: str, size_bytes: int = MAX_ERROR_BYTES) -> str:
+    """Return an error's text, cut to what is stored."""
+    return text.encode(errors="replace")[:size_bytes].decode(errors="ignore")

@@ -1,0 +1,99 @@
+"""Delivery views: what people see of the unfinished messages of a group: counts, and the story of one message."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from headstream.core.model.deliveries import Attempt
+from headstream.core.model.pauses import GroupPause
+
+__all__ = ["DeliveryCounts", "DeliveryStatus", "GroupDeliveries", "MessageStory"]
+
+
+class DeliveryStatus(enum.StrEnum):
+    """What a group does with a message: it waits for its first attempt, is in work, waits for another one, …"""
+
+    PENDING = "pending"
+    LEASED = "leased"
+    DELAYED = "delayed"
+    DEFERRED = "deferred"
+    POISONED = "poisoned"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryCounts:
+    """The messages of a group in a partition, counted by their status.
+
+    Args:
+        partition: From 1.
+        pending: Those that wait for their first attempt.
+        leased: Those that a worker has, or that are in work.
+        delayed: Those that have failed, and wait for their next attempt.
+        deferred: Those that are set aside.
+        poisoned: Those that were given up, ever.
+        open_letters: The newest of them whose dead letter is neither redriven nor discarded, at most 100.
+        oldest_leased_us: When the oldest lease began, microseconds since 1970 UTC, or None.
+        oldest_poisoned_us: When the oldest of the open letters was given up, microseconds since 1970 UTC, or None.
+    """
+
+    partition: int
+    pending: int
+    leased: int
+    delayed: int
+    deferred: int
+    poisoned: int
+    open_letters: int = 0
+    oldest_leased_us: int | None = None
+    oldest_poisoned_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDeliveries:
+    """What a group has not finished, counted.
+
+    Args:
+        now_us: The log's time, microseconds since 1970 UTC.
+        pause: Whether it is paused.
+        partitions: Its counts by partition.
+    """
+
+    now_us: int
+    pause: GroupPause
+    partitions: tuple[DeliveryCounts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStory:
+    """What a group has done with one message, as far as its journal knows.
+
+    Args:
+        partition: The message's partition.
+        offset: Its offset.
+        status: What the group does with it now.
+        failures: How often it has failed.
+        attempts: The last failed attempts, oldest first.
+        worker: Who has it.
+        leased_us: Since when, microseconds since 1970 UTC.
+        lease_until_us: Until when.
+        next_attempt_us: When it is tried again, at the earliest.
+        first_failed_us: When it failed for the first time.
+        first_error: The error of that attempt.
+        reason: Why it was given up.
+        letter: Topic, partition and offset of its dead letter, or None.
+    """
+
+    partition: int
+    offset: int
+    status: DeliveryStatus
+    failures: int = 0
+    attempts: tuple[Attempt, ...] = field(default=())
+    worker: str = ""
+    leased_us: int | None = None
+    lease_until_us: int | None = None
+    next_attempt_us: int | None = None
+    first_failed_us: int | None = None
+    first_error: str = ""
+    reason: str = ""
+    letter: tuple[str, int, int] | None = None

@@ -1,0 +1,185 @@
+"""Leases: messages of a consumer group that workers share, each lent to one worker at a time until an end.
+
+pending    waits, or was never leased          leased     one worker has it, until the lease ends
+delayed    failed: waits for its next attempt  deferred   set aside until it is asked for by its offset
+done       never delivered again               poisoned   done, with a copy in the dead letter
+
+A grant lends ranges of messages under one token. A step of a message needs the token that it was lent under: what a worker says
+after its lease has ended changes nothing, and is refused with what has happened since.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from headstream.core.model.deliveries import RetryOrder
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.pauses import PauseRule
+from headstream.errors import InvalidOptionError
+
+__all__ = [
+    "DEFAULT_LEASE_US",
+    "MAX_LEASE_COUNT",
+    "MAX_LEASE_US",
+    "SKIPPED",
+    "Grant",
+    "LeaseChange",
+    "LeaseRefusal",
+    "LeaseRequest",
+    "LeaseStep",
+    "LeasedRange",
+    "SettledLeases",
+    "check_lease_us",
+]
+
+DEFAULT_LEASE_US: Final = 30_000_000
+"""The lease of Kafka's share groups: longer than most messages take."""
+
+MIN_LEASE_US: Final = 10_000
+"""A shorter lease ends before its messages have arrived."""
+
+MAX_LEASE_US: Final = 12 * 3_600_000_000
+"""The longest lease, and the longest extension at once: a message of a worker that died waits as long."""
+
+MAX_LEASE_COUNT: Final = 10_000
+"""Messages of one grant."""
+
+SKIPPED: Final = "skipped"
+"""The reason of a DONE for messages that were not delivered, since they are gone or a filter left them out: no attempt."""
+
+
+class LeaseStep(enum.IntEnum):
+    """One step of leased messages."""
+
+    DONE = 1
+    FAILED = 2
+    POISONED = 3
+    RELEASED = 4
+    EXTENDED = 5
+    DEFERRED = 6
+
+
+class LeaseChange(NamedTuple):
+    """A step of messages that were leased together; repeating it changes nothing.
+
+    Args:
+        step: The step.
+        token: The token of their lease.
+        from_offset: The first message.
+        until_offset: One past the last message; FAILED and POISONED are steps of one message.
+        delay_us: For FAILED: how long it waits; for EXTENDED: how long the lease lasts from now; microseconds.
+        reason: For POISONED: why; for DONE: SKIPPED, or empty.
+        error: For FAILED and POISONED: the error's text.
+    """
+
+    step: LeaseStep
+    token: int
+    from_offset: int
+    until_offset: int
+    delay_us: int = 0
+    reason: str = ""
+    error: str = ""
+
+
+class LeaseRefusal(NamedTuple):
+    """A step that was refused, because the lease had ended.
+
+    Args:
+        from_offset: The first message.
+        until_offset: One past the last message.
+        what: What has happened to the first one.
+    """
+
+    from_offset: int
+    until_offset: int
+    what: str
+
+
+class SettledLeases(NamedTuple):
+    """What the log says to a worker that has recorded steps.
+
+    Args:
+        refused: The steps that were refused.
+        paused_us: For how long the group is paused, microseconds; 0 while it runs.
+    """
+
+    refused: list[LeaseRefusal]
+    paused_us: int = 0
+
+
+class LeasedRange(NamedTuple):
+    """Leased messages that have failed equally often.
+
+    Args:
+        from_offset: The first message.
+        until_offset: One past the last message.
+        failures: How often each has failed, or its lease has ended.
+    """
+
+    from_offset: int
+    until_offset: int
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRequest:
+    """What a worker asks for.
+
+    Args:
+        token: Names the lease: a random number. A repeated request returns what it leased before.
+        count: Maximum number of messages.
+        lease_us: How long it has them, microseconds.
+        worker: Its name, for people.
+        attempts: After how many attempts a message whose lease ends is given up; None sets no limit.
+        order: SKIP, or KEY: later messages of a key wait for the earlier ones.
+        dead_letter: Where messages go after their last attempt.
+        partitions: Which to try, in this order; empty tries all.
+        starts: Partition -> where the group begins if it has no committed offset; else the first message.
+        deferred: Deferred messages of the only partition that are asked for by offset.
+        pause_rule: When the group is paused, or None.
+    """
+
+    token: int
+    count: int
+    lease_us: int = DEFAULT_LEASE_US
+    worker: str = ""
+    attempts: int | None = None
+    order: RetryOrder = RetryOrder.SKIP
+    dead_letter: TopicName | None = None
+    partitions: tuple[int, ...] = ()
+    starts: Mapping[int, int] = field(default_factory=dict)
+    deferred: tuple[int, ...] = ()
+    pause_rule: PauseRule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a worker got.
+
+    Args:
+        partition: The partition of the messages; 0 if nothing was leased.
+        ranges: The messages.
+        generation: The generation of the partition.
+        ends: Partition -> its end when nothing in it could be leased: a worker waits for messages from there on.
+        wait_us: When something can be leased without a new message: a delay or a lease ends, microseconds; None if nothing is.
+        is_paused: Whether the group is paused until then, or another worker has the message on trial.
+    """
+
+    partition: int = 0
+    ranges: tuple[LeasedRange, ...] = ()
+    generation: int = 0
+    ends: Mapping[int, int] = field(default_factory=dict)
+    wait_us: int | None = None
+    is_paused: bool = False
+
+
+def check_lease_us(lease_us: int) -> int:
+    """Return the length of a lease; InvalidOptionError if it is out of range."""
+    if not MIN_LEASE_US <= lease_us <= MAX_LEASE_US:
+        raise InvalidOptionError(
+            f"a lease of {lease_us / 1e6:g} s", advice=f"Use {MIN_LEASE_US / 1e3:g} ms to {MAX_LEASE_US / 3_600_000_000:g} h"
+        )
+    return lease_us

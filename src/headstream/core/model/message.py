@@ -1,0 +1,259 @@
+"""Message: one message as a value, its state and its checksum."""
+
+from __future__ import annotations
+
+import enum
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from headstream.core.model.headers import NO_HEADERS, Headers
+from headstream.errors import InvalidInputError
+
+__all__ = [
+    "MAX_AUTHOR_BYTES",
+    "MAX_REASON_BYTES",
+    "MAX_STATE_OFFSETS",
+    "Message",
+    "MessageState",
+    "ReceivedMessage",
+    "StateChange",
+    "checksum",
+    "parse_state",
+    "set_attempt",
+    "state_name",
+    "stored_message",
+]
+
+MAX_REASON_BYTES: Final = 1000
+MAX_AUTHOR_BYTES: Final = 255
+MAX_STATE_OFFSETS: Final = 10_000
+"""Limits of one change of states: a reason of a sentence or two, a name, and as many messages as one request can sync quickly."""
+_MAX_ID: Final = (1 << 128) - 1
+
+
+class MessageState(enum.IntEnum):
+    """The state of a stored message; the codes are Iggy's.
+
+    A code unknown to this version, 0 to 255, is a member with a generated name:
+    `MessageState(99).name` is "unknown(99)"; iterating over the states skips it.
+    """
+
+    AVAILABLE = 1
+    UNAVAILABLE = 10
+    POISONED = 20
+    MARKED_FOR_DELETION = 30
+
+    @classmethod
+    def _missing_(cls, value: object) -> MessageState | None:
+        if not isinstance(value, int) or not 0 <= value <= 255:
+            return None
+        unknown = int.__new__(cls, value)
+        unknown._name_, unknown._value_ = f"unknown({value})", value
+        # Cached, as enum.Flag does with its pseudo-members: the same code is the same object.
+        return cls._value2member_map_.setdefault(value, unknown)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """A recorded change of a stored message's state.
+
+    Args:
+        offset: The message's offset in its partition.
+        state: A state code, 1 to 255.
+        reason: The reason given by its author.
+        by: The author.
+        changed_us: Time of the change, microseconds since 1970 UTC.
+    """
+
+    offset: int
+    state: int
+    reason: str
+    by: str
+    changed_us: int
+
+
+def state_name(state: int) -> str:
+    """Return the name of a state: `available`, ..., or `unknown(n)`.
+
+    Args:
+        state: A state code, 0 to 255.
+    """
+    return MessageState(state).name.lower() if 0 <= state <= 255 else f"unknown({state})"
+
+
+def parse_state(name: str) -> MessageState:
+    """Return the state of a name, `unknown(n)` included.
+
+    Args:
+        name: A name as state_name() returns it; case-insensitive.
+
+    Raises:
+        InvalidInputError: the name is unknown.
+    """
+    text = name.strip().lower()
+    if text.startswith("unknown(") and text.endswith(")") and text[8:-1].isdecimal() and int(text[8:-1]) < 256:
+        return MessageState(int(text[8:-1]))
+    try:
+        return MessageState[text.upper()]
+    except KeyError:
+        names = ", ".join(state.name.lower() for state in MessageState)
+        raise InvalidInputError(f"{name!r} is not a message state", advice=f"Use one of {names}") from None
+
+
+def checksum(payload: bytes) -> int:
+    """Return a payload's CRC-32 (IEEE, as in zlib), which its message carries.
+
+    Args:
+        payload: The payload's bytes, as stored.
+    """
+    return zlib.crc32(payload)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Message:
+    """One message.
+
+    Args:
+        payload: The bytes; None is a null payload (a tombstone), which differs from b"".
+        headers: Typed headers; anything Headers() takes.
+        key: The bytes that choose the partition and identify the message for compaction, or None.
+        id: Unsigned 128-bit; 0 has the log generate one.
+        offset: Offset in the partition, from 0; None before the message is stored.
+        timestamp: Time of the append, microseconds since 1970 UTC; None before the message is stored.
+        state: A MessageState, or its code from 0 to 255.
+        checksum: CRC-32 of the payload; computed by default.
+        topic: `stream/topic` it was read from; not part of equality.
+        partition: The partition it was read from; not part of equality.
+
+    Raises:
+        InvalidInputError: a number is out of range.
+    """
+
+    payload: bytes | None
+    headers: Headers = NO_HEADERS
+    key: bytes | None = None
+    id: int = 0
+    offset: int | None = None
+    timestamp: int | None = None
+    state: MessageState = MessageState.AVAILABLE
+    checksum: int = -1
+    topic: str | None = field(default=None, compare=False)
+    partition: int | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.payload, (bytes, type(None))) or not isinstance(self.key, (bytes, type(None))):
+            raise InvalidInputError(
+                f"payload and key are bytes or None, not {type(self.payload).__name__} and {type(self.key).__name__}",
+                advice='Encode text, as in "text".encode()',
+            )
+        if not isinstance(self.id, int) or not 0 <= self.id <= _MAX_ID:
+            raise InvalidInputError(f"message id {self.id!r} is not an unsigned 128-bit number")
+        if not isinstance(self.headers, Headers):
+            object.__setattr__(self, "headers", Headers(self.headers).as_read_only())
+        elif not self.headers.read_only:  # later changes of the sender's headers must not change this message
+            object.__setattr__(self, "headers", self.headers.as_read_only())
+        if self.checksum == -1:
+            object.__setattr__(self, "checksum", zlib.crc32(self.payload or b""))
+        if not isinstance(self.state, MessageState):
+            if not isinstance(self.state, int) or not 0 <= self.state <= 255:
+                raise InvalidInputError(f"state {self.state} is not a number from 0 to 255")
+            object.__setattr__(self, "state", MessageState(self.state))
+
+    def verify(self) -> bool:
+        """Return whether the checksum matches the payload."""
+        return self.checksum == zlib.crc32(self.payload or b"")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
+
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, name) for name in _COMPARED))
+
+
+_COMPARED: Final = ("payload", "headers", "key", "id", "offset", "timestamp", "state", "checksum")
+"""What makes two messages equal: neither their origin nor their class."""
+
+
+class ReceivedMessage(Message):
+    """A message that was read from a log: its topic, partition, offset and timestamp are known."""
+
+    __slots__ = ("_attempt",)
+    if TYPE_CHECKING:
+        offset: int
+        timestamp: int
+        topic: str
+        partition: int
+        _attempt: int
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1, by a consumer with `on_error`; 1 from others, and in copies of the message."""
+        try:
+            return self._attempt
+        except AttributeError:
+            return 1
+
+
+def set_attempt(message: ReceivedMessage, attempt: int) -> None:
+    """Set a message's attempt, when it is delivered.
+
+    Args:
+        message: The message.
+        attempt: From 1.
+    """
+    _put_attempt(message, attempt)
+
+
+_put_attempt: Final[Any] = ReceivedMessage.__dict__["_attempt"].__set__
+_STATES: Final = tuple(MessageState(code) for code in range(256))
+
+
+def stored_message(
+    payload: bytes | None,
+    headers: Headers,
+    key: bytes | None,
+    id: int,
+    offset: int,
+    timestamp: int,
+    state: int,
+    checksum: int,
+    topic: str | None,
+    partition: int | None,
+) -> ReceivedMessage:
+    """Return ReceivedMessage(...) of fields read from a log, which are known to be valid, unchecked.
+
+    Args:
+        payload: As for Message, as are the others.
+        headers: Headers.
+        key: As for Message.
+        id: Unsigned 128-bit.
+        offset: Offset in the partition.
+        timestamp: Microseconds since 1970 UTC.
+        state: 0 to 255.
+        checksum: CRC-32; -1 has it computed.
+        topic: `stream/topic`.
+        partition: Its number.
+    """
+    message: ReceivedMessage = _new(ReceivedMessage)
+    _set_payload(message, payload)
+    _set_headers(message, headers)
+    _set_key(message, key)
+    _set_id(message, id)
+    _set_offset(message, offset)
+    _set_timestamp(message, timestamp)
+    _set_state(message, _STATES[state])
+    _set_checksum(message, zlib.crc32(payload or b"") if checksum == -1 else checksum)
+    _set_topic(message, topic)
+    _set_partition(message, partition)
+    return message
+
+
+_new: Final[Any] = Message.__new__
+_FIELDS: Final[dict[str, Any]] = {name: Message.__dict__[name].__set__ for name in Message.__slots__}
+_set_payload, _set_headers, _set_key = _FIELDS["payload"], _FIELDS["headers"], _FIELDS["key"]
+_set_id, _set_offset, _set_timestamp = _FIELDS["id"], _FIELDS["offset"], _FIELDS["timestamp"]
+_set_state, _set_checksum = _FIELDS["state"], _FIELDS["checksum"]
+_set_topic, _set_partition = _FIELDS["topic"], _FIELDS["partition"]

@@ -1,0 +1,243 @@
+"""Polls: their start and consumer, the polled messages, and the partition of a key."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal
+
+import xxhash
+
+from headstream.core.model.identifiers import check_name
+from headstream.core.model.message import ReceivedMessage
+from headstream.errors import InvalidInputError, InvalidOptionError
+
+__all__ = [
+    "ConsumerKind",
+    "OffsetOwner",
+    "Polled",
+    "PolledMessages",
+    "PollingKind",
+    "PollingStrategy",
+    "SegmentCounts",
+    "check_poll",
+    "partition_of",
+]
+
+_MAX_VALUE: Final = (1 << 64) - 1
+
+
+class PollingKind(enum.IntEnum):
+    """The five starting points of a poll; the codes are Iggy's."""
+
+    OFFSET = 1
+    TIMESTAMP = 2
+    FIRST = 3
+    LAST = 4
+    NEXT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PollingStrategy:
+    """Where a poll begins.
+
+    Args:
+        kind: One of PollingKind.
+        value: The offset, or the time in microseconds since 1970 UTC; 0 for the other kinds.
+
+    Raises:
+        InvalidInputError: the value is not an unsigned 64-bit number.
+    """
+
+    kind: PollingKind
+    value: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.value <= _MAX_VALUE:
+            raise InvalidInputError(f"{self.kind.name.lower()} {self.value} is not an unsigned 64-bit number")
+
+    @classmethod
+    def offset(cls, value: int) -> PollingStrategy:
+        """From this offset on."""
+        return cls(PollingKind.OFFSET, value)
+
+    @classmethod
+    def timestamp(cls, value_us: int) -> PollingStrategy:
+        """From the first message appended at or after this time, microseconds since 1970 UTC."""
+        return cls(PollingKind.TIMESTAMP, value_us)
+
+    @classmethod
+    def first(cls) -> PollingStrategy:
+        """From the oldest existing message."""
+        return cls(PollingKind.FIRST)
+
+    @classmethod
+    def last(cls) -> PollingStrategy:
+        """The newest messages, up to the requested count."""
+        return cls(PollingKind.LAST)
+
+    @classmethod
+    def next(cls) -> PollingStrategy:
+        """From the offset that this consumer or group has committed."""
+        return cls(PollingKind.NEXT)
+
+    @classmethod
+    def parse(cls, spec: int | Literal["first", "last", "next"] | str) -> PollingStrategy:
+        """Return the strategy of a number (an offset) or of `first`, `last` or `next`.
+
+        Raises:
+            InvalidInputError: it is neither.
+        """
+        if isinstance(spec, int):
+            return cls.offset(spec)
+        text = spec.strip().lower()
+        if text.isdecimal():
+            return cls.offset(int(text))
+        if text in ("first", "last", "next"):
+            return cls(PollingKind[text.upper()])
+        raise InvalidInputError(f"{spec!r} is not a polling strategy", advice="Use an offset, first, last or next")
+
+
+class ConsumerKind(enum.IntEnum):
+    """Kinds of owners of committed offsets; the codes are Iggy's."""
+
+    CONSUMER = 1
+    GROUP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetOwner:
+    """The owner of committed offsets: one consumer by its name, or a group whose members share them.
+
+    Args:
+        kind: One of ConsumerKind.
+        name: 1 to 255 bytes of UTF-8.
+
+    Raises:
+        InvalidInputError: the name is invalid.
+    """
+
+    kind: ConsumerKind
+    name: str
+
+    def __post_init__(self) -> None:
+        check_name(self.name, self.kind.name.lower())
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # which a str caches: each commit looks up its consumer
+
+    @classmethod
+    @lru_cache(maxsize=1024)
+    def group(cls, name: str) -> OffsetOwner:
+        """Return the group of this name."""
+        return cls(ConsumerKind.GROUP, name)
+
+    @classmethod
+    @lru_cache(maxsize=1024)
+    def named(cls, name: str) -> OffsetOwner:
+        """Return the single consumer of this name."""
+        return cls(ConsumerKind.CONSUMER, name)
+
+    def __str__(self) -> str:
+        return f"{self.kind.name.lower()} {self.name!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """The result of a poll: stored messages as bytes.
+
+    Args:
+        partition: Their partition.
+        end_offset: One past the newest offset of the partition at the time of the poll.
+        next_offset: Where to poll next: after the returned and the skipped messages.
+        count: Number of returned messages.
+        chunks: Complete stored messages back to back, in order, in one or more pieces.
+        generation: Distinguishes the partition from earlier ones of its name, before a purge or deletion; 0 if unknown.
+        scanned_count: With a filter: the number of messages that it examined, with all messages of the segments that it skipped.
+        failed_count: How many of them it could not be applied to.
+    """
+
+    partition: int
+    end_offset: int
+    next_offset: int
+    count: int
+    chunks: tuple[memoryview, ...]
+    generation: int = 0
+    scanned_count: int = 0
+    failed_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCounts:
+    """How much of a topic a filter reads.
+
+    Args:
+        segments_count: The number of its segments, the files that messages are stored in.
+        skipped_count: How many of them a filter skips, by their times and by summaries of their headers.
+        size_bytes: The size of its messages.
+        skipped_bytes: That of the skipped ones.
+    """
+
+    segments_count: int
+    skipped_count: int
+    size_bytes: int
+    skipped_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolledMessages(Polled):
+    """The result of a poll whose messages are values already: those of Kafka are not stored in our format.
+
+    Args:
+        messages: The messages, `count` of them.
+    """
+
+    messages: tuple[ReceivedMessage, ...] = ()
+
+
+def check_poll(
+    topic: object,
+    strategy: PollingStrategy,
+    count: int,
+    size_bytes: int,
+    consumer: OffsetOwner | None,
+    auto_commit: bool,
+    *,
+    is_filtered: bool = False,
+) -> None:
+    """Check a poll's arguments.
+
+    Args:
+        topic: Its name.
+        strategy: Where to begin.
+        count: Maximum number of messages.
+        size_bytes: Maximum size.
+        consumer: The polling consumer or group, or None.
+        auto_commit: Whether delivered messages are committed.
+        is_filtered: Whether it has a filter.
+
+    Raises:
+        InvalidInputError: a number is less than 1.
+        InvalidOptionError: the consumer is missing, or the newest messages are requested with a filter.
+    """
+    if count < 1 or size_bytes < 1:
+        raise InvalidInputError("a poll requests at least one message and one byte", where=str(topic))
+    if consumer is None and (auto_commit or strategy.kind is PollingKind.NEXT):
+        raise InvalidOptionError("a consumer or a group is required", where=str(topic), advice="Name the consumer or group")
+    if is_filtered and strategy.kind is PollingKind.LAST:
+        raise InvalidOptionError(
+            "the newest messages cannot be filtered",
+            where=str(topic),
+            advice="Begin at a time, as in -1h, or read without a filter",
+        )
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Return the partition of a key: xxHash32 modulo the count; remainder 0 is the last partition, as in Iggy.
+
+    Args:
+        key: The key's bytes.
+        partitions: The topic's number of partitions, 1 or more.
+    """
+    return xxhash.xxh32_intdigest(key) % partitions or partitions

@@ -1,0 +1,110 @@
+"""Reserved headers: attributes of a message for which a dialect has no field. Names with `hs.` are Headstream's own.
+
+    name             kind      where                       what it is
+    hs.key           raw       binary, JSON: the first     the message's key
+    hs.null          bool      binary, JSON: next or first true: the payload is null, not empty
+    hs.timestamp     int64     anywhere                    a time set by the sender
+    hs.id            raw       KIP-82: at the beginning    the message's id, 16 little-endian bytes; in Kafka a UUID as text
+    hs.state         int16     KIP-82: next                its state, unless available; in Kafka its name
+    hs.appended      int64     KIP-82, Kafka: next         time of the append, where milliseconds lose precision
+    hs.checksum      int64     KIP-82, Kafka: next         its checksum, if it is not that of its payload
+    hs.kinds         raw       Kafka: the last            the kinds of the other headers (core/codec/kafka/kinds.py)
+    hs.compression   string    anywhere                    how the payload is compressed (interceptors/compression.py)
+    hs.encryption    string    anywhere                    how the payload is encrypted (interceptors/encryption.py)
+    hs.mirror        string    anywhere                    the logs that a mirrored message comes from (mirror/hops.py)
+    hs.origin.*      several   messages set aside          the topic, partition, offset and timestamp of the original; its group
+    hs.schema_id     string    messages set aside          the schema that a parked message waits for
+    hs.reason        string    messages set aside          why a message is dead-lettered or delayed
+    hs.reason_code   string    dead letters of groups      the reason as one of core/model/deliveries.py's DeadLetterReason
+    hs.attempts      int32     dead letters of groups      how often the message was tried
+    hs.redrive       string    redriven messages           the letter: `stream/topic/partition/offset`
+    hs.redrives      int32     redriven messages           how often the message was redriven
+    hs.first_error   string    dead letters of groups      the first error; hs.reason is the last one
+    hs.first_failed  int64     dead letters of groups      the time of the first error
+    hs.last_failed   int64     dead letters of groups      the time of the last error
+
+Times are microseconds since 1970 UTC. Senders can write hs.timestamp, hs.compression, hs.encryption and hs.mirror; sending
+another of these names raises an error. Stored, received or converted messages retain all their headers.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headstream.core.model.headers import Headers
+from headstream.errors import HeaderError
+
+__all__ = [
+    "APPENDED_HEADER",
+    "ATTEMPTS_HEADER",
+    "CHECKSUM_HEADER",
+    "COMPRESSION_HEADER",
+    "ENCRYPTION_HEADER",
+    "FIRST_ERROR_HEADER",
+    "FIRST_FAILED_HEADER",
+    "ID_HEADER",
+    "KEY_HEADER",
+    "KINDS_HEADER",
+    "LAST_FAILED_HEADER",
+    "MIRROR_HEADER",
+    "NULL_HEADER",
+    "ORIGIN_PREFIX",
+    "REASON_CODE_HEADER",
+    "REASON_HEADER",
+    "REDRIVES_HEADER",
+    "REDRIVE_HEADER",
+    "RESERVED_PREFIX",
+    "SCHEMA_ID_HEADER",
+    "STATE_HEADER",
+    "TIMESTAMP_HEADER",
+    "check_unreserved",
+    "is_reserved",
+]
+
+RESERVED_PREFIX: Final = "hs."
+KEY_HEADER: Final = "hs.key"
+NULL_HEADER: Final = "hs.null"
+TIMESTAMP_HEADER: Final = "hs.timestamp"
+ID_HEADER: Final = "hs.id"
+STATE_HEADER: Final = "hs.state"
+APPENDED_HEADER: Final = "hs.appended"
+CHECKSUM_HEADER: Final = "hs.checksum"
+KINDS_HEADER: Final = "hs.kinds"
+ORIGIN_PREFIX: Final = "hs.origin."
+SCHEMA_ID_HEADER: Final = "hs.schema_id"
+REASON_HEADER: Final = "hs.reason"
+REASON_CODE_HEADER: Final = "hs.reason_code"
+REDRIVE_HEADER: Final = "hs.redrive"
+REDRIVES_HEADER: Final = "hs.redrives"
+ATTEMPTS_HEADER: Final = "hs.attempts"
+FIRST_ERROR_HEADER: Final = "hs.first_error"
+FIRST_FAILED_HEADER: Final = "hs.first_failed"
+LAST_FAILED_HEADER: Final = "hs.last_failed"
+COMPRESSION_HEADER: Final = "hs.compression"
+ENCRYPTION_HEADER: Final = "hs.encryption"
+MIRROR_HEADER: Final = "hs.mirror"
+_SENDABLE: Final = frozenset((TIMESTAMP_HEADER, COMPRESSION_HEADER, ENCRYPTION_HEADER, MIRROR_HEADER))
+"""Reserved names that a sender, its interceptors or a mirror write."""
+
+
+def is_reserved(name: str) -> bool:
+    """Return whether a header name is reserved for the log: senders cannot write it."""
+    return name.startswith(RESERVED_PREFIX) and name not in _SENDABLE
+
+
+def check_unreserved(headers: Headers) -> Headers:
+    """Return a sender's headers after checking that no name is reserved.
+
+    Args:
+        headers: The sender's headers.
+
+    Raises:
+        HeaderError: a name is reserved.
+    """
+    for name in headers.keys():  # noqa: SIM118
+        if is_reserved(name):
+            raise HeaderError(
+                f"the header {name!r} is reserved",
+                advice="Names that begin with 'hs.' are Headstream's own; give a key as key=, a null payload as None",
+            )
+    return headers

@@ -1,0 +1,29 @@
+"""Checks of a command that run before authentication, with the precise status."""
+
+from __future__ import annotations
+
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
+
+__all__ = ["check_bytes", "check_count"]
+
+
+def check_bytes(text: str, least: int, most: int, status: Status, what: str) -> None:
+    """Reject a text whose UTF-8 has too few or too many bytes.
+
+    Args:
+        text: The text.
+        least: The fewest bytes.
+        most: The most bytes.
+        status: The status of the error.
+        what: The name of the text, for the error.
+    """
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if not least <= size <= most:
+        raise refusal(status, f"{what} has {least} to {most} bytes, not {size}")
+
+
+def check_count(count: int, least: int, most: int, status: Status, what: str) -> None:
+    """Reject a number that is out of range; arguments as for check_bytes()."""
+    if not least <= count <= most:
+        raise refusal(status, f"{what} is from {least} to {most}, not {count}")

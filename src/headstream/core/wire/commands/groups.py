@@ -1,0 +1,146 @@
+"""Consumer groups.
+
+group    id u32 | partitions_count u32 | members_count u32 | name text8
+member   id u32 | partitions_count u32 | partition u32 ...
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from headstream.core.codec.buffer import Reader, Writer
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.checks import check_bytes
+from headstream.core.wire.records import Command, Record, Records, many, maybe, one
+from headstream.core.wire.shapes import U32, AbsentU32, GroupId, Json, Shape, StreamId, Text8, TopicId, invalid_value
+from headstream.core.wire.statuses import Status
+
+__all__ = [
+    "CreateGroup",
+    "DeleteGroup",
+    "GetGroup",
+    "Group",
+    "GroupDetails",
+    "GroupMember",
+    "JoinGroup",
+    "LeaveGroup",
+    "ListGroups",
+]
+
+
+class PartitionsShape(Shape):
+    """count u32 | number u32 ..."""
+
+    def push(self, writer: Writer, value: tuple[int, ...]) -> None:
+        writer.push_u32(len(value))
+        for number in value:
+            writer.push_u32(number)
+
+    def pull(self, reader: Reader, what: str) -> tuple[int, ...]:
+        inner = Reader(reader.pull_view(4 * reader.pull_u32(f"the count of {what}"), what))
+        return tuple(inner.pull_u32(what) for _ in range(inner.remaining // 4))
+
+    def from_json_value(self, json_value: Any, where: str) -> tuple[int, ...]:
+        if not isinstance(json_value, list) or not all(type(number) is int for number in json_value):
+            raise invalid_value(json_value, "a list of numbers", where)
+        return tuple(json_value)
+
+    def to_json_value(self, value: tuple[int, ...]) -> list[int]:
+        return list(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Record):
+    """One group."""
+
+    id: U32
+    partitions_count: U32
+    members_count: U32
+    name: Text8
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember(Record):
+    """A member (its id is its connection's client id) and its partitions."""
+
+    id: U32
+    partitions: Annotated[tuple[int, ...], PartitionsShape()]
+
+    def spell(self) -> dict[str, Any]:
+        """Return the member as a JSON object."""
+        return {"id": self.id, "partitions_count": len(self.partitions), "partitions": list(self.partitions)}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetails(Group):
+    """One group with its members, up to the end of the bytes."""
+
+    members: Annotated[tuple[GroupMember, ...], Records(GroupMember)] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GetGroup(Command[GroupDetails | None]):
+    """Return a group, or None."""
+
+    code = Code.GET_GROUP
+    reply = maybe(GroupDetails)
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups(Command[tuple[Group, ...]]):
+    """Return the groups of a topic."""
+
+    code = Code.LIST_GROUPS
+    reply = many(Group)
+    stream: StreamId
+    topic: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class CreateGroup(Command[GroupDetails]):
+    """Create a group; with id 0 the server chooses one."""
+
+    code = Code.CREATE_GROUP
+    reply = one(GroupDetails)
+    stream: StreamId
+    topic: TopicId
+    id: Annotated[AbsentU32, Json("group_id")]
+    name: Text8
+
+    def validate(self) -> None:
+        """Check the name."""
+        check_bytes(self.name, 1, 255, Status.INVALID_CONSUMER_GROUP_NAME, "the name of a consumer group")
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup(Command[None]):
+    """Delete a group with its offsets."""
+
+    code = Code.DELETE_GROUP
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup(Command[None]):
+    """Make this connection a member of a group."""
+
+    code = Code.JOIN_GROUP
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup(Command[None]):
+    """Leave a group."""
+
+    code = Code.LEAVE_GROUP
+    stream: StreamId
+    topic: TopicId
+    group: GroupId

@@ -1,0 +1,299 @@
+"""Send and poll. Messages stay bytes, in the formats of codec/batch/ and core/codec/binary.py.
+
+    poll      consumer | stream | topic | partition u32 | strategy u8 | value u64 | count u32 | auto_commit u8
+    polled    partition u32 | current_offset u64 | count u32 | stored messages
+    send      stream | topic | partitioning | sent messages
+    partitioning   kind u8 | length u8 | value
+
+These two commands are the most frequent. The bytes before the numbers of a poll, and before the messages of a send, repeat,
+so their decoded form is cached.
+
+The next generation of Iggy (servers from 0.5.0, SDK from 0.7.0) sends another layout under the same code:
+
+    send      metadata_length u32 | stream | topic | partitioning | count u32 | count x 16 bytes of index | messages
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any, Final
+
+from headstream.core.codec import json
+from headstream.core.codec.binary import decode_polled, decode_sent, encode_polled, encode_sent
+from headstream.core.codec.buffer import BytesLike, Reader, Writer
+from headstream.core.codec.json_text import decode_json, encode_json
+from headstream.core.model.partitioning import Partitioning, PartitioningKind
+from headstream.core.model.polling import PollingKind, PollingStrategy
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.offsets import CONSUMER, ConsumerId, ConsumerRef, PartitionOrNone
+from headstream.core.wire.records import Command, HttpRequest, Record, one
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import (
+    IDENTIFIER,
+    U32,
+    U64,
+    Default,
+    Flag,
+    FlagShape,
+    Identifier,
+    Json,
+    PartitionId,
+    Rest,
+    Shape,
+    StreamId,
+    TextCode,
+    TopicId,
+)
+from headstream.core.wire.statuses import Status
+from headstream.errors import DecodeError, InvalidInputError
+
+__all__ = ["LATER_GENERATION", "FlushMessages", "PollMessages", "PolledMessages", "SendMessages", "pull_partitioning"]
+
+LATER_GENERATION: Final = "a send of Iggy's later generation (servers from 0.5.0, SDK from 0.7.0), whose messages have no state"
+"""Why a send of the next generation is rejected."""
+
+_POLL_NUMBERS: Final = struct.Struct("<IBQIB")
+_POLLED_HEAD: Final = struct.Struct("<IQI")
+_KINDS: Final = {kind.value: kind for kind in PollingKind}
+
+
+class PartitioningShape(Shape):
+    """kind u8 | length u8 | value."""
+
+    def push(self, writer: Writer, value: Partitioning) -> None:
+        writer.push_u8(value.kind)
+        writer.push_u8(len(value.value))
+        writer.push_bytes(value.value)
+
+    def pull(self, reader: Reader, what: str) -> Partitioning:
+        return pull_partitioning(reader)
+
+
+def pull_partitioning(reader: Reader) -> Partitioning:
+    """Read a partitioning.
+
+    Raises:
+        DecodeError: the bytes are no partitioning; if only the value does not fit the kind, the status reports that.
+    """
+    at = reader.at
+    kind = reader.pull_u8("the kind of partitioning")
+    value = reader.pull_bytes(reader.pull_u8("the length of partitioning"), "partitioning")
+    if kind not in (1, 2, 3):
+        raise DecodeError(f"partitioning is of kind 1, 2 or 3, not {kind}", at)
+    try:
+        return Partitioning(PartitioningKind(kind), value)
+    except InvalidInputError as refused:
+        error = DecodeError(refused.what, at)
+        is_number = kind == PartitioningKind.PARTITION_ID and value
+        error.status = Status.INVALID_NUMBER_ENCODING if is_number else Status.INVALID_KEY_VALUE_LENGTH
+        raise error from None
+
+
+@dataclass(frozen=True, slots=True)
+class PolledMessages(Record):
+    """The reply to a poll.
+
+    Args:
+        partition: The partition that was read; 0 if a group member has no partition.
+        current_offset: Its newest offset; 0 if it is empty.
+        count: The number of messages.
+        messages: Stored messages, back to back.
+    """
+
+    partition: Annotated[U32, Json("partition_id")]
+    current_offset: U64
+    count: U32
+    messages: Rest
+
+    def head(self) -> bytes:
+        """Return the bytes before the messages, for callers that write both without copying."""
+        return _POLLED_HEAD.pack(self.partition, self.current_offset, self.count)
+
+    def spell(self) -> dict[str, Any]:
+        """Return the reply as a JSON object."""
+        document: dict[str, Any] = decode_json(self.encode_json())
+        return document
+
+    def encode_json(self) -> bytes:
+        """Return the reply as JSON; of headers with one key only the last is written, since JSON cannot hold repeats."""
+        return json.encode_polled(decode_polled(self.messages), self.partition, self.current_offset, keep_last=True)
+
+    @classmethod
+    def read(cls, spelled: Any, where: str) -> PolledMessages:
+        """Return the reply of a JSON object."""
+        found = json.decode_polled(encode_json(spelled))
+        return cls(found.partition, found.current_offset, len(found.messages), encode_polled(found.messages))
+
+
+@dataclass(frozen=True, slots=True)
+class PollMessages(Command[PolledMessages]):
+    """Return messages of a partition, without waiting for new ones."""
+
+    code = Code.POLL_MESSAGES
+    reply = one(PolledMessages)
+    consumer: ConsumerId
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionOrNone
+    kind: Annotated[PollingKind, TextCode(PollingKind, short=True), Default(PollingKind.OFFSET)]
+    value: Annotated[U64, Default(0)]
+    count: Annotated[U32, Default(10)]
+    auto_commit: Annotated[Flag, Default(False)]
+
+    @property
+    def strategy(self) -> PollingStrategy:
+        """Where the poll begins."""
+        return PollingStrategy(self.kind, self.value)
+
+    @classmethod
+    def decode(cls, payload: BytesLike) -> PollMessages:
+        """Return the command of a request; bytes after its last field are ignored."""
+        data = bytes(payload)
+        begin = _end_of_poll_targets(data)
+        if begin + _POLL_NUMBERS.size > len(data):
+            raise DecodeError("a poll is cut short", begin, _POLL_NUMBERS.size, len(data) - begin)
+        partition, code, value, count, auto_commit = _POLL_NUMBERS.unpack_from(data, begin)
+        kind = _KINDS.get(code)
+        if kind is None:
+            raise DecodeError(f"a poll starts at one of 5 kinds of position, not at kind {code}", begin + 4)
+        consumer, stream, topic = _poll_targets(data[:begin])
+        return cls(consumer, stream, topic, partition, kind, value, count, auto_commit == 1)
+
+    @classmethod
+    def from_json(cls, path: Mapping[str, str], query: Mapping[str, str], body: Any) -> PollMessages:
+        """Return the command of an HTTP request; one with a filter is rejected, because it would return every message."""
+        if "where" in query:
+            advice = "Use GET /streams/{stream}/topics/{topic}/partitions/{partition}/messages"
+            raise DecodeError("polls of this route have no filter", 0, where="query.where", advice=advice)
+        return super(PollMessages, cls).from_json(path, query, body)
+
+    @classmethod
+    def count_surplus(cls, payload: BytesLike) -> int:
+        """Return how many bytes follow the last field of a request."""
+        return max(len(payload) - _end_of_poll_targets(payload) - _POLL_NUMBERS.size, 0)
+
+    @classmethod
+    def encode_http_reply(cls, value: PolledMessages) -> bytes:
+        """Return a reply as the body of a response over HTTP."""
+        return value.encode_json()
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessages(Command[None]):
+    """Append messages to a partition; `messages` are sent ones, back to back."""
+
+    code = Code.SEND_MESSAGES
+    stream: StreamId
+    topic: TopicId
+    partitioning: Annotated[Partitioning, PartitioningShape()]
+    messages: Rest
+
+    @classmethod
+    def decode(cls, payload: BytesLike) -> SendMessages:
+        """Return the command of a request; its messages are a view into the payload.
+
+        Raises:
+            DecodeError: the payload is no send, or it is one of the next generation (the error names it).
+        """
+        view = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
+        at, size = 0, len(view)
+        for _ in range(3):
+            at += 2 + view[at + 1] if at + 1 < size else size
+        try:
+            stream, topic, partitioning = _send_targets(bytes(view[:at]))
+        except DecodeError:
+            if _is_later_send(view):
+                raise DecodeError(LATER_GENERATION, 0, advice="Use an SDK before 0.7 (iggy-py before 0.5)") from None
+            raise
+        return cls(stream, topic, partitioning, view[at:])
+
+    @classmethod
+    def count_surplus(cls, payload: BytesLike) -> int:
+        """Return 0: the messages extend to the end of a request."""
+        return 0
+
+    def validate(self) -> None:
+        """Check that there is at least one message."""
+        if not len(self.messages):
+            raise refusal(Status.INVALID_MESSAGES_COUNT, "a send without messages")
+
+    def to_json(self) -> HttpRequest:
+        """Return the command as an HTTP request."""
+        path = f"/streams/{IDENTIFIER.quote(self.stream)}/topics/{IDENTIFIER.quote(self.topic)}/messages"
+        return HttpRequest("POST", path, {}, decode_json(json.encode_sent(decode_sent(self.messages), self.partitioning)))
+
+    @classmethod
+    def from_json(cls, path: Mapping[str, str], query: Mapping[str, str], body: Any) -> SendMessages:
+        """Return the command of an HTTP request."""
+        return cls.decode_http(path, query, encode_json(body))
+
+    @classmethod
+    def decode_http(cls, path: Mapping[str, str], query: Mapping[str, str], body: BytesLike) -> SendMessages:
+        """Return the command of an HTTP request."""
+        stream = IDENTIFIER.from_url_text(path["stream_id"], "path.stream_id")
+        topic = IDENTIFIER.from_url_text(path["topic_id"], "path.topic_id")
+        try:
+            sent = json.decode_sent(body)
+        except DecodeError as error:
+            error.where = f"body.{error.where}" if error.where else None
+            raise
+        return cls(stream, topic, sent.partitioning, encode_sent(sent.messages))
+
+
+class FsyncShape(FlagShape):
+    """A flag that a URL can also contain as `fsync=true`, as Iggy's own client does."""
+
+    def from_url_text(self, text: str, where: str) -> bool:
+        return super().from_url_text(text.removeprefix("fsync="), where)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushMessages(Command[None]):
+    """Write the buffered messages of a partition to disk."""
+
+    code = Code.FLUSH_MESSAGES
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+    fsync: Annotated[bool, FsyncShape()]
+
+
+def _end_of_poll_targets(data: BytesLike) -> int:
+    """Return where consumer, stream and topic end by their own lengths, or the end of the data if that comes first."""
+    at, size = 1, len(data)  # behind the consumer's kind
+    for _ in range(3):
+        at += 2 + data[at + 1] if at + 1 < size else size
+    return min(at, size)
+
+
+@lru_cache(maxsize=4096)
+def _poll_targets(data: bytes) -> tuple[ConsumerRef, Identifier, Identifier]:
+    reader = Reader(data)
+    targets = CONSUMER.pull(reader, "consumer"), IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic")
+    reader.pull_end("the topic of a poll")
+    return targets
+
+
+@lru_cache(maxsize=4096)
+def _send_targets(data: bytes) -> tuple[Identifier, Identifier, Partitioning]:
+    reader = Reader(data)
+    targets = IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic"), pull_partitioning(reader)
+    reader.pull_end("the partitioning of a send")
+    return targets
+
+
+def _is_later_send(view: memoryview) -> bool:
+    """Return whether a payload begins with the length of its stream, topic, partitioning and count, as in the next generation."""
+    reader = Reader(view)
+    try:
+        end = 4 + reader.pull_u32("the length of metadata")
+        IDENTIFIER.pull(reader, "stream")
+        IDENTIFIER.pull(reader, "topic")
+        pull_partitioning(reader)
+        reader.pull_u32("the count of messages")
+    except DecodeError:
+        return False
+    return reader.at == end

@@ -1,0 +1,266 @@
+"""Commands about the server as a whole: statistics, clients, a snapshot.
+
+client   client_id u32 | user_id u32 (0 not logged in) | transport u8 | address text32 | groups_count u32
+         [| (stream u32 | topic u32 | group u32) ...]      only for a single client
+snapshot compression u8 | count u8 | type u8 ...
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from headstream.core.codec.buffer import BytesLike, Reader, Writer
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.checks import check_count
+from headstream.core.wire.fields import fields_of
+from headstream.core.wire.records import Command, Record, Records, many, maybe, one
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import F32, U32, U64, AbsentU32, Json, Shape, Size, Text32, TextCode, invalid_value
+from headstream.core.wire.statuses import Status
+
+__all__ = [
+    "CacheMetrics",
+    "Client",
+    "ClientDetails",
+    "ClientGroup",
+    "GetClient",
+    "GetMe",
+    "GetStats",
+    "ListClients",
+    "Snapshot",
+    "SnapshotCompression",
+    "SnapshotType",
+    "Stats",
+    "TransportKind",
+]
+
+
+class TransportKind(enum.IntEnum):
+    """The transport of a client."""
+
+    TCP = 1
+    QUIC = 2
+
+
+class SnapshotCompression(enum.IntEnum):
+    """The compression of the entries of a snapshot."""
+
+    STORED = 1
+    DEFLATED = 2
+    BZIP2 = 3
+    ZSTD = 4
+    LZMA = 5
+    XZ = 6
+
+
+class SnapshotType(enum.IntEnum):
+    """The parts of a snapshot."""
+
+    FILESYSTEM_OVERVIEW = 1
+    PROCESS_LIST = 2
+    RESOURCE_USAGE = 3
+    TEST = 4
+    SERVER_LOGS = 5
+    SERVER_CONFIG = 6
+    ALL = 100
+
+
+TYPE: Final = TextCode(SnapshotType, "camel")
+
+
+class TypesShape(Shape):
+    """count u8 | type u8 ..."""
+
+    def push(self, writer: Writer, value: tuple[SnapshotType, ...]) -> None:
+        writer.push_u8(len(value))
+        for kind in value:
+            writer.push_u8(kind)
+
+    def pull(self, reader: Reader, what: str) -> tuple[Any, ...]:
+        return tuple(TYPE.pull(reader, "snapshot type") for _ in range(reader.pull_u8(f"the count of {what}")))
+
+    def to_json_value(self, value: tuple[SnapshotType, ...]) -> list[str]:
+        return [TYPE.to_json_value(kind) for kind in value]
+
+    def from_json_value(self, json_value: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(json_value, list):
+            raise invalid_value(json_value, "a list", where)
+        return tuple(TYPE.from_json_value(item, f"{where}[{number}]") for number, item in enumerate(json_value))
+
+
+class _Bytes(Shape):
+    """A file's bytes, the same in every transport."""
+
+    def push(self, writer: Writer, value: BytesLike) -> None:
+        writer.push_bytes(value)
+
+    def pull(self, reader: Reader, what: str) -> bytes:
+        return reader.pull_bytes(reader.remaining, what)
+
+    def to_json_value(self, value: BytesLike) -> Any:
+        raise refusal(Status.INVALID_FORMAT, "a snapshot is an archive, which JSON cannot represent")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientGroup(Record):
+    """A group that a client has joined."""
+
+    stream_id: U32
+    topic_id: U32
+    group_id: U32
+
+
+@dataclass(frozen=True, slots=True)
+class Client(Record):
+    """One connected client."""
+
+    client_id: U32
+    user_id: AbsentU32
+    transport: Annotated[TransportKind, TextCode(TransportKind, "upper")]
+    address: Text32
+    groups_count: Annotated[U32, Json("consumer_groups_count")]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientDetails(Record):
+    """One connected client with its groups."""
+
+    client_id: U32
+    user_id: AbsentU32
+    transport: Annotated[TransportKind, TextCode(TransportKind, "upper")]
+    address: Text32
+    groups: Annotated[tuple[ClientGroup, ...], Records(ClientGroup, is_counted=True), Json("consumer_groups")]
+
+    def spell(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return Record.spell(self) | {"consumer_groups_count": len(self.groups)}
+
+
+@dataclass(frozen=True, slots=True)
+class CacheMetrics(Record):
+    """The cache hits and misses of a partition."""
+
+    stream_id: U32
+    topic_id: U32
+    partition_id: U32
+    hits: U64
+    misses: U64
+    hit_ratio: F32
+
+
+class CachesShape(Records):
+    """count u32 | metrics ...; in JSON an object keyed by `stream-topic-partition`."""
+
+    def to_json_value(self, value: Any) -> Any:
+        json_value = [metrics.spell() for metrics in value]
+        keys = ("stream_id", "topic_id", "partition_id")
+        return {"-".join(str(item.pop(key)) for key in keys): item for item in json_value}
+
+    def from_json_value(self, json_value: Any, where: str) -> Any:
+        if not isinstance(json_value, dict):
+            raise invalid_value(json_value, "an object", where)
+        found = []
+        for name, item in json_value.items():
+            parts = name.split("-")
+            if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 11 for part in parts):
+                raise invalid_value(name, "stream-topic-partition", where)
+            if not isinstance(item, dict):
+                raise invalid_value(item, "an object", f"{where}.{name}")
+            numbers = dict(zip(("stream_id", "topic_id", "partition_id"), map(int, parts), strict=True))
+            found.append(CacheMetrics.read(numbers | item, f"{where}.{name}"))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Stats(Record):
+    """The statistics of a server; times in microseconds, cpu in percent."""
+
+    process_id: U32
+    cpu_usage: F32
+    total_cpu_usage: F32
+    memory_bytes: Annotated[Size, Json("memory_usage")]
+    total_memory_bytes: Annotated[Size, Json("total_memory")]
+    available_memory_bytes: Annotated[Size, Json("available_memory")]
+    run_time_us: Annotated[U64, Json("run_time")]
+    start_time_us: Annotated[U64, Json("start_time")]
+    read_bytes: Size
+    written_bytes: Size
+    messages_size_bytes: Size
+    streams_count: U32
+    topics_count: U32
+    partitions_count: U32
+    segments_count: U32
+    messages_count: U64
+    clients_count: U32
+    groups_count: Annotated[U32, Json("consumer_groups_count")]
+    hostname: Text32
+    os_name: Text32
+    os_version: Text32
+    kernel_version: Text32
+    server_version: Annotated[Text32, Json("iggy_server_version")] = ""
+    server_semver: Annotated[U32, Json("iggy_server_semver")] = 0
+    caches: Annotated[tuple[CacheMetrics, ...], CachesShape(CacheMetrics, is_counted=True), Json("cache_metrics")] = ()
+
+    @classmethod
+    def pull(cls, reader: Reader) -> Stats:
+        """Read them; older servers omit the last three fields."""
+        values = []
+        for field in fields_of(cls):
+            if field.name in ("server_version", "server_semver", "caches") and not reader.remaining:
+                break
+            values.append(field.shape.pull(reader, field.label))
+        return cls(*values)
+
+
+@dataclass(frozen=True, slots=True)
+class GetStats(Command[Stats]):
+    """Return statistics."""
+
+    code = Code.STATS
+    reply = one(Stats)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot(Command[bytes]):
+    """Return an archive (ZIP) that describes the server."""
+
+    code = Code.SNAPSHOT
+    reply = _Bytes()
+    compression: Annotated[SnapshotCompression, TextCode(SnapshotCompression, "camel")]
+    types: Annotated[tuple[SnapshotType, ...], TypesShape(), Json("snapshot_types")]
+
+    def validate(self) -> None:
+        """Check that ALL is the only type, if it is given."""
+        if SnapshotType.ALL in self.types and len(self.types) > 1:
+            raise refusal(Status.INVALID_COMMAND, "the snapshot type `all` excludes the other types")
+
+
+@dataclass(frozen=True, slots=True)
+class GetMe(Command[ClientDetails]):
+    """Return the calling client."""
+
+    code = Code.ME
+    reply = one(ClientDetails)
+
+
+@dataclass(frozen=True, slots=True)
+class GetClient(Command[ClientDetails | None]):
+    """Return a client, or None."""
+
+    code = Code.GET_CLIENT
+    reply = maybe(ClientDetails)
+    client_id: U32
+
+    def validate(self) -> None:
+        """Check the id."""
+        check_count(self.client_id, 1, (1 << 32) - 1, Status.INVALID_CLIENT_ID, "the id of a client")
+
+
+@dataclass(frozen=True, slots=True)
+class ListClients(Command[tuple[Client, ...]]):
+    """Return all clients."""
+
+    code = Code.LIST_CLIENTS
+    reply = many(Client)

@@ -1,0 +1,175 @@
+"""Deliveries: what a group has not finished in a partition, and the steps of its messages; see core/model/deliveries.py.
+
+A step can be repeated without effect. A poisoned message is copied into the dead-letter topic once, which needs the right to send
+there; then the group's offset passes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Protocol
+
+from headstream.core.model.deliveries import DeadLetterReason, DeliveryStep
+from headstream.core.model.pauses import PauseRule
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.checks import check_bytes
+from headstream.core.wire.extensions.shapes import MaybeU64, TrailingText8, TrailingU32, TrailingU64
+from headstream.core.wire.records import Command, Record, Records, one
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import U32, U64, Default, Flag, GroupId, PartitionId, StreamId, Text8, Text32, TextCode, TopicId
+from headstream.core.wire.statuses import Status
+
+__all__ = [
+    "ChangedDelivery",
+    "GetDeliveries",
+    "OffsetRange",
+    "OpenDeliveries",
+    "OpenDelivery",
+    "SettleDeliveries",
+    "SettledDeliveries",
+    "pause_rule_of",
+]
+
+_MAX_CHANGES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange(Record):
+    """Offsets from the first one up to and without the last one."""
+
+    from_offset: U64
+    until_offset: U64
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDelivery(Record):
+    """A message that a group has not finished, with the members of model.deliveries.Delivery."""
+
+    offset: U64
+    failures: U32
+    is_begun: Flag
+    failed_us: U64
+    first_failed_us: U64
+    delay_us: U64
+    first_error: Text8
+    last_error: Text8
+    reason: Text8
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDeliveries(Record):
+    """What a group has not finished in a partition, with the members of model.deliveries.PartitionDeliveries."""
+
+    base: MaybeU64
+    frontier: U64
+    now_us: U64
+    poisoned_count: U64
+    pending: Annotated[tuple[OffsetRange, ...], Records(OffsetRange, is_counted=True)]
+    failing: Annotated[tuple[OpenDelivery, ...], Records(OpenDelivery, is_counted=True)]
+    paused_us: TrailingU64 = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GetDeliveries(Command[OpenDeliveries]):
+    """Return what a group has not finished in a partition."""
+
+    code = Code.GET_DELIVERIES
+    reply = one(OpenDeliveries)
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+    partition: PartitionId
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedDelivery(Record):
+    """A step of a message, with the members of model.deliveries.DeliveryChange."""
+
+    step: Annotated[DeliveryStep, TextCode(DeliveryStep)]
+    from_offset: U64
+    until_offset: U64
+    failures: Annotated[U32, Default(0)] = 0
+    delay_us: Annotated[U64, Default(0)] = 0
+    reason: Annotated[Text8, Default("")] = ""
+    error: Annotated[Text8, Default("")] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SettledDeliveries(Record):
+    """The generation of a group, and for how long it is paused, as model.deliveries.Settled."""
+
+    generation: U64
+    paused_us: TrailingU64 = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SettleDeliveries(Command[SettledDeliveries]):
+    """Record steps of messages of a group, and commit the offset of the first one that is not done.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        group: The group.
+        partition: The partition's number.
+        frontier: One past the last message that the group has begun.
+        changes: The steps.
+        member_id: The member that owns the partition; None for a consumer of partitions of its own.
+        generation: The generation of the member's last report.
+        partition_generation: The generation of the partition that was polled, or None.
+        dead_letter: `stream/topic` for poisoned messages, or empty.
+        is_resting: As in ReportMember.
+        worker: The name of the consumer, for people.
+        succeeded: How many attempts have succeeded since its last report, for pauses.
+        pause_failures: So many failures among
+        pause_attempts: so many last attempts pause the group
+        pause_us: for this long; 0 never pauses it.
+    """
+
+    code = Code.SETTLE_DELIVERIES
+    reply = one(SettledDeliveries)
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+    partition: PartitionId
+    frontier: U64
+    changes: Annotated[tuple[ChangedDelivery, ...], Records(ChangedDelivery, is_counted=True)]
+    member_id: MaybeU64 = None
+    generation: Annotated[U64, Default(0)] = 0
+    partition_generation: MaybeU64 = None
+    dead_letter: Annotated[Text32, Default("")] = ""
+    is_resting: Annotated[Flag, Default(False)] = False
+    worker: TrailingText8 = ""
+    succeeded: TrailingU32 = 0
+    pause_failures: TrailingU32 = 0
+    pause_attempts: TrailingU32 = 0
+    pause_us: TrailingU64 = 0
+
+    def validate(self) -> None:
+        """Check the count of changes, and each one's reason and range, and when the group is paused."""
+        pause_rule_of(self)
+        if len(self.changes) > _MAX_CHANGES:
+            raise refusal(Status.INVALID_FORMAT, f"{len(self.changes)} steps; one request has at most {_MAX_CHANGES}")
+        check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the name of the dead-letter topic")
+        for change in self.changes:
+            if change.from_offset >= change.until_offset:
+                raise refusal(Status.INVALID_FORMAT, f"the range {change.from_offset} to {change.until_offset} is empty")
+            if change.step is DeliveryStep.POISONED and change.reason not in list(DeadLetterReason):
+                raise refusal(Status.INVALID_FORMAT, f"{change.reason!r} is not a reason: use {', '.join(DeadLetterReason)}")
+
+
+class _Pausing(Protocol):
+    """The fields of a command that say when a group is paused."""
+
+    @property
+    def pause_failures(self) -> int: ...
+    @property
+    def pause_attempts(self) -> int: ...
+    @property
+    def pause_us(self) -> int: ...
+
+
+def pause_rule_of(command: _Pausing) -> PauseRule | None:
+    """Return when a group is paused, or None; InvalidOptionError if that is out of range."""
+    if not command.pause_us:
+        return None
+    return PauseRule(command.pause_failures, command.pause_attempts, command.pause_us).check()

@@ -1,0 +1,122 @@
+"""Delivery views: what people see of the unfinished messages of a group; see core/model/delivery_views.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from headstream.core.model.delivery_views import DeliveryStatus, GroupDeliveries
+from headstream.core.wire.codes import Code
+from headstream.core.wire.extensions.shapes import Choice, MaybeU64
+from headstream.core.wire.records import Command, Record, Records, one
+from headstream.core.wire.shapes import U32, U64, GroupId, PartitionId, StreamId, Text8, Text32, TopicId
+
+__all__ = [
+    "FailedAttempt",
+    "GetDelivery",
+    "GetGroupDeliveries",
+    "GroupCounts",
+    "PartitionCounts",
+    "ToldMessage",
+    "spell_counts",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCounts(Record):
+    """The messages of a group in a partition, with the members of model.delivery_views.DeliveryCounts."""
+
+    partition: U32
+    pending: U64
+    leased: U64
+    delayed: U64
+    deferred: U64
+    poisoned: U64
+    open_letters: U32
+    oldest_leased_us: MaybeU64
+    oldest_poisoned_us: MaybeU64
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCounts(Record):
+    """What a group has not finished, and whether it is paused, with the members of model.pauses.GroupPause."""
+
+    now_us: U64
+    paused_until_us: U64
+    paused_since_us: U64
+    failed_attempts: U32
+    last_attempts: U32
+    pauses: U64
+    partitions: Annotated[tuple[PartitionCounts, ...], Records(PartitionCounts, is_counted=True)]
+
+
+def spell_counts(found: GroupDeliveries) -> GroupCounts:
+    """Return what a group has not finished as a reply.
+
+    Args:
+        found: The counts.
+    """
+    partitions = tuple(
+        PartitionCounts(
+            *(each.partition, each.pending, each.leased, each.delayed, each.deferred, each.poisoned, each.open_letters),
+            *(each.oldest_leased_us, each.oldest_poisoned_us),
+        )
+        for each in found.partitions
+    )
+    return GroupCounts(found.now_us, *found.pause, partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class GetGroupDeliveries(Command[GroupCounts]):
+    """Return what a group has not finished, counted, and whether it is paused."""
+
+    code = Code.GET_GROUP_DELIVERIES
+    reply = one(GroupCounts)
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt(Record):
+    """An attempt that failed, with the members of model.deliveries.Attempt."""
+
+    number: U32
+    ended_us: U64
+    begun_us: U64
+    worker: Text8
+    error: Text8
+
+
+@dataclass(frozen=True, slots=True)
+class ToldMessage(Record):
+    """What a group has done with a message, with the members of model.delivery_views.MessageStory."""
+
+    partition: U32
+    offset: U64
+    status: Annotated[DeliveryStatus, Choice(DeliveryStatus)]
+    failures: U32
+    attempts: Annotated[tuple[FailedAttempt, ...], Records(FailedAttempt, is_counted=True)]
+    worker: Text8
+    leased_us: MaybeU64
+    lease_until_us: MaybeU64
+    next_attempt_us: MaybeU64
+    first_failed_us: MaybeU64
+    first_error: Text8
+    reason: Text8
+    letter_topic: Text32
+    letter_partition: U32
+    letter_offset: U64
+
+
+@dataclass(frozen=True, slots=True)
+class GetDelivery(Command[ToldMessage]):
+    """Return what a group has done with a message, as far as its journal knows."""
+
+    code = Code.GET_DELIVERY
+    reply = one(ToldMessage)
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+    partition: PartitionId
+    offset: U64

@@ -1,0 +1,132 @@
+"""Atomic appends: batches that the server stages until they are committed, all together and exactly once.
+
+Parallel writers stage their batches, each under a part of its own, and pass the receipts to the one that commits the epoch.
+An epoch of a writer is committed once: committing it again changes nothing, an earlier epoch is rejected (4). A writer
+belongs to the user who first staged or committed for it; other users are rejected (41).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.checks import check_bytes
+from headstream.core.wire.extensions.shapes import Sent
+from headstream.core.wire.records import Command, Record, Records, maybe, one
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import U32, U64, Flag, PartitionId, StreamId, Text8, Text32, TopicId
+from headstream.core.wire.statuses import Status
+
+__all__ = ["CommitEpoch", "CommittedEpoch", "GetEpoch", "StageBatch", "StagedBatch", "UnstageParts"]
+
+
+def _check_writer(writer: str) -> None:
+    check_bytes(writer, 1, 255, Status.INVALID_FORMAT, "the name of a writer")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBatch(Record):
+    """The receipt of a staged batch, an argument of the commit.
+
+    Args:
+        part: Its part; the batches of a part are stored in the order of their receipts.
+        topic: `stream/topic`.
+        partition: The partition's number.
+        size_bytes: The size of the batch in bytes.
+        count: The number of messages.
+        crc32c: The CRC-32C of the batch.
+    """
+
+    part: Text8
+    topic: Text32
+    partition: U32
+    size_bytes: U64
+    count: U32
+    crc32c: U32
+
+
+@dataclass(frozen=True, slots=True)
+class StageBatch(Command[StagedBatch]):
+    """Stage a batch; the last one of a part syncs the part.
+
+    Args:
+        writer: The name of the writer that will commit.
+        epoch: The epoch of the commit.
+        part: The part that contains the batch.
+        position: The bytes of the part's earlier batches: a repeated batch replaces itself.
+        stream: The stream.
+        topic: The topic.
+        partition: The partition's number.
+        is_last: Whether this is the last batch of the part.
+        messages: Sent messages.
+    """
+
+    code = Code.STAGE_BATCH
+    reply = one(StagedBatch)
+    has_messages = True
+    writer: Text8
+    epoch: U64
+    part: Text8
+    position: U64
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+    is_last: Flag
+    messages: Sent
+
+    def validate(self) -> None:
+        """Check the names, and that there is at least one message."""
+        _check_writer(self.writer)
+        check_bytes(self.part, 1, 100, Status.INVALID_FORMAT, "the name of a part")
+        if not len(self.messages):
+            raise refusal(Status.INVALID_MESSAGES_COUNT, "a batch without messages")
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedEpoch(Record):
+    """The last committed epoch of a writer."""
+
+    epoch: U64
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEpoch(Command[CommittedEpoch]):
+    """Append all batches of an epoch; nothing if the epoch is committed already."""
+
+    code = Code.COMMIT_EPOCH
+    reply = one(CommittedEpoch)
+    writer: Text8
+    epoch: U64
+    batches: Annotated[tuple[StagedBatch, ...], Records(StagedBatch, is_counted=True)]
+
+    def validate(self) -> None:
+        """Check the name."""
+        _check_writer(self.writer)
+
+
+@dataclass(frozen=True, slots=True)
+class GetEpoch(Command[CommittedEpoch | None]):
+    """Return the last committed epoch of a writer, or None."""
+
+    code = Code.GET_EPOCH
+    reply = maybe(CommittedEpoch)
+    writer: Text8
+
+    def validate(self) -> None:
+        """Check the name."""
+        _check_writer(self.writer)
+
+
+@dataclass(frozen=True, slots=True)
+class UnstageParts(Command[None]):
+    """Remove the parts of batches that will not be committed; nothing of an epoch that is committed or being committed."""
+
+    code = Code.UNSTAGE_PARTS
+    writer: Text8
+    epoch: U64
+    batches: Annotated[tuple[StagedBatch, ...], Records(StagedBatch, is_counted=True)]
+
+    def validate(self) -> None:
+        """Check the name."""
+        _check_writer(self.writer)

@@ -1,0 +1,172 @@
+"""Filters: polls that return only the messages that match a condition.
+
+filtered   partition u32 | end_offset u64 | next_offset u64 | generation u64 | scanned_count u64 | failed_count u64
+           | count u32 | stored messages
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from headstream.core.codec.binary import encode_polled
+from headstream.core.model.polling import PollingKind
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.extensions.messages import read_messages, read_number, spell_messages
+from headstream.core.wire.extensions.shapes import ANY_CONSUMER, States, TrailingU64
+from headstream.core.wire.records import Command, Record, one
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import (
+    U32,
+    U64,
+    Default,
+    Flag,
+    Json,
+    OptionalShape,
+    PartitionId,
+    Rest,
+    StreamId,
+    Text32,
+    TextCode,
+    TopicId,
+)
+from headstream.core.wire.statuses import Status
+
+__all__ = ["CountSegments", "CountedSegments", "FailurePolicy", "FilterMessages", "FilteredMessages"]
+
+
+class FailurePolicy(enum.IntEnum):
+    """What happens to a message that a filter cannot be applied to."""
+
+    SKIP = 0
+    DELIVER = 1
+    RAISE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredMessages(Record):
+    """The reply to a filter: the messages that match, and how far the partition was examined.
+
+    Args:
+        partition: The partition that was read.
+        end_offset: One past its newest offset.
+        next_offset: The offset to continue from; the partition is examined up to there, also if no message matches.
+        generation: Distinguishes the partition from one of the same name before a purge or a deletion.
+        scanned_count: The number of messages that were examined, or skipped with their segment.
+        failed_count: How many of them the filter could not be applied to.
+        count: The number of messages that match.
+        messages: Stored messages, back to back.
+    """
+
+    partition: Annotated[U32, Json("partition_id")]
+    end_offset: U64
+    next_offset: U64
+    generation: U64
+    scanned_count: U64
+    failed_count: U64
+    count: U32
+    messages: Rest
+
+    def spell(self) -> dict[str, Any]:
+        """Return the reply as a JSON object."""
+        return {
+            "partition_id": self.partition,
+            "end_offset": self.end_offset,
+            "next_offset": self.next_offset,
+            "generation": self.generation,
+            "scanned_count": self.scanned_count,
+            "failed_count": self.failed_count,
+            "count": self.count,
+            "messages": spell_messages(self.messages, self.partition),
+        }
+
+    @classmethod
+    def read(cls, spelled: Any, where: str) -> FilteredMessages:
+        """Return the reply of a JSON object."""
+        found = read_messages(spelled, where)
+        return cls(
+            partition=read_number(spelled, "partition_id", where),
+            end_offset=read_number(spelled, "end_offset", where),
+            next_offset=read_number(spelled, "next_offset", where),
+            generation=read_number(spelled, "generation", where),
+            scanned_count=read_number(spelled, "scanned_count", where),
+            failed_count=read_number(spelled, "failed_count", where),
+            count=len(found),
+            messages=encode_polled(found),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FilterMessages(Command[FilteredMessages]):
+    """Return messages of a partition that match a filter, without waiting; one request examines a bounded part of it.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        partition: The partition's number.
+        where: The filter.
+        kind: The kind of the start position: not `last`.
+        value: The offset or time of the start position.
+        count: The maximum number of messages.
+        size_bytes: The maximum bytes of messages; 0 leaves it to the server. At least one message is always returned.
+        states: The states to examine; empty for the available messages.
+        on_filter_error: What happens to a message that the filter cannot be applied to.
+        consumer: The consumer or group, needed for `next` and for auto_commit.
+        auto_commit: Whether to commit what was examined.
+        until_offset: One past the last offset to examine; 0 for the partition's end. Older servers examine up to the end.
+    """
+
+    code = Code.FILTER_MESSAGES
+    reply = one(FilteredMessages)
+    has_messages = True
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+    where: Text32
+    kind: Annotated[PollingKind, TextCode(PollingKind, short=True), Default(PollingKind.OFFSET)] = PollingKind.OFFSET
+    value: Annotated[U64, Default(0)] = 0
+    count: Annotated[U32, Default(10)] = 10
+    size_bytes: Annotated[U32, Default(0)] = 0
+    states: States = ()
+    on_filter_error: Annotated[FailurePolicy, TextCode(FailurePolicy, short=True), Default(FailurePolicy.SKIP)] = (
+        FailurePolicy.SKIP
+    )
+    consumer: Annotated[ConsumerRef | None, OptionalShape(ANY_CONSUMER)] = None
+    auto_commit: Annotated[Flag, Default(False)] = False
+    until_offset: TrailingU64 = 0
+
+    def validate(self) -> None:
+        """Check the count, and that there is a consumer if one is needed."""
+        if not self.count:
+            raise refusal(Status.INVALID_MESSAGES_COUNT, "a filter asks for 1 message or more")
+        if self.consumer is None and (self.auto_commit or self.kind == PollingKind.NEXT):
+            raise refusal(Status.INVALID_FORMAT, "next and auto_commit need a consumer")
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSegments(Record):
+    """How much of a topic a filter reads, with the members of model.polling.SegmentCounts."""
+
+    segments_count: U64
+    skipped_count: U64
+    size_bytes: U64
+    skipped_bytes: U64
+
+
+@dataclass(frozen=True, slots=True)
+class CountSegments(Command[CountedSegments]):
+    """Return how many segments of a topic a filter skips, by their times and the summaries of their headers.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        where: The filter.
+    """
+
+    code = Code.COUNT_SEGMENTS
+    reply = one(CountedSegments)
+    stream: StreamId
+    topic: TopicId
+    where: Text32

@@ -1,0 +1,228 @@
+"""Groups whose members keep their partitions while others join and leave, lags of groups, and offsets of many partitions
+at once. An offset committed here is that of the next message, not of the last processed one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from headstream.core.wire.codes import Code
+from headstream.core.wire.extensions.shapes import (
+    AnyConsumer,
+    ByNumber,
+    ByNumberOrEmpty,
+    MaybeU64,
+    MemberId,
+    Numbers,
+    TrailingFlag,
+)
+from headstream.core.wire.records import Command, Record, Records, many, one
+from headstream.core.wire.shapes import U32, U64, Default, Flag, GroupId, StreamId, Text32, TopicId
+
+__all__ = [
+    "CommitMember",
+    "CommitOffsets",
+    "CommittedOffsets",
+    "EnterGroup",
+    "ExitGroup",
+    "GetGroupLag",
+    "GroupGeneration",
+    "GroupLag",
+    "ListGroupLags",
+    "ListOffsets",
+    "MemberAssignment",
+    "MemberLag",
+    "NewMember",
+    "PartitionLag",
+    "ReportMember",
+    "SeekGroup",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLag(Record):
+    """A member and its partitions."""
+
+    id: U64
+    partitions: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag(Record):
+    """The progress of a group in a partition, with the members of core/model/groups.py."""
+
+    number: U32
+    committed: MaybeU64
+    first_offset: U64
+    end_offset: U64
+    member: MaybeU64
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag(Record):
+    """One group, with the members of core/model/groups.py."""
+
+    name: Text32
+    generation: U64
+    process: MaybeU64
+    members: Annotated[tuple[MemberLag, ...], Records(MemberLag, is_counted=True)]
+    partitions: Annotated[tuple[PartitionLag, ...], Records(PartitionLag, is_counted=True)]
+
+    @property
+    def lag(self) -> int:
+        """The number of unread messages in all partitions."""
+        begins = [max(part.committed or 0, part.first_offset) for part in self.partitions]
+        return sum(max(part.end_offset - begin, 0) for part, begin in zip(self.partitions, begins, strict=True))
+
+    def spell(self) -> dict[str, Any]:
+        """Return the lag as a JSON object, with the total."""
+        return Record.spell(self) | {"lag": self.lag}
+
+
+@dataclass(frozen=True, slots=True)
+class GetGroupLag(Command[GroupLag]):
+    """Return the lag of a group."""
+
+    code = Code.GET_GROUP_LAG
+    reply = one(GroupLag)
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupLags(Command[tuple[GroupLag, ...]]):
+    """Return the lags of all groups of a topic."""
+
+    code = Code.LIST_GROUP_LAGS
+    reply = many(GroupLag)
+    stream: StreamId
+    topic: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class SeekGroup(Command[GroupLag]):
+    """Set the next offsets of a group without members, by partition."""
+
+    code = Code.SEEK_GROUP
+    reply = one(GroupLag)
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+    offsets: ByNumber
+
+
+@dataclass(frozen=True, slots=True)
+class NewMember(Record):
+    """The id of a new member."""
+
+    member_id: U64
+
+
+@dataclass(frozen=True, slots=True)
+class EnterGroup(Command[NewMember]):
+    """Add a member to a group; it has to report within the session timeout, or it is removed.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        group: The group.
+        session_timeout_ms: How long it can be silent.
+        is_shared: Whether it leases messages, as all members of the group do then: it owns no partitions.
+    """
+
+    code = Code.ENTER_GROUP
+    reply = one(NewMember)
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+    session_timeout_ms: U32
+    is_shared: Annotated[bool, TrailingFlag(), Default(False)] = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExitGroup(Command[None]):
+    """Remove a member from a group."""
+
+    code = Code.EXIT_GROUP
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+    member: MemberId
+
+
+@dataclass(frozen=True, slots=True)
+class MemberAssignment(Record):
+    """The partitions that a member reads and those it has to release; each number maps to the generation of its assignment."""
+
+    generation: U64
+    partitions: ByNumber
+    revoked: ByNumber
+
+
+@dataclass(frozen=True, slots=True)
+class ReportMember(Command[MemberAssignment]):
+    """Send a heartbeat of a member, with the partitions it releases."""
+
+    code = Code.REPORT_MEMBER
+    reply = one(MemberAssignment)
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+    member: MemberId
+    released: Numbers
+    is_resting: Annotated[Flag, Default(False)] = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupGeneration(Record):
+    """The generation of a group; it grows with every change of the assignment."""
+
+    generation: U64
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMember(Command[GroupGeneration]):
+    """Commit the next offsets of a group on behalf of a member, by partition."""
+
+    code = Code.COMMIT_MEMBER
+    reply = one(GroupGeneration)
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+    member: MemberId
+    generation: U64
+    offsets: ByNumber
+    generations: ByNumberOrEmpty
+    is_resting: Annotated[Flag, Default(False)] = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets(Command[None]):
+    """Commit the next offsets of a consumer, by partition; `generations` are those of the polled partitions."""
+
+    code = Code.COMMIT_OFFSETS
+    stream: StreamId
+    topic: TopicId
+    consumer: AnyConsumer
+    offsets: ByNumber
+    generations: ByNumberOrEmpty
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffsets(Record):
+    """The next offsets of a consumer, by partition."""
+
+    offsets: ByNumber
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsets(Command[CommittedOffsets]):
+    """Return the next offsets of a consumer."""
+
+    code = Code.LIST_OFFSETS
+    reply = one(CommittedOffsets)
+    stream: StreamId
+    topic: TopicId
+    consumer: AnyConsumer

@@ -1,0 +1,188 @@
+"""Leases: messages of a group that its workers share, lent to one worker at a time; see core/model/leases.py.
+
+Every step can be repeated without effect. A step whose lease has ended is refused in the reply; the others are recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from headstream.core.model.deliveries import DeadLetterReason, RetryOrder
+from headstream.core.model.leases import MAX_LEASE_US, LeaseStep
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.checks import check_bytes
+from headstream.core.wire.extensions.deliveries import pause_rule_of
+from headstream.core.wire.extensions.shapes import (
+    ByNumber,
+    ByNumberOrEmpty,
+    Choice,
+    MaybeU64,
+    Numbers,
+    TrailingFlag,
+    TrailingU32,
+    TrailingU64,
+)
+from headstream.core.wire.records import Command, Record, Records, one
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import U32, U64, Default, GroupId, PartitionId, StreamId, Text8, Text32, TextCode, TopicId
+from headstream.core.wire.statuses import Status
+
+__all__ = [
+    "ChangedLease",
+    "LeaseMessages",
+    "LeasedMessages",
+    "LeasedOffsets",
+    "RefusedChange",
+    "RefusedChanges",
+    "SettleLeases",
+]
+
+_MAX_CHANGES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedOffsets(Record):
+    """Leased messages, and how often each one has failed."""
+
+    from_offset: U64
+    until_offset: U64
+    failures: U32
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedMessages(Record):
+    """A grant, with the members of model.leases.Grant."""
+
+    partition: U32
+    partition_generation: U64
+    wait_us: MaybeU64
+    ends: ByNumber
+    ranges: Annotated[tuple[LeasedOffsets, ...], Records(LeasedOffsets, is_counted=True)]
+    is_paused: Annotated[bool, TrailingFlag(), Default(False)] = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseMessages(Command[LeasedMessages]):
+    """Lease messages of the first of some partitions that has any; a member that entered to share the group asks.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        group: The group.
+        member_id: The member.
+        token: Names the lease: a random number, chosen by the worker. A repeated request returns what it leased before.
+        count: Maximum number of messages.
+        lease_us: How long the worker has them, microseconds.
+        starts: Where the group begins in a partition without a committed offset; else the first message.
+        worker: Its name, for people.
+        order: `key` or `skip`: whether later messages of a key wait for the earlier ones.
+        attempts: After how many attempts a message whose lease ends is given up; 0 sets no limit.
+        dead_letter: `stream/topic` for messages that are given up, or empty.
+        partitions: Which to try, in this order; empty tries all.
+        deferred: Offsets of deferred messages of the only partition that are asked for.
+        pause_failures: So many failures among
+        pause_attempts: so many last attempts pause the group
+        pause_us: for this long; 0 never pauses it.
+    """
+
+    code = Code.LEASE_MESSAGES
+    reply = one(LeasedMessages)
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+    member_id: U64
+    token: U64
+    count: U32
+    lease_us: U64
+    starts: ByNumberOrEmpty
+    worker: Annotated[Text8, Default("")] = ""
+    order: Annotated[RetryOrder, Choice(RetryOrder), Default(RetryOrder.SKIP)] = RetryOrder.SKIP
+    attempts: Annotated[U32, Default(0)] = 0
+    dead_letter: Annotated[Text32, Default("")] = ""
+    partitions: Annotated[Numbers, Default(())] = ()
+    deferred: Annotated[Numbers, Default(())] = ()
+    pause_failures: TrailingU32 = 0
+    pause_attempts: TrailingU32 = 0
+    pause_us: TrailingU64 = 0
+
+    def validate(self) -> None:
+        """Check the length of the dead-letter topic's name, and when the group is paused."""
+        pause_rule_of(self)
+        check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the name of the dead-letter topic")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedLease(Record):
+    """A step of leased messages, with the members of model.leases.LeaseChange."""
+
+    step: Annotated[LeaseStep, TextCode(LeaseStep)]
+    token: U64
+    from_offset: U64
+    until_offset: U64
+    delay_us: Annotated[U64, Default(0)] = 0
+    reason: Annotated[Text8, Default("")] = ""
+    error: Annotated[Text8, Default("")] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedChange(Record):
+    """A step that was refused, with the members of model.leases.LeaseRefusal."""
+
+    from_offset: U64
+    until_offset: U64
+    what: Text32
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedChanges(Record):
+    """The steps that were refused, because their lease had ended, and for how long the group is paused."""
+
+    refused: Annotated[tuple[RefusedChange, ...], Records(RefusedChange, is_counted=True)]
+    paused_us: TrailingU64 = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SettleLeases(Command[RefusedChanges]):
+    """Record steps of leased messages of a group, and commit the offset of the first one that is not done.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        group: The group.
+        partition: The partition's number.
+        changes: The steps.
+        partition_generation: The generation of the partition of the leases, or None.
+        dead_letter: `stream/topic` for poisoned messages, or empty.
+        pause_failures: As in LeaseMessages.
+        pause_attempts: As in LeaseMessages.
+        pause_us: As in LeaseMessages.
+    """
+
+    code = Code.SETTLE_LEASES
+    reply = one(RefusedChanges)
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+    partition: PartitionId
+    changes: Annotated[tuple[ChangedLease, ...], Records(ChangedLease, is_counted=True)]
+    partition_generation: MaybeU64 = None
+    dead_letter: Annotated[Text32, Default("")] = ""
+    pause_failures: TrailingU32 = 0
+    pause_attempts: TrailingU32 = 0
+    pause_us: TrailingU64 = 0
+
+    def validate(self) -> None:
+        """Check the count of changes, each one's reason, range and delay, and when the group is paused."""
+        pause_rule_of(self)
+        if len(self.changes) > _MAX_CHANGES:
+            raise refusal(Status.INVALID_FORMAT, f"{len(self.changes)} steps; one request has at most {_MAX_CHANGES}")
+        check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the name of the dead-letter topic")
+        for change in self.changes:
+            is_single = change.step in (LeaseStep.FAILED, LeaseStep.POISONED)
+            if change.from_offset >= change.until_offset or (is_single and change.until_offset - change.from_offset > 1):
+                raise refusal(Status.INVALID_FORMAT, f"the range {change.from_offset} to {change.until_offset} is not valid")
+            if change.step is LeaseStep.POISONED and change.reason not in list(DeadLetterReason):
+                raise refusal(Status.INVALID_FORMAT, f"{change.reason!r} is not a reason: use {', '.join(DeadLetterReason)}")
+            if change.step is LeaseStep.EXTENDED and change.delay_us > MAX_LEASE_US:
+                raise refusal(Status.INVALID_FORMAT, f"a lease of {change.delay_us} us; the longest has {MAX_LEASE_US}")

@@ -1,0 +1,348 @@
+"""Messages: polls that wait and select states, appends that return their offset, and the reasons of states.
+
+fetched   partition u32 | end_offset u64 | next_offset u64 | generation u64 | count u32 | stored messages
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from headstream.core.codec import json
+from headstream.core.codec.binary import decode_polled, encode_polled
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.codec.json_text import decode_json
+from headstream.core.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, MAX_STATE_OFFSETS, Message
+from headstream.core.model.polling import PollingKind
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.checks import check_bytes, check_count
+from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.extensions.shapes import ANY_CONSUMER, STATE, ByNumber, Numbers, Sent, States, TrailingNumber, WideFlag
+from headstream.core.wire.records import Command, Record, many, one
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import (
+    TEXT8,
+    U32,
+    U64,
+    Default,
+    Flag,
+    Json,
+    OptionalShape,
+    PartitionId,
+    Rest,
+    StreamId,
+    Text32,
+    TextCode,
+    TopicId,
+    invalid_value,
+)
+from headstream.core.wire.statuses import Status
+
+__all__ = [
+    "PAGE_STATES",
+    "AppendMessages",
+    "FetchMessages",
+    "FetchedMessages",
+    "FirstOffset",
+    "ListStates",
+    "MeasureRange",
+    "MeasuredRange",
+    "RemoveMarked",
+    "RemovedMessages",
+    "SetState",
+    "StateChange",
+    "WaitMessages",
+    "WaitResult",
+    "read_messages",
+    "read_number",
+    "spell_messages",
+]
+
+
+PAGE_STATES: Final = 1000
+"""The largest page of states: with the longest reasons 1.3 MB."""
+
+
+def spell_messages(messages: BytesLike, partition: int) -> list[Any]:
+    """Return stored messages, back to back, as JSON values."""
+    spelled: list[Any] = decode_json(json.encode_polled(decode_polled(messages), partition, 0))["messages"]
+    return spelled
+
+
+def read_messages(spelled: Any, where: str) -> list[Message]:
+    """Return the messages of a reply's JSON object."""
+    if not isinstance(spelled, dict) or not isinstance(spelled.get("messages"), list):
+        raise invalid_value(spelled, "an object with messages", where)
+    return [json.decode_message(item, where=f"{where}.messages[{n}]") for n, item in enumerate(spelled["messages"])]
+
+
+def read_number(spelled: dict[str, Any], name: str, where: str) -> int:
+    """Return an unsigned 64-bit number of a reply's JSON object."""
+    value = spelled.get(name)
+    if type(value) is not int or not 0 <= value < 1 << 64:
+        raise invalid_value(value, "an unsigned number", f"{where}.{name}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedMessages(Record):
+    """The reply to a fetch: that of a poll, and the offset of the next fetch.
+
+    Args:
+        partition: The partition that was read.
+        end_offset: One past its newest offset.
+        next_offset: The offset of the next fetch: past the returned and the skipped messages.
+        generation: Distinguishes the partition from one of the same name before a purge or a deletion.
+        count: The number of messages.
+        messages: Stored messages, back to back.
+    """
+
+    partition: Annotated[U32, Json("partition_id")]
+    end_offset: U64
+    next_offset: U64
+    generation: U64
+    count: U32
+    messages: Rest
+
+    def spell(self) -> dict[str, Any]:
+        """Return the reply as a JSON object."""
+        return {
+            "partition_id": self.partition,
+            "end_offset": self.end_offset,
+            "next_offset": self.next_offset,
+            "generation": self.generation,
+            "count": self.count,
+            "messages": spell_messages(self.messages, self.partition),
+        }
+
+    @classmethod
+    def read(cls, spelled: Any, where: str) -> FetchedMessages:
+        """Return the reply of a JSON object."""
+        found = read_messages(spelled, where)
+        return cls(
+            partition=read_number(spelled, "partition_id", where),
+            end_offset=read_number(spelled, "end_offset", where),
+            next_offset=read_number(spelled, "next_offset", where),
+            generation=read_number(spelled, "generation", where),
+            count=len(found),
+            messages=encode_polled(found),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FetchMessages(Command[FetchedMessages]):
+    """Return messages of a partition in the given states, and wait for some.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        partition: The partition's number.
+        kind: The kind of the start position.
+        value: The offset or time of the start position.
+        count: The maximum number of messages.
+        size_bytes: The maximum bytes of messages; 0 leaves it to the server. At least one message is always returned.
+        states: The states to return; empty for the available messages.
+        timeout_ms: How long to wait if there are no messages; 0 does not wait.
+        consumer: The consumer or group, needed for `next` and for auto_commit.
+        auto_commit: Whether to commit the returned messages.
+    """
+
+    code = Code.FETCH_MESSAGES
+    reply = one(FetchedMessages)
+    has_messages = True
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+    kind: Annotated[PollingKind, TextCode(PollingKind, short=True), Default(PollingKind.OFFSET)]
+    value: Annotated[U64, Default(0)]
+    count: Annotated[U32, Default(10)]
+    size_bytes: Annotated[U32, Default(0)] = 0
+    states: States = ()
+    timeout_ms: Annotated[U32, Default(0)] = 0
+    consumer: Annotated[ConsumerRef | None, OptionalShape(ANY_CONSUMER)] = None
+    auto_commit: Annotated[Flag, Default(False)] = False
+
+    def validate(self) -> None:
+        """Check the count, and that there is a consumer if one is needed."""
+        if not self.count:
+            raise refusal(Status.INVALID_MESSAGES_COUNT, "a fetch asks for 1 message or more")
+        if self.consumer is None and (self.auto_commit or self.kind == PollingKind.NEXT):
+            raise refusal(Status.INVALID_FORMAT, "next and auto_commit need a consumer")
+
+
+@dataclass(frozen=True, slots=True)
+class WaitResult(Record):
+    """Whether the wait ended because of a message or a change; otherwise it timed out."""
+
+    is_woken: WideFlag
+
+
+@dataclass(frozen=True, slots=True)
+class WaitMessages(Command[WaitResult]):
+    """Wait until a partition has a message at or after an offset, or the member's group has changed.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        positions: Partition -> offset.
+        timeout_ms: The maximum wait.
+        group: The group of the waiting member, or None.
+        member: Its id.
+        generation: The generation of the group that the member has.
+    """
+
+    code = Code.WAIT_MESSAGES
+    reply = one(WaitResult)
+    stream: StreamId
+    topic: TopicId
+    positions: ByNumber
+    timeout_ms: U32
+    group: Annotated[str | None, OptionalShape(TEXT8)] = None
+    member: Annotated[U64, Default(0)] = 0
+    generation: Annotated[U64, Default(0)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FirstOffset(Record):
+    """The offset of the first appended message."""
+
+    offset: U64
+
+
+@dataclass(frozen=True, slots=True)
+class AppendMessages(Command[FirstOffset]):
+    """Append messages to one partition; `messages` are sent ones, back to back."""
+
+    code = Code.APPEND_MESSAGES
+    reply = one(FirstOffset)
+    has_messages = True
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+    messages: Sent
+
+    def encode_pieces(self) -> tuple[BytesLike, ...]:
+        """Return the payload of its request, without copying the messages."""
+        return self.encode_around_last()
+
+    def validate(self) -> None:
+        """Check that there is at least one message."""
+        if not len(self.messages):
+            raise refusal(Status.INVALID_MESSAGES_COUNT, "an append without messages")
+
+
+@dataclass(frozen=True, slots=True)
+class SetState(Command[None]):
+    """Change the state of messages, with a reason; the author is always the logged-in user, `by` is ignored."""
+
+    code = Code.SET_STATE
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+    offsets: Numbers
+    state: Annotated[int, STATE]
+    reason: Annotated[Text32, Default("")] = ""
+    by: Annotated[Text32, Default("")] = ""
+
+    def validate(self) -> None:
+        """Check the lengths of reason and author, and the count of messages."""
+        check_bytes(self.reason, 0, MAX_REASON_BYTES, Status.INVALID_FORMAT, "the reason of a change of states")
+        check_bytes(self.by, 0, MAX_AUTHOR_BYTES, Status.INVALID_FORMAT, "the author of a change of states")
+        check_count(len(self.offsets), 0, MAX_STATE_OFFSETS, Status.INVALID_FORMAT, "the count of offsets of a change of states")
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange(Record):
+    """The state of a message and the reason of its last change."""
+
+    offset: U64
+    state: Annotated[int, STATE]
+    reason: Text32
+    by: Text32
+    changed_us: U64
+
+
+@dataclass(frozen=True, slots=True)
+class ListStates(Command[tuple[StateChange, ...]]):
+    """Return the messages of a partition that are not available, one page per command.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        partition: The partition's number.
+        from_offset: The first offset to check.
+        count: The maximum number of messages; 0 and anything above the largest page mean the largest page.
+    """
+
+    code = Code.LIST_STATES
+    reply = many(StateChange)
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+    from_offset: Annotated[int, TrailingNumber(8), Default(0)] = 0
+    count: Annotated[int, TrailingNumber(4), Default(0)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedMessages(Record):
+    """What a removal has removed, and the groups of segments that are left: send the command again for them."""
+
+    removed_count: U64
+    removed_bytes: U64
+    rewritten_count: U32
+    left_count: U32
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveMarked(Command[RemovedMessages]):
+    """Remove the messages of a partition that were marked for deletion with a reason from the disk now.
+
+    One command rewrites at most one segment, with those of its neighbours that fit into it.
+    """
+
+    code = Code.REMOVE_MARKED
+    reply = one(RemovedMessages)
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+    reason: Text32
+
+    def validate(self) -> None:
+        """Check the length of the reason."""
+        check_bytes(self.reason, 1, MAX_REASON_BYTES, Status.INVALID_FORMAT, "the reason of the marks")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRange(Record):
+    """The size of a range of offsets, read from the indexes without reading messages.
+
+    Args:
+        size_bytes: About how many stored bytes the range has.
+        reached_offset: The end of the last send within the given bytes; that of the first send if none fits.
+    """
+
+    size_bytes: U64
+    reached_offset: U64
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRange(Command[MeasuredRange]):
+    """Return the size of a range of offsets, and the offset that a number of bytes reaches.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        partition: The partition's number.
+        from_offset: The first offset.
+        until_offset: One past the last offset.
+        size_bytes: The number of bytes to find the end of.
+    """
+
+    code = Code.MEASURE_RANGE
+    reply = one(MeasuredRange)
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+    from_offset: U64
+    until_offset: U64
+    size_bytes: Annotated[U64, Default(0)] = 0

@@ -1,0 +1,97 @@
+"""Numbered batches: a producer gets an id, and can send a numbered batch again without appending it twice.
+
+A repeated batch is answered with the offset of the first append; core/model/producers.py describes the numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.wire.codes import Code
+from headstream.core.wire.extensions.shapes import Sent, WideFlag
+from headstream.core.wire.records import Command, Record, one
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import U32, U64, Json, PartitionId, StreamId, TopicId
+from headstream.core.wire.statuses import Status
+
+__all__ = ["AppendNumbered", "AppendedBatch", "InitProducer", "NewProducer", "ReleaseProducer"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewProducer(Record):
+    """A producer's unique id and its first epoch."""
+
+    producer_id: U64
+    epoch: U32
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducer(Command[NewProducer]):
+    """Return an id to number batches with; only the calling user can use it."""
+
+    code = Code.INIT_PRODUCER
+    reply = one(NewProducer)
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedBatch(Record):
+    """The position of an appended batch.
+
+    Args:
+        offset: The offset of its first message.
+        timestamp_us: The time of the append, microseconds since 1970 UTC.
+        count: How many of its messages were stored; the topic deduplicated the others by their ids.
+        is_repeat: Whether the batch was already stored.
+    """
+
+    offset: U64
+    timestamp_us: U64
+    count: U32
+    is_repeat: WideFlag
+
+
+@dataclass(frozen=True, slots=True)
+class AppendNumbered(Command[AppendedBatch]):
+    """Append messages to one partition unless they are stored already; `messages` are sent ones, back to back.
+
+    Args:
+        stream: The stream.
+        topic: The topic.
+        partition: The partition's number.
+        producer_id: The producer's id.
+        epoch: Its epoch.
+        sequence: The sequence of the first message in this partition.
+        messages: The batch; the same bytes in every repetition.
+    """
+
+    code = Code.APPEND_NUMBERED
+    reply = one(AppendedBatch)
+    has_messages = True
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+    producer_id: U64
+    epoch: U32
+    sequence: U32
+    messages: Sent
+
+    def encode_pieces(self) -> tuple[BytesLike, ...]:
+        """Return the payload of its request, without copying the messages."""
+        return self.encode_around_last()
+
+    def validate(self) -> None:
+        """Check that there is at least one message."""
+        if not len(self.messages):
+            raise refusal(Status.INVALID_MESSAGES_COUNT, "an append without messages")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseProducer(Command[None]):
+    """End a producer's numbering in a topic: it will repeat no batch there."""
+
+    code = Code.RELEASE_PRODUCER
+    stream: StreamId
+    topic: TopicId
+    producer_id: Annotated[U64, Json("producer_id")]

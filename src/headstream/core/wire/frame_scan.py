@@ -1,0 +1,84 @@
+"""Finding the complete frames in received bytes, compiled; little-endian.
+
+    request   length u32 | code u32 | payload       length counts code and payload
+    response  status u32 | length u32 | body        length counts the body
+
+A request whose length is below 4 has no code: it is skipped and returned as code 0, which is not a command.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+try:
+    import cython
+except ImportError:
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from headstream.core.codec import uncompiled_primitives as c
+else:
+    from cython.cimports.headstream.core.codec import primitives as c
+
+__all__ = ["FrameScan", "scan_frames"]
+
+
+class FrameScan(NamedTuple):
+    """The result of a scan.
+
+    Args:
+        frames: For each complete frame its number (a code or a status), and the begin and end of its payload.
+        end: The begin of the first incomplete frame.
+        need: The total bytes of that frame, as far as is known: 8 until its head is complete.
+        is_too_long: Whether the length of that frame exceeds the maximum; nothing behind it can be read.
+    """
+
+    frames: list[tuple[int, int, int]]
+    end: int
+    need: int
+    is_too_long: bool
+
+
+def scan_frames(
+    view: memoryview, at: cython.longlong, end: cython.longlong, most: cython.longlong, is_request: bool
+) -> FrameScan:
+    """Return the complete frames between two byte positions.
+
+    Args:
+        view: The buffer; bytes.
+        at: The begin of a frame.
+        end: One past the last received byte.
+        most: The maximum bytes of a frame, head included.
+        is_request: Whether they are requests, or else responses.
+    """
+    p: cython.p_const_uchar = c.readable(view)
+    number: cython.longlong
+    size: cython.longlong
+    first: cython.longlong
+    requests: cython.bint = is_request
+    frames: list[tuple[int, int, int]] = []
+    if at < 0 or end > view.nbytes:
+        raise IndexError("the range is outside the buffer")
+    while end - at >= 4:
+        first = c.load32(p, at)
+        if requests:
+            size = first + 4
+            if size < 8:
+                if size > end - at:
+                    return FrameScan(frames, at, size, False)
+                frames.append((0, at + size, at + size))
+                at += size
+                continue
+        else:
+            if end - at < 8:
+                break
+            size = c.load32(p, at + 4)
+            size += 8
+        if size > most:
+            return FrameScan(frames, at, size, True)
+        if size > end - at:
+            return FrameScan(frames, at, size, False)
+        number = c.load32(p, at + 4) if requests else first
+        frames.append((number, at + 8, at + size))
+        at += size
+    return FrameScan(frames, at, 8, False)

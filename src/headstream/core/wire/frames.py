@@ -1,0 +1,313 @@
+"""Frames: the units of the TCP byte stream, received in pieces of any size; no sockets here.
+
+    request   length u32 | code u32 | payload       length counts code and payload
+    response  status u32 | length u32 | body        length counts the body; 0 where status is not 0
+
+There are no request ids: a connection's requests are answered in their order. A body of one byte must never be sent
+(existing clients do not read bodies of length 0 or 1).
+
+    frames = FrameBuffer.for_requests()        one for each connection
+    view = frames.writable()                   space for recv_into(), or for asyncio's BufferedProtocol.get_buffer()
+    for frame in frames.received(count):       the requests that are complete now; their payloads are views into the buffer,
+        ...                                    valid until done()
+    frames.done()
+
+Memory: a buffer may be filled up to the length in a frame's head at once only up to 1 MiB, then as bytes arrive, up to twice the
+received ones. It is allocated for the whole frame after the first step: the system gives pages when they are written, and nothing
+is copied while a long frame arrives. Between requests a connection has no buffer (the pool caches a few for all connections).
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.codec.new_buffer import new_buffer
+from headstream.core.wire.frame_scan import scan_frames
+from headstream.errors import DecodeError
+
+__all__ = [
+    "MAX_FRAME_BYTES",
+    "Frame",
+    "FrameBuffer",
+    "FrameBufferPool",
+    "encode_request",
+    "encode_response",
+    "request_head",
+    "response_head",
+]
+
+MAX_FRAME_BYTES: Final = 65 << 20
+"""The largest valid send has 10,000,000 bytes of payloads and 100,000 of header values, and 24 bytes a message; an atomic
+append has up to 64 MiB of messages, and names around them."""
+
+_MIN_BUFFER_BYTES: Final = 64 << 10
+_STEP_BYTES: Final = 1 << 20
+"""Growing in steps costs copies, and pages that are new to the process: this much is given to a frame at once."""
+_MOST_RESERVED_BYTES: Final = MAX_FRAME_BYTES
+"""A buffer is allocated for up to so much of a frame before its bytes arrive."""
+_SHRINK_FACTOR: Final = 2
+"""A buffer of more than this many times the size that is needed is exchanged for a smaller one, and not taken from the pool."""
+_POOLED_BYTES: Final = 32 << 20
+_HEAD: Final = struct.Struct("<II")
+
+
+class Frame(NamedTuple):
+    """One whole frame.
+
+    Args:
+        number: The code of a request; the status of a response.
+        payload: The bytes after the head, as a view into the buffer.
+    """
+
+    number: int
+    payload: memoryview
+
+
+class FrameBufferPool:
+    """Free buffers, for all connections of a process.
+
+    Args:
+        most_bytes: The maximum size of the free buffers; others are released to the system.
+    """
+
+    __slots__ = ("_free", "_most_bytes", "_size_bytes")
+
+    def __init__(self, most_bytes: int = _POOLED_BYTES) -> None:
+        self._free: list[bytearray] = []
+        self._most_bytes = most_bytes
+        self._size_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """The total size of the free buffers."""
+        return self._size_bytes
+
+    def take(self, size: int) -> bytearray:
+        """Return a buffer of at least `size` bytes: the smallest free one if it is not much larger, else a new one."""
+        if size >= _MIN_BUFFER_BYTES:  # a smaller request can hold its buffer for long
+            at = bisect_left(self._free, size, key=len)
+            if at < len(self._free) and len(self._free[at]) <= _SHRINK_FACTOR * size:
+                buffer = self._free.pop(at)
+                self._size_bytes -= len(buffer)
+                return buffer
+        return new_buffer(size)
+
+    def give(self, buffer: bytearray) -> None:
+        """Take a buffer back; its last user must not read it any more."""
+        if _MIN_BUFFER_BYTES <= len(buffer) <= self._most_bytes - self._size_bytes:
+            insort(self._free, buffer, key=len)
+            self._size_bytes += len(buffer)
+
+
+class FrameBuffer:
+    """Received bytes of one connection, and the frames in them.
+
+    Args:
+        is_request: Whether they are requests, or else responses.
+        pool: The source of buffers.
+        most_bytes: The maximum bytes of a frame, head included; the first buffer is no larger.
+    """
+
+    __slots__ = (
+        "_begin",
+        "_buffer",
+        "_end",
+        "_fault",
+        "_is_request",
+        "_limit",
+        "_min_bytes",
+        "_most_bytes",
+        "_need",
+        "_pool",
+        "_view",
+    )
+
+    def __init__(self, *, is_request: bool, pool: FrameBufferPool | None = None, most_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._is_request = is_request
+        self._pool = FrameBufferPool() if pool is None else pool
+        self._most_bytes = most_bytes
+        self._min_bytes = min(_MIN_BUFFER_BYTES, most_bytes)
+        self._buffer: bytearray | None = None
+        self._view = memoryview(b"")
+        self._begin = self._end = self._limit = 0
+        self._need = 8
+        self._fault: DecodeError | None = None
+
+    @classmethod
+    def for_requests(cls, pool: FrameBufferPool | None = None, most_bytes: int = MAX_FRAME_BYTES) -> FrameBuffer:
+        """Return the buffer of the server's side of a connection."""
+        return cls(is_request=True, pool=pool, most_bytes=most_bytes)
+
+    @classmethod
+    def for_responses(cls, pool: FrameBufferPool | None = None, most_bytes: int = (1 << 32) + 8) -> FrameBuffer:
+        """Return the buffer of the client's side of a connection; replies to polls can be long."""
+        return cls(is_request=False, pool=pool, most_bytes=most_bytes)
+
+    @property
+    def fault(self) -> DecodeError | None:
+        """The error of a frame that is too long; the connection answers it and closes, nothing more can be read."""
+        return self._fault
+
+    def set_max_bytes(self, most_bytes: int) -> None:
+        """Set the maximum bytes of a frame; a pending frame that was too long before is read by received(0)."""
+        self._most_bytes = most_bytes
+        if self._fault is not None and (self._fault.need or 0) <= most_bytes:
+            self._fault = None
+        self._min_bytes = min(_MIN_BUFFER_BYTES, most_bytes)
+
+    @property
+    def needed_bytes(self) -> int:
+        """How much of the buffer may be filled after the next writable(); 0 if nothing is pending."""
+        if self._buffer is None:
+            return 0
+        return self._limit if self._end < self._limit else self._grown_size()
+
+    def _grown_size(self) -> int:
+        """Return how much of a full buffer may be filled next: the pending frame, beyond a step at most twice its bytes."""
+        pending = self._end - self._begin
+        return max(min(max(2 * pending, _STEP_BYTES), max(self._need, pending + 1)), self._min_bytes)
+
+    @property
+    def pending_bytes(self) -> int:
+        """The received bytes of an incomplete frame; at the end of a connection they are lost."""
+        return self._end - self._begin
+
+    def writable(self) -> memoryview:
+        """Return space for at least one more byte; received() reports how much of it was filled."""
+        if self._buffer is None:
+            self._begin_buffer(self._min_bytes)
+        elif self._end == self._limit:
+            self._grow(self._grown_size())
+        return self._view[self._end : self._limit]
+
+    def _begin_buffer(self, size: int) -> None:
+        buffer = self._buffer = self._pool.take(size)
+        self._view = memoryview(buffer)
+        self._limit = len(buffer)
+
+    def copy_in(self, data: memoryview) -> int:
+        """Copy bytes to writable(), and return their count, for received().
+
+        Args:
+            data: At most 64 KiB, while nothing is pending.
+        """
+        if self._buffer is None and len(data) > self._min_bytes:
+            self._begin_buffer(_MIN_BUFFER_BYTES)
+        self.writable()[: len(data)] = data
+        return len(data)
+
+    def received(self, count: int) -> list[Frame]:
+        """Return the frames that are complete now.
+
+        Args:
+            count: How many bytes were written to the view of writable().
+        """
+        self._end += count
+        if self._fault is not None:
+            self._begin = self._end
+            return []
+        view = self._view
+        found = scan_frames(view, self._begin, self._end, self._most_bytes, self._is_request)
+        self._begin, self._need = found.end, found.need
+        if found.is_too_long:
+            self._fault = DecodeError(
+                "a frame is longer than is allowed",
+                0,
+                found.need,
+                self._most_bytes,
+                advice=f"Send at most {self._most_bytes} bytes at once",
+            )
+        return [Frame(number, view[begin:end]) for number, begin, end in found.frames]
+
+    def feed(self, data: BytesLike) -> list[Frame]:
+        """Return the frames that are complete with these bytes, as copies; done() is called in between."""
+        rest, frames = memoryview(data).cast("B"), list[Frame]()
+        while rest:
+            room = self.writable()
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            more = self.received(count)
+            frames += [Frame(number, memoryview(bytes(payload))) for number, payload in more]
+            self.done()
+            rest = rest[count:]
+        return frames
+
+    def done(self) -> None:
+        """Release the payloads that received() returned; their memory is reused."""
+        if self._buffer is None:
+            return
+        if self._begin == self._end:
+            self.close()
+        elif self._limit - self._begin < min(self._need, 2 * (self._end - self._begin)):
+            self._grow(min(self._need, max(2 * (self._end - self._begin), _STEP_BYTES)))
+        elif len(self._buffer) > _SHRINK_FACTOR * self._min_bytes and self._need <= self._min_bytes:
+            self._move(self._min_bytes)
+
+    def close(self) -> None:
+        """Return the buffer to the pool, and discard its bytes."""
+        buffer, self._buffer = self._buffer, None
+        self._view = memoryview(b"")
+        self._begin = self._end = self._limit = 0
+        if buffer is not None:
+            self._pool.give(buffer)
+
+    def _grow(self, size: int) -> None:
+        """Allow the pending frame `size` bytes, without copying it if they are reserved."""
+        if self._begin + size <= len(self._view):
+            self._limit = self._begin + size
+        else:
+            self._move(size)
+
+    def _move(self, size: int) -> None:
+        """Move the pending bytes to the beginning of a buffer of at least `size` bytes; a long frame's is of its whole length."""
+        old, pending = self._buffer, self._view[self._begin : self._end]
+        is_long = size > _STEP_BYTES
+        new = self._pool.take(max(size, min(self._need, _MOST_RESERVED_BYTES)) if is_long else size)
+        new[: len(pending)] = pending
+        self._buffer, self._view = new, memoryview(new)
+        self._begin, self._end, self._limit = 0, len(pending), size if is_long else len(new)
+        pending.release()
+        if old is not None:
+            self._pool.give(old)
+
+
+def request_head(code: int, size: int) -> bytes:
+    """Return the head of a request with a payload of `size` bytes."""
+    return _HEAD.pack(size + 4, code)
+
+
+def response_head(status: int, size: int) -> bytes:
+    """Return the head of a response with a body of `size` bytes."""
+    return _HEAD.pack(status, size)
+
+
+def encode_request(code: int, payload: BytesLike | Sequence[BytesLike] = b"") -> bytes:
+    """Return a request.
+
+    Args:
+        code: The command.
+        payload: Its payload, as one or several buffers.
+    """
+    return _join(payload, 4, code, is_request=True)
+
+
+def encode_response(status: int, body: BytesLike | Sequence[BytesLike] = b"") -> bytes:
+    """Return a response.
+
+    Args:
+        status: 0, or that of an error.
+        body: The reply, as one or several buffers.
+    """
+    return _join(body, 0, status, is_request=False)
+
+
+def _join(payload: BytesLike | Sequence[BytesLike], extra: int, number: int, *, is_request: bool) -> bytes:
+    pieces: list[BytesLike] = [payload] if isinstance(payload, (bytes, bytearray, memoryview, mmap.mmap)) else list(payload)
+    size = sum(len(piece) for piece in pieces) + extra
+    head = _HEAD.pack(size, number) if is_request else _HEAD.pack(number, size)
+    return b"".join([head, *pieces])

@@ -1,0 +1,76 @@
+"""Finding the command of an HTTP request by its method and path."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from headstream.core.wire.codes import TABLE, CodeEntry, Method
+from headstream.errors import DecodeError
+
+__all__ = ["FoundRoute", "decode_path_parameter", "find_methods", "find_route"]
+
+
+class FoundRoute(NamedTuple):
+    """A command, and the decoded parameters of its path."""
+
+    entry: CodeEntry
+    path: dict[str, str]
+
+
+class _Pattern(NamedTuple):
+    method: Method
+    pattern: re.Pattern[str]
+    entry: CodeEntry
+
+
+def _patterns() -> list[_Pattern]:
+    found = []
+    for entry in sorted(TABLE.values(), key=lambda entry: entry.route.path.count("{") if entry.route else 0):
+        if entry.route is not None:
+            pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", entry.route.path)
+            found.append(_Pattern(entry.route.method, re.compile(pattern), entry))
+    return found
+
+
+_PATTERNS: Final = _patterns()
+"""Sorted by their number of parameters, so that /users/logout is not taken for a user."""
+
+
+def find_route(method: str, path: str) -> FoundRoute | None:
+    """Return the command of a method and a path, or None.
+
+    Args:
+        method: The HTTP method.
+        path: Percent-encoded, without the query.
+
+    Raises:
+        DecodeError: a parameter of the path is not UTF-8.
+    """
+    for known, pattern, entry in _PATTERNS:
+        found = pattern.fullmatch(path) if known == method else None
+        if found is not None:
+            return FoundRoute(entry, {name: decode_path_parameter(text, name) for name, text in found.groupdict().items()})
+    return None
+
+
+def find_methods(path: str) -> list[str]:
+    """Return the methods of a path: empty for an unknown path (404), without the requested one for 405."""
+    return sorted({known for known, pattern, _ in _PATTERNS if pattern.fullmatch(path)})
+
+
+def decode_path_parameter(text: str, name: str) -> str:
+    """Return a percent-decoded parameter of a path.
+
+    Args:
+        text: The parameter, percent-encoded.
+        name: Its name, for the error.
+
+    Raises:
+        DecodeError: it is not UTF-8.
+    """
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"{name} is not UTF-8", error.start, where=f"path.{name}") from None

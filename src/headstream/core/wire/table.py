@@ -1,0 +1,54 @@
+"""Every command's class by its code."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.wire.commands import groups, messages, offsets, partitions, sessions, streams, system, tokens, topics, users
+from headstream.core.wire.extensions import deliveries, delivery_views, epochs, leases
+from headstream.core.wire.extensions import filters as own_filters
+from headstream.core.wire.extensions import groups as own_groups
+from headstream.core.wire.extensions import messages as own_messages
+from headstream.core.wire.extensions import producers as own_producers
+from headstream.core.wire.extensions import topics as own_topics
+from headstream.core.wire.records import Command
+from headstream.errors import DecodeError
+
+__all__ = ["COMMANDS", "decode_command"]
+
+_MODULES: Final = (groups, messages, offsets, partitions, sessions, streams, system, tokens, topics, users)
+_EXTENSIONS: Final = (
+    *(deliveries, delivery_views, epochs, leases, own_filters),
+    *(own_groups, own_messages, own_producers, own_topics),
+)
+
+
+def _find_commands() -> dict[int, type[Command[Any]]]:
+    found: dict[int, type[Command[Any]]] = {}
+    for module in (*_MODULES, *_EXTENSIONS):
+        for name in module.__all__:
+            kind = getattr(module, name)
+            if isinstance(kind, type) and issubclass(kind, Command):
+                found[kind.code] = kind
+    return found
+
+
+COMMANDS: Final = _find_commands()
+"""Every command's class by its code."""
+
+
+def decode_command(code: int, payload: BytesLike) -> Command[Any]:
+    """Return the command of a request.
+
+    Args:
+        code: The frame's number.
+        payload: The bytes after the frame's head.
+
+    Raises:
+        DecodeError: the code is unknown, or the payload is not one of the command: status 3.
+    """
+    kind = COMMANDS.get(code)
+    if kind is None:
+        raise DecodeError(f"there is no command {code}", 0)
+    return kind.decode(payload)

@@ -1,0 +1,214 @@
+"""The reading half of the file interface, and operating-system errors as StorageError.
+
+Readers access files only through ReadFiles, so the same code reads a disk, the memory of `memory://` and a test's faulty
+disk. log/system/files.py adds the writing half. No other module of the log opens files.
+
+Reading is pread into a reused buffer: mmap would save a copy, but turns a read error or a truncated file into a crash
+(SIGBUS), and allocating memory for each read can cost more than the read.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import threading
+import time
+from typing import Final, Protocol
+
+from headstream.core.codec.new_buffer import new_buffer
+from headstream.errors import DiskFullError, StorageError
+
+__all__ = ["BufferPool", "OsReadFile", "OsReadFiles", "ReadFile", "ReadFiles", "storage_error"]
+
+_ADVICE: Final = {
+    errno.EACCES: "Give this user the permission, or run as the user that owns the log",
+    errno.EPERM: "Give this user the permission, or run as the user that owns the log",
+    errno.EROFS: "The file system is mounted read-only: the log can be read, not written",
+    errno.ENOSPC: "Free space on the file system; acknowledged messages are safe and readable",
+    errno.EDQUOT: "This user's quota is used up: free space; acknowledged messages are safe and readable",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "The machine has too many open files",
+    errno.EIO: "The disk reports an I/O error: check the kernel's log, and copy the data to another disk",
+    errno.ENOTDIR: "A part of the path is a file, not a directory",
+    errno.ENAMETOOLONG: "Use a shorter path",
+}
+
+
+_UNSETTLED: Final = itertools.count(1)
+_TICK_NS: Final = 20_000_000
+"""Longer than a tick of the system clock (10 ms at most), which sets a directory's modification time."""
+
+
+def storage_error(error: OSError, action: str, path: str) -> StorageError:
+    """Return the error for a file operation that the operating system refused, with path and advice.
+
+    Args:
+        error: The operating system's error.
+        action: The operation, as in `write to a file`.
+        path: The file or directory.
+    """
+    code = error.errno if error.errno is not None else 0
+    reason = os.strerror(code) if code else str(error)
+    kind = DiskFullError if code in (errno.ENOSPC, errno.EDQUOT) else StorageError
+    return kind(f"cannot {action}: {reason}", where=path, advice=_ADVICE.get(code))
+
+
+class ReadFile(Protocol):
+    """An open file, for reading."""
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill a buffer from a byte position and return the bytes read: fewer only at the end of the file."""
+
+    def size_bytes(self) -> int:
+        """Return the file's current size."""
+
+    def close(self) -> None:
+        """Close the file; closing twice is allowed."""
+
+
+class ReadFiles(Protocol):
+    """A file system, for reading."""
+
+    def open_read(self, path: str) -> ReadFile | None:
+        """Return the file opened for reading, or None if it does not exist."""
+
+    def list_names(self, directory: str) -> list[str] | None:
+        """Return the names in a directory, or None if it does not exist."""
+
+    def changed(self, directory: str) -> int | None:
+        """Return a number that changes when a directory's names change, or None if it does not exist.
+
+        In a file system it is the modification time, nanoseconds since 1970 UTC (of a file, that of its last write); a new
+        negative number at each call while a change within the same clock tick would not alter that time.
+        """
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file or directory has that path."""
+
+
+class OsReadFile:
+    """A file of the operating system, open for reading."""
+
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill a buffer from a byte position and return the bytes read: fewer only at the end of the file."""
+        done = 0
+        try:
+            while done < len(buffer):
+                count = os.preadv(self._descriptor, [buffer[done:] if done else buffer], position + done)
+                if count == 0:
+                    break
+                done += count
+        except OSError as error:
+            raise storage_error(error, "read a file", self._path) from error
+        return done
+
+    def size_bytes(self) -> int:
+        """Return the file's current size."""
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise storage_error(error, "read a file's size", self._path) from error
+
+    def close(self) -> None:
+        """Close the file; closing twice is allowed."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class OsReadFiles:
+    """The operating system's files, for reading."""
+
+    def open_read(self, path: str) -> OsReadFile | None:
+        """Return the file opened for reading, or None if it does not exist."""
+        try:
+            return OsReadFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise storage_error(error, "open a file", path) from error
+
+    def list_names(self, directory: str) -> list[str] | None:
+        """Return the names in a directory, or None if it does not exist."""
+        try:
+            return os.listdir(directory)  # noqa: PTH208 - one Path object a name would be too slow
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise storage_error(error, "list a directory", directory) from error
+
+    def changed(self, directory: str) -> int | None:
+        """Return a number that changes when a directory's names change, or None if it does not exist."""
+        try:
+            changed_ns = os.stat(directory).st_mtime_ns  # noqa: PTH116 - called at each refresh
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise storage_error(error, "read a directory's time", directory) from error
+        # A name removed within the same clock tick leaves this time unchanged: until the tick has passed, return a new number
+        # at each call. It is not a time, since a clock can stop or be set back.
+        return changed_ns if changed_ns < time.time_ns() - _TICK_NS else -next(_UNSETTLED)
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file or directory has that path."""
+        try:
+            os.stat(path)  # noqa: PTH116
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise storage_error(error, "check whether a file exists", path) from error
+        return True
+
+
+class BufferPool:
+    """Buffers that are reused once no view of them is left; thread-safe.
+
+    A view stays valid as long as it is held: its buffer is not reused until then.
+
+    Args:
+        max_kept: Buffers to keep. A loop holds one chunk while it reads the next; the third is for a caller that also holds
+            the previous one.
+    """
+
+    MIN_BYTES: Final = 64 * 1024
+    """Sizes are rounded up to eighths of powers of two, so that reads of changing sizes find a buffer that fits."""
+
+    __slots__ = ("_buffers", "_lock", "_max_kept")
+
+    def __init__(self, max_kept: int = 3) -> None:
+        self._buffers: list[bytearray] = []
+        self._max_kept = max_kept
+        self._lock = threading.Lock()
+
+    def take(self, size_bytes: int) -> memoryview:
+        """Return a writable view of so many bytes, with arbitrary content."""
+        with self._lock:
+            free = [buffer for buffer in self._buffers if _is_free(buffer)]
+            buffer = min((buffer for buffer in free if len(buffer) >= size_bytes), key=len, default=None)
+            if buffer is None:
+                if len(self._buffers) >= self._max_kept:
+                    unwanted = free[0] if free else self._buffers[0]
+                    self._buffers = [buffer for buffer in self._buffers if buffer is not unwanted]
+                step = max(self.MIN_BYTES, 1 << max(size_bytes.bit_length() - 3, 0))
+                buffer = new_buffer(max(-(-size_bytes // step), 1) * step)
+                self._buffers.append(buffer)
+            return memoryview(buffer)[:size_bytes]
+
+
+def _is_free(buffer: bytearray) -> bool:
+    """Return whether no view of a buffer is held: only then can its size change."""
+    try:
+        buffer.append(buffer.pop())
+    except BufferError:
+        return False
+    return True

@@ -1,0 +1,322 @@
+"""Reads one segment's index: the bytes of each send, found by offset, byte position or time.
+
+Entries are read from the file (binary search with pread), so an index of millions of entries needs no memory; repeated
+reads hit the page cache. The entries around the last one read are cached, for readers that take one message at a time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+from headstream.errors import CorruptLogError, LogVersionError
+from headstream.log.segments.checking import corrupt_offsets, describe_offsets
+from headstream.log.segments.files import ReadFile, ReadFiles
+from headstream.log.segments.layout import (
+    INDEX_ENTRY_BYTES,
+    INDEX_HEADER_BYTES,
+    INDEX_VERSION,
+    UNSEALED_VERSION,
+    IndexEntry,
+    Seal,
+    decode_entry,
+    decode_header,
+    decode_seal,
+    peek_entry,
+    sum_counts,
+)
+
+__all__ = ["IndexReader", "read_generation"]
+
+_ENTRIES_AT_ONCE: Final = 2048
+_ENTRIES_KEPT: Final = 64
+"""Entries read at once and cached."""
+
+
+class IndexReader:
+    """The committed entries of an index file.
+
+    Args:
+        file: The index file.
+        path: Its path, for errors.
+        base_offset: The first offset of its segment.
+
+    Raises:
+        CorruptLogError: the header is not that of this segment's index.
+        LogVersionError: a newer Headstream wrote it.
+    """
+
+    __slots__ = (
+        "_block", "_buffer", "_decoded", "_file", "base_offset", "count", "generation", "is_by_key", "is_compacted", "last",
+        "needs_seal", "path", "seal",
+    )  # fmt: skip
+    count: int
+    generation: int
+    is_by_key: bool
+    is_compacted: bool
+    last: IndexEntry | None
+
+    def __init__(self, file: ReadFile, path: str, base_offset: int) -> None:
+        self._file = file
+        self.path = path
+        self.base_offset = base_offset
+        self._buffer = memoryview(bytearray(INDEX_ENTRY_BYTES))
+        self._block = 0, memoryview(b"")  # number of its first entry; the entries committed when it was read
+        self._decoded: dict[int, IndexEntry] = {}
+        self.count = 0
+        self.last = None
+        self.generation = 0
+        self.is_by_key = False
+        self.is_compacted = False
+        self.needs_seal = False
+        self.seal: Seal | None = None
+        self._check_header()
+        self.refresh()
+
+    def _check_header(self) -> None:
+        got = self._file.read_into(self._buffer, 0)
+        if got < INDEX_HEADER_BYTES:
+            return  # the writer is creating it: there are no entries either
+        header = decode_header(self._buffer)
+        if header is None or header.base_offset != self.base_offset:
+            raise CorruptLogError(
+                "the header of an index file is damaged",
+                where=self.path,
+                advice="Move the file away: the next writer that opens the log rebuilds it from the .log",
+            )
+        if header.version > INDEX_VERSION or header.entry_size != INDEX_ENTRY_BYTES:
+            raise LogVersionError(
+                f"an index of version {header.version} with entries of {header.entry_size} bytes",
+                where=self.path,
+                advice="Use the Headstream version that wrote it, or a newer one",
+            )
+        self.generation, self.is_compacted = header.generation, header.is_compacted
+        self.is_by_key = header.is_by_key
+        self.needs_seal = header.version > UNSEALED_VERSION
+
+    def refresh(self) -> None:
+        """Read what the writer has committed since the last refresh: the last complete, valid entry is the end."""
+        there = max(0, (self._file.size_bytes() - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES)
+        # Only the newest entry can be partly written; bytes after the last valid entry are ignored.
+        for number in range(there - 1, self.count - 1, -1):
+            entry = self._read(number)
+            if entry is not None:
+                self.count, self.last = number + 1, entry
+                return
+            if self.seal is None:
+                self.seal = decode_seal(self._buffer, self.base_offset)
+
+    def _read(self, number: int) -> IndexEntry | None:
+        got = self._file.read_into(self._buffer, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)
+        return decode_entry(self._buffer, self.base_offset) if got == INDEX_ENTRY_BYTES else None
+
+    def entry(self, number: int) -> IndexEntry:
+        """Return entry `number`, 0 to count - 1.
+
+        Raises:
+            CorruptLogError: the entry is damaged.
+        """
+        entry = self.find_entry(number)
+        if entry is None:
+            raise self._damaged(number)
+        return entry
+
+    def find_entry(self, number: int) -> IndexEntry | None:
+        """Return entry `number`, 0 to count - 1, or None if it is damaged."""
+        if self.last is not None and number == self.count - 1:
+            return self.last
+        entry = self._decoded.get(number)
+        if entry is None:
+            first, block = self._block
+            at = (number - first) * INDEX_ENTRY_BYTES
+            if not 0 <= at < len(block):
+                at, block = 0, self.rows(number, min(_ENTRIES_KEPT, self.count - number))
+                self._block = number, block
+            entry = decode_entry(block[at : at + INDEX_ENTRY_BYTES], self.base_offset) if at < len(block) else None
+            if entry is not None:
+                if len(self._decoded) == _ENTRIES_KEPT:
+                    self._decoded.clear()
+                self._decoded[number] = entry
+        return entry
+
+    def _damaged(self, number: int) -> CorruptLogError:
+        return CorruptLogError(
+            f"entry {number} of an index file is damaged",
+            where=f"{self.path}, byte {INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES}",
+            advice="Move the file away: the next writer that opens the log rebuilds it from the .log",
+        )
+
+    def rows(self, number: int, count: int) -> memoryview:
+        """Return the bytes of `count` entries from a number on, unchecked."""
+        rows = memoryview(bytearray(count * INDEX_ENTRY_BYTES))
+        return rows[: self._file.read_into(rows, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)]
+
+    def find_offset(self, offset: int) -> int:
+        """Return the number of the entry that contains an offset.
+
+        Args:
+            offset: First offset of the first entry or later, before the end of the last entry.
+
+        Raises:
+            CorruptSendError: no intact entry contains it.
+        """
+        number = max(0, bisect_right(range(self.count), offset, key=lambda number: self._peek(number)[0]) - 1)
+        entry = self._read(number)
+        if entry is not None and entry.first_offset <= offset < entry.end_offset:
+            return number
+        return self._find_among_damaged(offset)
+
+    def _find_among_damaged(self, offset: int) -> int:
+        """Do what find_offset() does by a linear scan: a damaged entry misleads a binary search."""
+        from_offset, until_offset, damaged = self.base_offset, offset + 1, 0
+        for number in range(self.count):
+            entry = self._read(number)
+            if entry is None:
+                damaged = number
+            elif entry.end_offset <= offset:
+                from_offset = entry.end_offset
+            elif entry.first_offset <= offset:
+                return number
+            else:
+                until_offset = entry.first_offset
+                break
+        raise corrupt_offsets(
+            f"{describe_offsets(from_offset, until_offset)} cannot be found: entry {damaged} of an index file is damaged",
+            f"{self.path}, byte {INDEX_HEADER_BYTES + damaged * INDEX_ENTRY_BYTES}",
+            from_offset,
+            until_offset,
+        )
+
+    def find_offset_from(self, offset: int) -> int:
+        """Return the number of the first entry that contains this offset or later ones; `count` if there is none.
+
+        Raises:
+            CorruptSendError: a damaged entry may contain it.
+        """
+        number = bisect_right(range(self.count), offset, key=lambda number: self._peek(number)[0])
+        before = self.find_entry(number - 1) if number else None
+        if (number and before is None) or (number < self.count and self.find_entry(number) is None):
+            return self._find_from_among_damaged(offset)
+        return number - 1 if before is not None and before.end_offset > offset else number
+
+    def _find_from_among_damaged(self, offset: int) -> int:
+        """Do what find_offset_from() does by a linear scan: a damaged entry misleads a binary search."""
+        from_offset, damaged = offset, -1
+        for number in range(self.count):
+            entry = self._read(number)
+            if entry is None:
+                damaged = number
+            elif entry.end_offset <= offset:
+                damaged = -1
+            elif entry.first_offset <= offset or damaged < 0:
+                return number
+            else:
+                raise corrupt_offsets(
+                    f"{describe_offsets(from_offset, entry.first_offset)} cannot be found: index entry {damaged} is damaged",
+                    f"{self.path}, byte {INDEX_HEADER_BYTES + damaged * INDEX_ENTRY_BYTES}",
+                    from_offset,
+                    entry.first_offset,
+                )
+        return self.count
+
+    def size_before(self, offset: int) -> int:
+        """Return the approximate bytes before an offset, from the index alone; a partial send counts in proportion.
+
+        Args:
+            offset: From the segment's first offset to the end of its last send.
+        """
+        if self.last is None or offset <= self.base_offset:
+            return 0
+        if offset >= self.last.end_offset:
+            return self.last.end_position
+        entry = self.entry(self.find_offset_from(offset) if self.is_compacted else self.find_offset(offset))
+        return entry.byte_position + entry.size_bytes * max(0, offset - entry.first_offset) // entry.messages_count
+
+    def offset_after(self, from_offset: int, size_bytes: int) -> int:
+        """Return the end offset of the last send within so many bytes from an offset, or of the first send if none fits.
+
+        Args:
+            from_offset: Before the end of the last entry.
+            size_bytes: 0 or more.
+        """
+        number = self.find_offset_from(from_offset) if self.is_compacted else self.find_offset(from_offset)
+        until_offset = self.base_offset if self.last is None else self.last.end_offset
+        last = self.find_last_within(number, until_offset, self.size_before(from_offset) + size_bytes)
+        return self.entry(max(number, last)).end_offset
+
+    def messages_count(self, until_offset: int) -> int:
+        """Return the number of messages before an offset at which an entry ends; it reads the entries."""
+        count, entries_count = 0, self.find_offset_from(until_offset)
+        rows = memoryview(bytearray(_ENTRIES_AT_ONCE * INDEX_ENTRY_BYTES))
+        for number in range(0, entries_count, _ENTRIES_AT_ONCE):
+            piece = rows[: min(_ENTRIES_AT_ONCE, entries_count - number) * INDEX_ENTRY_BYTES]
+            self._file.read_into(piece, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)
+            count += sum_counts(piece)
+        return count
+
+    def find_last(self, count: int, until_offset: int) -> tuple[int, int]:
+        """Return the first offset of the last `count` messages, or of all if there are fewer, and their number.
+
+        Args:
+            count: Wanted messages, 1 or more.
+            until_offset: End offset, exclusive, at which an entry ends.
+        """
+        found = 0
+        for number in range(self.find_offset_from(until_offset) - 1, -1, -1):
+            entry = self.entry(number)
+            if found + entry.messages_count >= count:
+                return entry.end_offset - (count - found), count
+            found += entry.messages_count
+        return self.base_offset, found
+
+    def find_timestamp(self, timestamp_us: int) -> int:
+        """Return the number of the first entry of this time or later; `count` if there is none."""
+        return bisect_left(range(self.count), timestamp_us, key=lambda number: self._peek(number)[1])
+
+    def find_last_within(self, start: int, until_offset: int, until_position: int) -> int:
+        """Return the number of the last entry, from `start` on, that ends at or before both limits; start - 1 if none does.
+
+        Args:
+            start: Number of the first entry.
+            until_offset: End of the wanted offsets, exclusive.
+            until_position: End of the wanted bytes, exclusive.
+        """
+
+        def is_beyond(number: int) -> bool:
+            entry = self.find_entry(number)
+            return entry is None or entry.end_offset > until_offset or entry.end_position > until_position
+
+        first = self.find_entry(start) if start < self.count else None
+        if first is not None and first.end_offset >= until_offset:  # one send or a part of it is wanted
+            return start - is_beyond(start)
+        # The end is usually near: double the step, then search in between.
+        low, step = start, 1
+        while low < self.count and not is_beyond(min(low + step, self.count) - 1):
+            low, step = min(low + step, self.count), step * 2
+        return bisect_left(range(min(low + step, self.count)), True, lo=low, key=is_beyond) - 1
+
+    def _peek(self, number: int) -> tuple[int, int]:
+        self._file.read_into(self._buffer, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)
+        return peek_entry(self._buffer, self.base_offset)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_generation(files: ReadFiles, path: str) -> int | None:
+    """Return the .log generation that an index names, or None if the index is missing or incomplete.
+
+    Args:
+        files: The file system.
+        path: The index file's path.
+    """
+    file = files.open_read(path)
+    if file is None:
+        return None
+    try:
+        head = memoryview(bytearray(INDEX_HEADER_BYTES))
+        header = decode_header(head[: file.read_into(head, 0)])
+        return None if header is None else header.generation
+    finally:
+        file.close()

@@ -1,0 +1,107 @@
+"""Read-ahead cache for consumers that poll a few messages at a time.
+
+Reading one message costs as much as reading a hundred. When a small read continues the previous one, ReadAhead reads and
+checks the messages behind it too, and serves the next polls from memory. Compiled, since every such poll calls it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headstream.core.codec.batch.stored.scan import take
+
+if TYPE_CHECKING:
+    from headstream.core.codec import uncompiled as cython
+    from headstream.log.segments.follower import PartitionFollower
+else:
+    try:
+        import cython
+    except ImportError:
+        from headstream.core.codec import uncompiled as cython
+
+if not cython.compiled:
+    from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch.stored.scan import take_at
+else:
+    from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch.stored.scan import take_at
+
+__all__ = ["ReadAhead"]
+
+_SMALL_BYTES: Final = 4 << 10
+"""A larger read is dominated by its bytes, not by the call: reading ahead would not help."""
+
+_READ_AHEAD_BYTES: Final = 16 << 10
+"""Bytes read ahead: enough to amortize a call, few enough for thousands of partitions."""
+
+_NOWHERE: Final = -1
+_NOTES_BYTES: Final = 48
+_NOTES: Final = bytearray(_NOTES_BYTES)
+"""Shared by compiled code, protected by the interpreter's lock."""
+
+
+class ReadAhead:
+    """The messages that follow the last small read of a partition; one thread at a time."""
+
+    def __init__(self) -> None:
+        self._cached = b""
+        self._at = 0
+        self._next_offset = _NOWHERE
+
+    def read_chunk(
+        self, follower: PartitionFollower, from_offset: int, until_offset: int, size_bytes: int
+    ) -> tuple[memoryview, int]:
+        """Return what follower.read_chunk() returns; message states may be those of an earlier read.
+
+        Args:
+            follower: The partition; always the same.
+            from_offset: First offset; first_offset or later.
+            until_offset: End offset, exclusive: more than from_offset, at most end_offset.
+            size_bytes: Approximate size of the chunk.
+        """
+        if from_offset == self._next_offset:
+            if self._at == len(self._cached) and until_offset < follower.end_offset and not follower.may_miss(from_offset):
+                # A copy: the follower reuses its buffer.
+                self._cached, self._at = bytes(follower.read_chunk(from_offset, follower.end_offset, _READ_AHEAD_BYTES)[0]), 0
+            if self._at < len(self._cached):
+                at = self._at
+                self._at, count = take(self._cached, at, until_offset - from_offset, size_bytes)
+                self._next_offset = from_offset + count
+                return memoryview(self._cached)[at : self._at], self._next_offset
+        chunk, reached = follower.read_chunk(from_offset, until_offset, size_bytes)
+        self.forget()
+        if len(chunk) <= _SMALL_BYTES:
+            self._next_offset = reached
+        return chunk, reached
+
+    def take_cached(
+        self, offset: cython.longlong, count: cython.longlong, size_bytes: cython.longlong, head: cython.longlong
+    ) -> bytearray | None:
+        """Return the next messages as stored if all of them are cached; states may be those of an earlier read.
+
+        Args:
+            offset: First offset.
+            count: Number of messages.
+            size_bytes: Maximum size of the messages.
+            head: Bytes to leave free before them.
+        """
+        cached = memoryview(self._cached)
+        size: cython.longlong = cached.nbytes
+        if offset != self._next_offset or self._at == size or count < 1:
+            return None
+        p: cython.p_const_uchar = c.readable(cached)
+        notes: cython.p_uchar = c.writable(_NOTES if cython.compiled else bytearray(_NOTES_BYTES))
+        end: cython.longlong = take_at(p, self._at, size, count, size_bytes, notes)
+        if end < 0 or c.load64(notes, 24) != count:
+            return None
+        size = end - self._at
+        taken = c.new_bytes(head + size)
+        c.copy(c.writable(taken), head, p, self._at, size)
+        self._at = end
+        self._next_offset = offset + count
+        return taken
+
+    def forget(self) -> None:
+        """Drop the cached messages: states have changed."""
+        self._cached, self._at = b"", 0
+        self._next_offset = _NOWHERE

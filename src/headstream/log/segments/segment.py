@@ -1,0 +1,399 @@
+"""Reads one segment: from offsets to byte ranges to bytes.
+
+A chunk ends with a send where possible, which the index alone decides. Messages are counted only where a range begins or
+ends within a send, or a send is larger than the requested chunk.
+Compaction replaces a closed segment's index with one that names another .log. Files that are open stay readable.
+"""
+
+from __future__ import annotations
+
+from headstream.core.codec.batch.stored.scan import take_complete
+from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError
+from headstream.log.segments.checking import SendChecks, corrupt_offsets, describe_offsets, missing_offsets, no_message
+from headstream.log.segments.files import BufferPool, ReadFile, ReadFiles
+from headstream.log.segments.index import IndexReader, read_generation
+from headstream.log.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, IndexEntry, log_suffix, segment_path
+from headstream.log.segments.segment_end import MissingIndex, find_verified_end
+from headstream.log.segments.send_positions import SendPositions
+
+__all__ = ["Segment"]
+
+
+class _ReplacedError(Exception):
+    """The segment has been compacted since its index was read."""
+
+
+class Segment:
+    """The committed part of one segment.
+
+    Args:
+        directory: The partition's directory.
+        base_offset: The segment's first offset, which names its files.
+        files: The file system.
+        buffers: The pool for chunks.
+        verify: Whether each send is checked before its messages are returned.
+        unindexed: The generation of its .log if its index is missing; otherwise None.
+    """
+
+    __slots__ = (
+        "_checks",
+        "_data",
+        "_directory",
+        "_files",
+        "_generation",
+        "_index",
+        "_near",
+        "_send_positions",
+        "_unindexed",
+        "base_offset",
+        "buffers",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        files: ReadFiles,
+        buffers: BufferPool,
+        verify: bool = True,
+        unindexed: int | None = None,
+    ) -> None:
+        self._checks = SendChecks(segment_path(directory, base_offset, LOG_SUFFIX), base_offset) if verify else None
+        self.base_offset = base_offset
+        self.buffers = buffers
+        self._directory = directory
+        self._files = files
+        self._data: ReadFile | None = None
+        self._index: IndexReader | None = None
+        self._near = 0
+        self._generation = 0
+        self._send_positions = SendPositions(self._read, self._damaged)
+        self._unindexed = unindexed
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its files are open."""
+        return self._index is not None
+
+    @property
+    def end_offset(self) -> int:
+        """End of the committed offsets, exclusive, as of the last refresh."""
+        last = self._opened().last
+        return self.base_offset if last is None else last.end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """The committed bytes, as of the last refresh."""
+        last = self._opened().last
+        return 0 if last is None else last.end_position
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether offsets can be missing in it and after it."""
+        return self._opened().is_compacted
+
+    @property
+    def data_path(self) -> str:
+        """The path of its .log."""
+        return segment_path(self._directory, self.base_offset, log_suffix(self._opened().generation))
+
+    def messages_count(self, until_offset: int) -> int:
+        """Return the number of messages before the next segment's first offset, as of the last refresh."""
+        return self.index.messages_count(until_offset) if self.is_compacted else self.end_offset - self.base_offset
+
+    def find_last(self, count: int, until_offset: int) -> tuple[int, int]:
+        """Return the first offset of the last `count` messages before an offset, and their number."""
+        if self.is_compacted:
+            return self.index.find_last(count, until_offset)
+        found = min(count, self.end_offset - self.base_offset)
+        return self.end_offset - found, found
+
+    @property
+    def first_timestamp_us(self) -> int | None:
+        """The time of its first message, or None if it is empty."""
+        index = self._opened()
+        return index.entry(0).timestamp_us if index.count else None
+
+    @property
+    def last_timestamp_us(self) -> int | None:
+        """The time of its last message, or None if it is empty."""
+        return None if (last := self._opened().last) is None else last.timestamp_us
+
+    @property
+    def index(self) -> IndexReader:
+        """Its index, as of the last refresh."""
+        return self._opened()
+
+    def refresh(self) -> None:
+        """Read what was appended since the last refresh."""
+        if self._index is not None:
+            self._index.refresh()
+
+    def close(self) -> None:
+        """Close its files; the next use opens them again."""
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+        if self._data is not None:
+            self._data.close()
+            self._data = None
+
+    def _opened(self) -> IndexReader:
+        if self._index is None:
+            path = segment_path(self._directory, self.base_offset, INDEX_SUFFIX)
+            self._index = IndexReader(self._open_index(path), path, self.base_offset)
+            if self._index.generation != self._generation:
+                self._generation = self._index.generation
+                self._near = 0
+                self._send_positions.forget()
+                if self._checks is not None:
+                    self._checks = SendChecks(self.data_path, self.base_offset)
+        return self._index
+
+    def _open_index(self, path: str) -> ReadFile:
+        """Return the index file, or an empty index if it is missing: reading raises the affected offsets."""
+        if self._unindexed is None:
+            return self._open(path)
+        file = self._files.open_read(path)
+        if file is not None:
+            return file
+        self._open(segment_path(self._directory, self.base_offset, log_suffix(self._unindexed))).close()
+        return MissingIndex()
+
+    def _open(self, path: str) -> ReadFile:
+        file = self._files.open_read(path)
+        if file is None:
+            raise OffsetOutOfRangeError(
+                "a segment is missing: its topic or its oldest messages have been deleted meanwhile",
+                where=path,
+                advice="Begin again from the first existing offset",
+            )
+        return file
+
+    # -- reading ------------------------------------------------------------------------------------------
+
+    def read_chunk(
+        self, from_offset: int, until_offset: int, size_bytes: int, next_base: int | None = None
+    ) -> tuple[memoryview, int]:
+        """Return stored messages from an offset on, and the offset to continue from.
+
+        If compaction has removed the whole range, the bytes are empty and the offset is the next existing one, or
+        until_offset.
+
+        Args:
+            from_offset: First wanted offset; committed in this segment.
+            until_offset: End of the wanted offsets, exclusive; at most end_offset, or the next segment's first offset.
+            size_bytes: Approximate bytes to read; one message is returned whatever its size.
+            next_base: First offset of the next segment, or None if this is the newest.
+
+        Raises:
+            CorruptSendError: the first messages are damaged.
+        """
+        while True:
+            try:
+                if self._opened().is_compacted:
+                    return self._read_compacted(from_offset, until_offset, size_bytes, next_base)
+                return self._read_chunk(from_offset, until_offset, size_bytes)
+            except _ReplacedError:
+                self.close()
+
+    def _read_compacted(
+        self, from_offset: int, until_offset: int, size_bytes: int, next_base: int | None
+    ) -> tuple[memoryview, int]:
+        """Skip to the next existing offset and read from it."""
+        index = self._opened()
+        number = self._next_number(index, from_offset)
+        if number == index.count:
+            self._check_end(from_offset, until_offset, next_base)
+            return memoryview(b""), until_offset
+        first = max(index.entry(number).first_offset, from_offset)
+        if first >= until_offset:
+            return memoryview(b""), first
+        return self._read_chunk(first, until_offset, size_bytes)
+
+    def _data_bytes(self) -> int:
+        """Return the size of its .log; -1 if it is missing."""
+        try:
+            return self._opened_data().size_bytes()
+        except CorruptSendError:
+            return -1
+
+    def _check_end(self, from_offset: int, until_offset: int, next_base: int | None) -> None:
+        """Return if no message before an offset can be missing after the last entry of a compacted segment.
+
+        Raises:
+            CorruptSendError: the index was truncated, or the following segments are missing.
+        """
+        index = self._opened()
+        proven, what = find_verified_end(index, self._data_bytes, next_base)
+        if what and proven < until_offset:
+            begin = max(proven, from_offset)
+            end = until_offset if next_base is None else next_base
+            raise corrupt_offsets(f"{describe_offsets(begin, end)} cannot be read: {what}", index.path, begin, end)
+
+    def _read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
+        index = self._opened()
+        if index.last is None or from_offset >= index.last.end_offset:
+            raise missing_offsets(self._directory, self.base_offset, from_offset, until_offset)
+        number = self._entry_number(index, from_offset)
+        entry = index.entry(number)
+        if self._checks is not None and from_offset > entry.first_offset:
+            self._checks.check(entry, self._read_available)
+        start = self._send_positions.find(entry, from_offset)
+        # Read up to a quarter more to end with a send: splitting one costs more.
+        last = index.find_last_within(number, until_offset, start + size_bytes + size_bytes // 4)
+        self._near = max(number, last)
+        if last >= number and self._checks is not None:
+            return self._read_checked(self._checks, index, number, last, start)
+        if last >= number:
+            end = index.entry(last)
+            return self._read(start, end.end_position - start), end.end_offset
+        if self._checks is not None:
+            self._checks.check(entry, self._read_available)
+        return self._read_part(entry, start, from_offset, until_offset, size_bytes)
+
+    def _read_checked(self, checks: SendChecks, index: IndexReader, number: int, last: int, start: int) -> tuple[memoryview, int]:
+        """Read sends up to the first damaged one; the bytes of the first send before `start` have been checked."""
+        first, end = index.entry(number), index.entry(last)
+        is_begun = start > first.byte_position
+        checked = first.end_position - start if is_begun else 0
+        number += is_begun
+        count = last + 1 - number
+        chunk = self.buffers.take(end.end_position - start)
+        got, whole = checks.read_whole(self._opened_data(), start, chunk, checked, index.rows(number, count))
+        if whole == count:
+            return chunk.toreadonly(), end.end_offset
+        if whole == 0 and not is_begun:
+            raise checks.corrupt(first, start + got)
+        self._near = number + whole - 1
+        end = index.entry(self._near)
+        return chunk[: end.end_position - start].toreadonly(), end.end_offset
+
+    def _next_number(self, index: IndexReader, offset: int) -> int:
+        """Return the number of the entry that contains an offset, or of the next one if compaction has removed it."""
+        if index.is_compacted:
+            return index.find_offset_from(offset)
+        if index.last is None or offset >= index.last.end_offset:
+            raise missing_offsets(self._directory, self.base_offset, offset, offset + 1)
+        return self._entry_number(index, offset)
+
+    def check(self, offset: int, next_base: int | None = None) -> None:
+        """Return if the send that contains an offset can be read.
+
+        Args:
+            offset: In this segment, before the next one's base offset.
+            next_base: First offset of the next segment, or None if this is the newest.
+
+        Raises:
+            CorruptLogError: the send is damaged or missing.
+        """
+        index = self._opened()
+        number = self._next_number(index, offset)
+        if number < index.count:
+            SendChecks(self.data_path, self.base_offset).check(index.entry(number), self._read_available)
+        else:
+            self._check_end(offset, offset + 1, next_base)
+
+    def position_of(self, offset: int) -> int:
+        """Return the byte position of a message.
+
+        Args:
+            offset: Committed in this segment.
+
+        Raises:
+            OffsetOutOfRangeError: it was removed.
+        """
+        while True:
+            index = self._opened()
+            number = self._next_number(index, offset)
+            if number == index.count or index.entry(number).first_offset > offset:
+                raise OffsetOutOfRangeError(
+                    f"the message at offset {offset} is gone: it was removed by its mark for deletion, or by a compaction",
+                    where=self._directory,
+                    advice="Use existing offsets",
+                )
+            try:
+                return self._send_positions.find(index.entry(number), offset)
+            except _ReplacedError:
+                self.close()
+
+    def _read_part(
+        self, entry: IndexEntry, start: int, from_offset: int, until_offset: int, size_bytes: int
+    ) -> tuple[memoryview, int]:
+        """Read a part of a send's messages."""
+        rest = entry.end_position - start
+        wanted = min(until_offset, entry.end_offset) - from_offset
+        guess = entry.size_bytes // entry.messages_count * wanted
+        span = min(rest, size_bytes, guess + guess // 4 + 512)
+        while True:
+            chunk = self._read(start, span)
+            end, count = take_complete(chunk, wanted, size_bytes)
+            if count:
+                break
+            if span == rest:
+                raise self._damaged(start)
+            span = min(rest, max(span * 2, 4096))
+        self._send_positions.remember(from_offset + count, start + end)
+        return chunk[:end], from_offset + count
+
+    def find_timestamp(self, timestamp_us: int) -> int:
+        """Return the first offset of this time or later; end_offset if there is none.
+
+        Args:
+            timestamp_us: Microseconds since 1970 UTC.
+        """
+        index = self._opened()
+        number = index.find_timestamp(timestamp_us)
+        return index.entry(number).first_offset if number < index.count else self.end_offset
+
+    def _entry_number(self, index: IndexReader, offset: int) -> int:
+        """Return the number of the entry that contains an offset; usually that of the last read, or the next one."""
+        for number in (self._near, self._near + 1):
+            if number < index.count:
+                entry = index.find_entry(number)
+                if entry is not None and entry.first_offset <= offset < entry.end_offset:
+                    return number
+        return index.find_offset(offset)
+
+    def _read(self, position: int, size_bytes: int) -> memoryview:
+        chunk = self._read_available(position, size_bytes)
+        if len(chunk) < size_bytes:
+            end = position + len(chunk)
+            raise CorruptLogError(
+                f"a segment ends at byte {end}, but its index lists {size_bytes - len(chunk)} bytes more",
+                where=self.data_path,
+                advice="The file was truncated after it was written: restore it, or open the log for writing to drop the rest",
+            )
+        return chunk.toreadonly()
+
+    def _read_available(self, position: int, size_bytes: int) -> memoryview:
+        buffer = self.buffers.take(size_bytes)
+        got = self._opened_data().read_into(buffer, position)
+        return buffer[:got]
+
+    def _opened_data(self) -> ReadFile:
+        if self._data is None:
+            self._data = self._open_data()
+        return self._data
+
+    def _open_data(self) -> ReadFile:
+        path = self.data_path
+        file = self._files.open_read(path)
+        if file is not None:
+            return file
+        is_dropped = self._files.exists(segment_path(self._directory, self.base_offset, DROPPED_SUFFIX))  # before the index
+        if not is_dropped and self._files.exists(segment_path(self._directory, self.base_offset, INDEX_SUFFIX)):
+            generation = read_generation(self._files, segment_path(self._directory, self.base_offset, INDEX_SUFFIX))
+            if generation not in (None, self._generation):
+                raise _ReplacedError
+            end = self.end_offset
+            raise corrupt_offsets(
+                f"the messages of {describe_offsets(self.base_offset, end)} are missing, but their index exists",
+                path,
+                self.base_offset,
+                end,
+            )
+        return self._open(path)
+
+    def _damaged(self, position: int) -> CorruptLogError:
+        return no_message(self.data_path, position)

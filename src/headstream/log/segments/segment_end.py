@@ -1,0 +1,83 @@
+"""Verifies where a closed segment ends: by its index, the size of its .log, and the next segment.
+
+    not compacted    its last entry ends where the next segment begins
+    compacted        its last entry ends where the seal ends the .log, and the next segment begins at the seal's offset; an
+                     index without a seal (version 2) ends with its .log and does not determine the next segment
+
+A truncated index, a damaged entry, a missing index or a missing segment contradicts one of these. Reading the affected
+offsets raises an error, and compaction skips them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headstream.log.segments.files import ReadFiles
+from headstream.log.segments.index import IndexReader
+from headstream.log.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, log_suffix, segment_path, unindexed_logs
+
+__all__ = ["MissingIndex", "find_unindexed", "find_verified_end"]
+
+
+class MissingIndex:
+    """Stands for an index that is missing beside its .log: an index without entries."""
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Return 0: the file is empty."""
+        return 0
+
+    def size_bytes(self) -> int:
+        """Return 0."""
+        return 0
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def find_verified_end(index: IndexReader, data_bytes: Callable[[], int], next_base: int | None) -> tuple[int, str]:
+    """Return the offset up to which an index is known to be complete, and what is wrong after it.
+
+    Args:
+        index: The index of the segment.
+        data_bytes: Returns the size of its .log; called only if the index does not record it.
+        next_base: First offset of the next segment, or None if this is the newest.
+
+    Returns:
+        The offset, and why nothing is known after it: "" if the index is complete up to the next segment.
+    """
+    last = index.last
+    end, end_position = (index.base_offset, 0) if last is None else (last.end_offset, last.end_position)
+    if not index.is_compacted:
+        return end, "" if next_base in (None, end) else f"the index ends there, and the next segment begins at {next_base}"
+    if index.seal is None and index.needs_seal:
+        return end, "the index was truncated"
+    if (data_bytes() if index.seal is None else index.seal.end_position) != end_position:
+        return end, "the index was truncated, or its last entries are damaged"
+    if index.seal is not None and next_base is not None and index.seal.until_offset < next_base:
+        return index.seal.until_offset, "the following segments are missing"
+    return end if next_base is None else max(end, next_base), ""
+
+
+def find_unindexed(directory: str, names: list[str], newest: int, files: ReadFiles) -> dict[int, int]:
+    """Return the segments before the newest whose index is missing, with their .log: damage, not a gap.
+
+    Args:
+        directory: The partition's directory.
+        names: The names in it, just listed.
+        newest: First offset of the newest segment with an index: a later .log may be one that is being created.
+        files: The file system.
+
+    Returns:
+        First offset -> the highest generation of its .log files.
+    """
+    found = {}
+    for base, generations in unindexed_logs(names).items():
+        # Checked again, the .log first: it is renamed before its index is removed, and a listing is not atomic.
+        if (
+            base < newest
+            and files.exists(segment_path(directory, base, log_suffix(generations[-1])))
+            and not files.exists(segment_path(directory, base, INDEX_SUFFIX))
+            and not files.exists(segment_path(directory, base, DROPPED_SUFFIX))
+        ):
+            found[base] = generations[-1]
+    return found

@@ -1,0 +1,373 @@
+"""Staged commits: the log's writer appends all staged batches of a commit, exactly once, across crashes.
+
+    taken      the manifest in the inbox is renamed, so that it can no longer be withdrawn
+        intent     catalog, one transaction: the manifest, and the offset at which each partition's part will begin
+        appended   chunk after chunk, to partitions that are reserved meanwhile; then synced
+        done       catalog, one transaction: writer and epoch; then the staged files are removed
+
+A power cut before the intent leaves an epoch that is neither appended nor acknowledged: its writer commits it again.
+So the manifest is not synced; the staged files are, before the intent, since recovery finishes the commit from them.
+
+An intent is finished before anything else is appended to its partitions: at the next opening, or in the same process
+by the next send to one of them. Offsets show which chunks are appended: a partition's chunks follow each other from the
+intent's offset, so a partition that ends after the beginning of a chunk has that chunk. Where deduplication can drop
+messages, offsets do not show it, and progress is recorded after each chunk.
+
+Readers see a commit partition after partition while it is appended: it is atomic at its end, not at one moment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from headstream.core.model.topology import Fsync
+from headstream.errors import (
+    CorruptLogError,
+    DecodeError,
+    HeadstreamError,
+    InvalidInputError,
+    StorageError,
+)
+from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
+from headstream.log.catalog.commit_records import (
+    CommitRecord,
+    PartitionProgress,
+    find_commit,
+    forget_commits,
+    pending_commits,
+    record_commit,
+)
+from headstream.log.segments.layout import INBOX_NAME
+from headstream.log.staged.commit_checks import find_topics
+from headstream.log.staged.inbox import list_manifests, take_manifest
+from headstream.log.staged.staging import (
+    TAKEN_SUFFIX,
+    Manifest,
+    chunks_of,
+    epoch_directory,
+    inbox_path,
+    read_chunk,
+    sweep_abandoned,
+    sweep_epochs,
+)
+
+if TYPE_CHECKING:
+    from headstream.log.log import Log
+    from headstream.log.partition.partition import PartitionWriter
+
+__all__ = ["ONCE", "StagedCommits"]
+
+ONCE: Final = "once-"
+"""Prefix of the names of writers that commit one epoch only."""
+
+_REMEMBERED_US: Final = 86_400 * 1_000_000
+"""How long the outcome of such a writer's commit is stored: much longer than a client waits for it."""
+
+_SWEEP_S: Final = 3600.0
+_ABSENT_LOOK_S: Final = 0.25
+_IDLE_LOOK_S: Final = 0.02
+_BUSY_LOOK_S: Final = 0.004
+_BUSY_S: Final = 2.0
+"""Polling intervals of the inbox: without an inbox, without new manifests, and shortly after a new one."""
+
+_RETRY_S: Final = 1.0
+
+_SIDE_BY_SIDE_BYTES: Final = 4 << 20
+_MOST_SIDE_BY_SIDE: Final = 4
+"""Commits of this size or more append this many partitions in parallel: each has a batch in memory."""
+_log: Final = logging.getLogger("headstream.log")
+
+
+class StagedCommits:
+    """The staged commits of a log; any thread.
+
+    Args:
+        log: The log.
+        clock_us: Returns the time, microseconds since 1970 UTC.
+        entropy: Returns the requested number of random bytes.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        entropy: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._log = log
+        self._clock_us = clock_us
+        self._entropy = entropy
+        self._reserved: list[PartitionWriter] = []
+        self._unfinished: dict[tuple[int, int], StorageError] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # -- polling the inbox ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start polling the inbox in the background."""
+        self._thread = threading.Thread(target=self._run, name="headstream-commits", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop polling, after the commit that is being appended."""
+        self._stop.set()
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        log, wait_s, busy_until, sweep_at = self._log, 0.0, 0.0, 0.0
+        inbox = f"{log.root}/{INBOX_NAME}"
+        while not self._stop.wait(wait_s):
+            try:
+                names = log.files.list_names(inbox)
+                wait_s = _ABSENT_LOOK_S if names is None else _IDLE_LOOK_S
+                if names and self.append_submitted():
+                    busy_until = time.monotonic() + _BUSY_S
+                if time.monotonic() < busy_until:
+                    wait_s = _BUSY_LOOK_S
+                elif time.monotonic() >= sweep_at:
+                    sweep_at = time.monotonic() + _SWEEP_S
+                    sweep_abandoned(log.root, log.files, self._clock_us())
+            except HeadstreamError as error:
+                _log.warning("a staged commit cannot be appended yet; retrying: %s", error)
+                wait_s = _RETRY_S
+
+    def outcome(self, writer: str) -> CommitRecord | None:
+        """Return the record of the last epoch of a writer that was begun; usable in any process."""
+        catalog = self._log.catalog()
+        return None if catalog is None else find_commit(catalog, writer)
+
+    # -- appending ------------------------------------------------------------------------------------------
+
+    def append_submitted(self) -> int:
+        """Append every committed epoch that is not appended yet, and return the number of commits.
+
+        Raises:
+            StorageError: the system refused; the rest is retried at the next call, or opening.
+        """
+        log = self._log
+        with log.administration:
+            failures, count = self._resume(), 0
+            for path in list_manifests(log.root, log.files):
+                try:
+                    manifest = take_manifest(path, log.files)
+                    if manifest is not None:
+                        self._take(manifest)
+                except StorageError as error:  # the next manifest can be of other partitions, or of another disk
+                    failures.append(error)
+                else:
+                    count += 1
+            if count:
+                forget_commits(self._catalog(), ONCE, self._clock_us() - _REMEMBERED_US)
+            if failures:
+                raise failures[0]
+            return count
+
+    def resume(self, topic: TopicRecord | None = None, number: int = 0) -> None:
+        """Finish every commit that was begun: until then, its partitions take nothing else.
+
+        Args:
+            topic: With the number, the one partition that is needed: failures of others do not matter.
+            number: The partition's number.
+
+        Raises:
+            StorageError: the system refused; it is retried at the next call, or opening.
+        """
+        failures = self._resume()
+        if topic is None:
+            unfinished = failures[0] if failures else None
+        else:
+            unfinished = self._unfinished.get((topic.number, number))
+        if unfinished is not None:
+            raise unfinished
+
+    def _resume(self) -> list[StorageError]:
+        """Finish what can be finished, and return the errors of the rest."""
+        with self._log.administration:
+            self._unfinished.clear()
+            failures: list[StorageError] = []
+            for record in pending_commits(self._catalog()):
+                try:
+                    manifest = Manifest.decode(record.manifest, f"commits, {record.writer!r}")
+                    self._finish(self._settle(record), manifest)
+                except StorageError as error:
+                    failures.append(error)
+                    self._keep_reserved(record, error)
+                except HeadstreamError as error:  # permanent: refuse it, so that it does not block others
+                    error.what = f"{error.what}; a part of the commit is possibly in the log"
+                    self._refuse(record.writer, record.epoch, error)
+                    self._release()
+            return failures
+
+    def _keep_reserved(self, record: CommitRecord, error: StorageError) -> None:
+        """Keep the partitions of an unfinished commit reserved."""
+        self._unfinished.update(((progress.topic, progress.partition), error) for progress in record.progress)
+        self._reserved.clear()
+
+    def _catalog(self) -> Catalog:
+        catalog = self._log.catalog()
+        if catalog is None:
+            raise AssertionError("the log's writer has a catalog")
+        return catalog
+
+    def _take(self, manifest: Manifest) -> None:
+        """Append the batches of a manifest, unless that was done before."""
+        known = find_commit(self._catalog(), manifest.writer)
+        if known is not None and known.state == "pending" and known.epoch <= manifest.epoch:
+            if known.epoch < manifest.epoch:  # the unfinished one is finished from its record: keep it
+                raise StorageError(f"epoch {known.epoch} of writer {manifest.writer!r} is not finished yet", where=self._log.root)
+        elif known is None or known.epoch < manifest.epoch or (known.epoch == manifest.epoch and known.state == "refused"):
+            self._begin(manifest)
+        else:
+            self._clear(manifest.writer, manifest.epoch)
+
+    def _begin(self, manifest: Manifest) -> None:
+        """Record the intent, or the reason of a refusal."""
+        try:
+            record = self._plan(manifest)
+        except StorageError:
+            self._release()
+            raise
+        except HeadstreamError as error:
+            self._release()
+            self._refuse(manifest.writer, manifest.epoch, error)
+            return
+        record_commit(self._catalog(), record, self._clock_us())
+        try:
+            self._finish(record, manifest)
+        except StorageError as error:
+            self._keep_reserved(record, error)
+            raise
+
+    def _plan(self, manifest: Manifest) -> CommitRecord:
+        """Return the intent of a manifest, after checking that all of it can be appended; reserves its partitions."""
+        topics = find_topics(self._log, manifest)
+        if manifest.parts:
+            self._log.files.sync_directory(epoch_directory(self._log.root, manifest.writer, manifest.epoch))
+        progress = []
+        for name, number in dict.fromkeys((chunk.topic, chunk.partition) for part in manifest.parts for chunk in part.chunks):
+            unfinished = self._unfinished.get((topics[name].number, number))
+            if unfinished is not None:
+                raise unfinished
+            progress.append(PartitionProgress(topics[name].number, name, number, self._reserve(topics[name], number).end_offset))
+        return CommitRecord(manifest.writer, manifest.epoch, "pending", manifest.encode(), tuple(progress))
+
+    def _finish(self, record: CommitRecord, manifest: Manifest) -> None:
+        self._append(record, manifest)
+        self._release()
+
+    def _reserve(self, topic: TopicRecord, number: int) -> PartitionWriter:
+        partition = self._log.partition(topic, number)
+        self._reserved.append(partition)
+        partition.reserve()
+        return partition
+
+    def _release(self) -> None:
+        while self._reserved:
+            partition = self._reserved.pop()
+            partition.release()
+            self._log.ring(partition)
+
+    def _append(self, record: CommitRecord, manifest: Manifest) -> None:
+        """Append the missing rest of an epoch that was begun, and record that it is done."""
+        try:
+            self._append_partitions(record, manifest)
+        except (InvalidInputError, DecodeError, CorruptLogError) as error:
+            error.what = f"{error.what}; a part of the commit is possibly in the log"
+            self._refuse(manifest.writer, manifest.epoch, error)
+            return
+        done = dataclasses.replace(record, state="done", manifest=b"", progress=())
+        record_commit(self._catalog(), done, self._clock_us())
+        self._clear(manifest.writer, manifest.epoch)
+
+    def _settle(self, record: CommitRecord) -> CommitRecord:
+        """Truncate what a power cut has damaged of an intent, and move its beginning to the partitions' ends if they are now
+        before it."""
+        settled = []
+        for progress in record.progress:
+            topic, end = self._find_topic(progress), progress.from_offset
+            if topic is not None:
+                partition = self._reserve(topic, progress.partition)
+                with suppress(CorruptLogError):  # damage that no crash explains is raised by reads
+                    partition.truncate_damaged(progress.from_offset)
+                end = min(end, partition.end_offset)
+            settled.append(dataclasses.replace(progress, from_offset=end))
+        if tuple(settled) != record.progress:
+            record = dataclasses.replace(record, progress=tuple(settled))
+            record_commit(self._catalog(), record, self._clock_us())
+        return record
+
+    def _find_topic(self, progress: PartitionProgress) -> TopicRecord | None:
+        """Return the topic, by its number; None if it or the partition was deleted."""
+        topic = find_topic(self._log.snapshot(), progress.topic)
+        return topic if topic is not None and progress.partition <= topic.partitions else None
+
+    def _append_partitions(self, record: CommitRecord, manifest: Manifest) -> None:
+        """Append each partition's part; those of a big commit in parallel."""
+        steady: list[tuple[PartitionProgress, TopicRecord]] = []
+        for progress in record.progress:
+            topic = self._find_topic(progress)
+            if topic is None:
+                continue  # deleted or purged with its topic
+            if topic.options.deduplication_count is None:
+                steady.append((progress, topic))
+            else:  # the record has the progress after each chunk
+                record = self._append_partition(record, manifest, progress, topic)
+        size_bytes = sum(chunk.size_bytes for part in manifest.parts for chunk in part.chunks)
+        if len(steady) < 2 or size_bytes < _SIDE_BY_SIDE_BYTES:
+            for progress, topic in steady:
+                self._append_partition(record, manifest, progress, topic)
+            return
+        with ThreadPoolExecutor(min(len(steady), _MOST_SIDE_BY_SIDE), "headstream-commit") as threads:
+            for appended in [threads.submit(self._append_partition, record, manifest, *each) for each in steady]:
+                appended.result()
+
+    def _append_partition(
+        self, record: CommitRecord, manifest: Manifest, progress: PartitionProgress, topic: TopicRecord
+    ) -> CommitRecord:
+        """Append one partition's part."""
+        log = self._log
+        partition = log.partition(topic, progress.partition)
+        # Keys were checked at the beginning: append unchanged even if the topic has required keys since.
+        options = dataclasses.replace(topic.options, compaction_delay_us=None)
+        may_drop = options.deduplication_count is not None
+        offset = progress.from_offset
+        for number, (path, position, chunk) in enumerate(chunks_of(log.root, manifest, progress.name, progress.partition)):
+            if number < progress.next_chunk:
+                continue
+            if partition.end_offset <= offset:
+                data = read_chunk(path, log.files, position, chunk)
+                partition.append(data, self._clock_us(), self._entropy(16), options, is_reserved=True)
+            offset = partition.end_offset if may_drop else offset + chunk.count
+            if may_drop:
+                partition.sync()
+                here = dataclasses.replace(progress, from_offset=offset, next_chunk=number + 1)
+                updated = tuple(here if _is_same(each, here) else each for each in record.progress)
+                record = dataclasses.replace(record, progress=updated)
+                record_commit(self._catalog(), record, self._clock_us())
+        if topic.fsync is not Fsync.NEVER:
+            partition.sync()
+        return record
+
+    def _refuse(self, writer: str, epoch: int, error: HeadstreamError) -> None:
+        record_commit(self._catalog(), CommitRecord(writer, epoch, "refused", reason=str(error)), self._clock_us())
+        _log.error("a staged commit is refused: writer %r, epoch %d: %s", writer, epoch, error)
+        self._clear(writer, epoch)
+
+    def _clear(self, writer: str, epoch: int) -> None:
+        """Remove the staged files, then the manifest."""
+        log = self._log
+        sweep_epochs(log.root, log.files, writer, epoch)
+        log.files.remove(inbox_path(log.root, writer, epoch, TAKEN_SUFFIX))
+
+
+def _is_same(one: PartitionProgress, other: PartitionProgress) -> bool:
+    return (one.topic, one.partition) == (other.topic, other.partition)

@@ -1,0 +1,179 @@
+"""Submission: any process commits staged batches, whichever process has the log's lock.
+
+committed before         no effect; an error if a later epoch of its writer is committed
+the lock is free         this process acquires it for a moment and appends
+another process has it   that one appends and removes the manifest; this process waits, and takes over if it exits
+no process appends       the commit is withdrawn, and the error names the lock's holder
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from headstream.errors import CorruptLogError, InvalidInputError, LogLockedError, StorageError
+from headstream.log.catalog.commit_records import CommitRecord
+from headstream.log.log import Log
+from headstream.log.opening import close_log, open_directory
+from headstream.log.segments.layout import INBOX_NAME
+from headstream.log.staged.staging import MANIFEST_SUFFIX, TAKEN_SUFFIX, Manifest, check_epoch, inbox_path, remove_staged
+
+__all__ = ["commit_staged", "commit_to", "is_committed", "is_submitted"]
+
+_FIRST_LOOK_S: Final = 0.001
+_LAST_LOOK_S: Final = 0.02
+_TAKEN_WAIT_FACTOR: Final = 4
+"""A commit that another process is appending cannot be withdrawn: extra time."""
+
+
+def is_committed(directory: str, writer: str, epoch: int) -> bool:
+    """Return whether an epoch of a writer, or a later one, is in the log or submitted.
+
+    Args:
+        directory: The log's.
+        writer: The writer's name.
+        epoch: Its number.
+    """
+    log = open_directory(directory)
+    try:
+        return is_submitted(log, writer, epoch)
+    finally:
+        close_log(log)
+
+
+def is_submitted(log: Log, writer: str, epoch: int) -> bool:
+    """Return is_committed() of an open log; arguments are the same."""
+    return _is_done(log.commits.outcome(writer), epoch) or _is_in_inbox(log, writer, epoch)
+
+
+def _is_done(record: CommitRecord | None, epoch: int) -> bool:
+    return record is not None and (record.epoch > epoch or (record.epoch == epoch and record.state == "done"))
+
+
+def _is_in_inbox(log: Log, writer: str, epoch: int) -> bool:
+    return any(log.files.exists(inbox_path(log.root, writer, epoch, suffix)) for suffix in (MANIFEST_SUFFIX, TAKEN_SUFFIX))
+
+
+def commit_staged(
+    directory: str,
+    manifest: Manifest,
+    timeout_s: float,
+    *,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Commit staged batches, and return when all are in the log and the staged files are removed; repeats have no effect.
+
+    Args:
+        directory: The log's.
+        manifest: The batches of the commit.
+        timeout_s: How long to wait for another process that has the log's lock, seconds.
+        monotonic: A clock in seconds.
+        sleep: Waits so many seconds.
+
+    Raises:
+        LogLockedError: the lock's holder does not append it; the commit is withdrawn, nothing is in the log.
+        InvalidInputError: it cannot be appended, as when a topic was deleted, or a later epoch of its writer is committed;
+            nothing is in the log.
+        StorageError: the system refused; the log's next writer finishes what was begun.
+    """
+    log = open_directory(directory)
+    try:
+        commit_to(log, manifest, timeout_s, monotonic=monotonic, sleep=sleep)
+    finally:
+        close_log(log)
+
+
+def commit_to(
+    log: Log,
+    manifest: Manifest,
+    timeout_s: float,
+    *,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Commit staged batches in an open log, as commit_staged() does; arguments and errors are the same."""
+    writer, epoch = manifest.writer, manifest.epoch
+    check_epoch(writer, epoch)
+    path = inbox_path(log.root, writer, epoch)
+    before = log.commits.outcome(writer)
+    _check_not_skipped(log, before, epoch)
+    if _is_done(before, epoch):
+        remove_staged(log.root, log.files, writer, epoch)
+        return
+    log.files.make_directory(f"{log.root}/{INBOX_NAME}")
+    log.files.replace(path, manifest.encode(), durably=False)  # not acknowledged yet: a power cut can take it
+    until, look_s = monotonic() + timeout_s, _FIRST_LOOK_S
+    is_withdrawable = True
+    while True:
+        locked: LogLockedError | None = None
+        failure: StorageError | None = None
+        try:
+            log.start_writing(str(uuid.uuid4()), time.time_ns() // 1000, briefly=True)
+            log.commits.append_submitted()
+        except LogLockedError as error:
+            locked = error
+        except StorageError as error:
+            failure = error
+        record = log.commits.outcome(writer)
+        is_refused = record is not None and record != before and record.epoch == epoch and record.state == "refused"
+        if is_refused or _is_done(record, epoch):
+            if monotonic() <= until and _is_in_inbox(log, writer, epoch):
+                sleep(_FIRST_LOOK_S)  # the other process is removing the manifest, or has exited and leaves that to this one
+                continue
+            if record is not None and is_refused:
+                raise InvalidInputError(f"a staged commit was refused: {record.reason}", where=log.root)
+            _check_not_skipped(log, record, epoch)
+            return
+        if failure is not None:
+            raise failure
+        if locked is None and not _is_in_inbox(log, writer, epoch):
+            raise CorruptLogError(
+                "the manifest of a staged commit was rejected; the log of the writing process has the reason",
+                where=path,
+                advice="Send the batch again",
+            )
+        if monotonic() > until and locked is not None:
+            if not is_withdrawable:
+                raise StorageError(
+                    f"the commit is not appended in time: {locked.what}",
+                    where=path,
+                    advice="It is stored, and appended once, by that process or by the log's next writer: do not send it again",
+                )
+            if _withdraw(log, path):
+                raise _refusal(locked, timeout_s)
+            is_withdrawable = False
+            until = monotonic() + timeout_s * _TAKEN_WAIT_FACTOR
+        sleep(look_s)
+        look_s = min(look_s * 2, _LAST_LOOK_S)
+
+
+def _check_not_skipped(log: Log, record: CommitRecord | None, epoch: int) -> None:
+    """Reject an epoch before another one of its writer: it is unknown whether it was committed in its time."""
+    if record is not None and record.epoch > epoch:
+        remove_staged(log.root, log.files, record.writer, epoch)
+        raise InvalidInputError(
+            f"epoch {epoch} of writer {record.writer!r} is before its epoch {record.epoch}: it is not appended",
+            where=log.root,
+            advice="Epochs of a writer ascend; use another writer for another job",
+        )
+
+
+def _withdraw(log: Log, path: str) -> bool:
+    """Withdraw a manifest, and return whether that was in time."""
+    try:
+        log.files.rename(path, f"{path}.withdrawn")
+    except StorageError:
+        return False
+    log.files.remove(f"{path}.withdrawn")
+    return True
+
+
+def _refusal(locked: LogLockedError, timeout_s: float) -> LogLockedError:
+    return LogLockedError(
+        f"{locked.what}; it did not append the commit within {timeout_s:g} s",
+        where=locked.where,
+        advice="A process that uses Headstream appends commits in the background: stop it if it hangs. Nothing was written",
+    )

@@ -1,0 +1,195 @@
+"""Compaction: topics that retain the last message of each key, compacted in the background.
+
+A pass (compaction_pass.py) reads and writes all closed segments, so it runs only when it pays off. A partition is
+due when as many bytes were appended since the last pass as that pass retained, so that a byte is written about once more;
+or when they are an hour old; or when a null payload has reached the topic's delay. The newest segment is closed
+first, so that everything present when a pass begins is compacted when it ends.
+
+A failed pass leaves everything unchanged, is logged (logger `headstream.log`), and is retried an hour later, or a
+minute if the system refused.
+
+This takes no lock that an append needs, except to begin a new segment.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headstream.errors import HeadstreamError, StorageError
+from headstream.log.catalog.catalog import TopicRecord, topics_of
+from headstream.log.catalog.state_records import marked_before
+from headstream.log.partition.closed_segments import Closed, list_closed
+from headstream.log.partition.segment_removal import open_index
+from headstream.log.segments.layout import base_offsets
+from headstream.log.system.rounds import Rounds
+from headstream.log.upkeep.compaction_pass import CompactionPass, Outcome
+from headstream.log.upkeep.removal_pass import encode_offsets
+from headstream.log.upkeep.segment_rewrite import PassContext
+
+if TYPE_CHECKING:
+    from headstream.log.log import Log
+
+__all__ = ["COMPACTION_INTERVAL_S", "Compaction"]
+
+_LOGGER: Final = logging.getLogger("headstream.log")
+
+COMPACTION_INTERVAL_S: Final = 10.0
+"""Interval of the checks for due partitions."""
+
+_MOST_AGE_US: Final = 3600 * 1_000_000
+_LEAST_PART: Final = 64
+"""Appended bytes justify a pass from this part of a segment's size on."""
+_PAUSE_US: Final = 3600 * 1_000_000
+_SHORT_PAUSE_US: Final = 60 * 1_000_000
+
+
+@dataclass(slots=True)
+class _CompactionState:
+    """State of a partition between two rounds.
+
+    Args:
+        changed: The directory's change number when `closed` was listed.
+        closed: Its closed segments.
+        not_before_us: No pass runs before this time.
+        null_us: The time of the oldest null payload that a pass has retained, or None.
+    """
+
+    changed: int | None = None
+    closed: tuple[Closed, ...] = ()
+    not_before_us: int = 0
+    null_us: int | None = None
+
+
+class Compaction:
+    """Compacts the topics of a log that have compaction, in a background thread.
+
+    Args:
+        log: The log; this process is its writer.
+        clock_us: Returns the time, microseconds since 1970 UTC.
+        interval_s: Seconds between two rounds.
+    """
+
+    def __init__(self, log: Log, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
+        self._log = log
+        self._clock_us = clock_us
+        self._known: dict[str, _CompactionState] = {}
+        self._rounds = Rounds(self.apply, COMPACTION_INTERVAL_S if interval_s is None else interval_s, "headstream-compaction")
+
+    def start(self) -> None:
+        """Start the thread; its first round is immediate."""
+        self._rounds.start()
+
+    def close(self) -> None:
+        """Stop the thread, after its current group of segments."""
+        self._rounds.close()
+
+    def apply(self) -> int:
+        """Compact due partitions, and return the number of dropped messages."""
+        dropped = 0
+        with suppress(HeadstreamError):
+            for topic in topics_of(self._log.snapshot()):
+                if topic.options.compaction_delay_us is not None and not topic.options.legal_hold:
+                    for number in range(1, topic.partitions + 1):
+                        dropped += self._apply(topic, number)
+        return dropped
+
+    def _apply(self, topic: TopicRecord, number: int) -> int:
+        known = self._known.setdefault(self._log.partition_directory(topic, number), _CompactionState())
+        now_us = self._clock_us()
+        if self._rounds.is_closing or now_us < known.not_before_us:
+            return 0
+        try:
+            if self._is_due(topic, number, known, now_us):
+                outcome = self.compact(topic, number)
+                known.null_us = outcome.oldest_null_us
+                return outcome.dropped_count
+        except StorageError as error:
+            known.not_before_us = now_us + _SHORT_PAUSE_US
+            _LOGGER.warning("compaction of %s partition %d is postponed by a minute: %s", topic.name, number, error)
+        except HeadstreamError as error:
+            known.not_before_us = now_us + _PAUSE_US
+            _LOGGER.warning("compaction of %s partition %d is postponed by an hour: %s", topic.name, number, error)
+        return 0
+
+    def _is_due(self, topic: TopicRecord, number: int, known: _CompactionState, now_us: int) -> bool:
+        directory, files = self._log.partition_directory(topic, number), self._log.files
+        changed = files.changed(directory)
+        if changed != known.changed:
+            known.closed, known.changed = tuple(list_closed(directory, files)), changed
+        clean_bytes = sum(segment.size_bytes for segment in known.closed if segment.is_compacted)
+        dirty = [segment for segment in known.closed if not segment.is_compacted]
+        bases = base_offsets(files.list_names(directory) or [])
+        newest = open_index(directory, bases[-1], files) if bases else None
+        newest_bytes, first_us = 0, now_us
+        if newest is not None:
+            if newest.last is not None:
+                newest_bytes, first_us = newest.last.end_position, newest.entry(0).timestamp_us
+            newest.close()
+        dirty_bytes = newest_bytes + sum(segment.size_bytes for segment in dirty)
+        first_us = dirty[0].first_us if dirty else first_us
+        delay_us = topic.options.compaction_delay_us or 0
+        return bool(
+            (dirty_bytes and dirty_bytes >= max(clean_bytes, self._log.segment_bytes // _LEAST_PART))
+            or (dirty_bytes and first_us + _MOST_AGE_US < now_us)
+            or (known.null_us is not None and known.null_us + delay_us < now_us)
+        )
+
+    def compact(self, topic: TopicRecord, number: int) -> Outcome:
+        """Compact a partition now, whether it is due or not.
+
+        Args:
+            topic: The topic, with its delay.
+            number: The partition's number, from 1.
+
+        Raises:
+            CorruptLogError: a segment is damaged; it and all newer ones are unchanged.
+            StorageError: the system refused; the rest is unchanged.
+        """
+        with self._log.passing:
+            return self.compact_holding(topic, number)
+
+    def compact_holding(self, topic: TopicRecord, number: int, due: Sequence[int] | None = None) -> Outcome:
+        """Do what compact() does, while log.passing is held.
+
+        Args:
+            topic: The topic, with its delay.
+            number: The partition's number, from 1.
+            due: The offsets of messages to be removed if they are marked for deletion, ascending; by default those whose grace
+                is over.
+        """
+        log = self._log
+        directory = log.partition_directory(topic, number)
+
+        def is_wanted() -> bool:
+            stream = log.snapshot().get(topic.name.stream)
+            return not self._rounds.is_closing and stream is not None and stream.topics.get(topic.name.topic) == topic
+
+        with log.administration:
+            if not is_wanted():
+                return Outcome(is_whole=False)
+            log.roll(topic, number)
+            due = self._find_due(topic, number) if due is None else due
+        outcome = CompactionPass(
+            directory,
+            log.files,
+            segment_bytes=log.segment_bytes,
+            null_before_us=self._clock_us() - (topic.options.compaction_delay_us or 0),
+            seed=os.urandom(16),
+            dropped=encode_offsets(due),
+            around=PassContext(log.administration, is_wanted, lambda: log.states.writes_count),
+        ).run()
+        log.note_removed(topic, number)
+        if outcome.dropped_count or due:
+            log.states.forget_missing(topic, number)
+        return outcome
+
+    def _find_due(self, topic: TopicRecord, number: int) -> Sequence[int]:
+        grace_us, catalog = topic.options.deletion_grace_us, self._log.catalog()
+        if grace_us is None or catalog is None:
+            return ()
+        return marked_before(catalog, topic.number, number, self._clock_us() - grace_us + 1)

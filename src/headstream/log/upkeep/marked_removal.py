@@ -1,0 +1,179 @@
+"""MarkedRemoval: messages that are marked for deletion leave the disk once their topic's grace is over.
+
+A mark can be reverted until its message is removed, which is within the grace. So that a segment is rewritten once for many
+marks, a round begins with the oldest one shortly before its grace ends, and takes with it those that follow within an hour, or
+within an eighth of a shorter grace. If a marked message is in the newest segment, a new one is begun first.
+
+A topic that compacts is compacted instead: a removed message still replaces older ones of its key. A topic under legal hold
+is left alone. A failed pass leaves everything unchanged, is logged (logger `headstream.log`), and is retried an hour later, or a
+minute if the system refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from headstream.core.model.removals import Removal
+from headstream.core.model.topology import check_legal_hold
+from headstream.errors import HeadstreamError, StorageError
+from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
+from headstream.log.catalog.state_records import marked_before, marked_with_reason, oldest_marks
+from headstream.log.segments.layout import base_offsets
+from headstream.log.system.rounds import Rounds
+from headstream.log.upkeep.compaction import Compaction
+from headstream.log.upkeep.removal_pass import FindDue, RemovalPass
+from headstream.log.upkeep.segment_rewrite import PassContext
+
+if TYPE_CHECKING:
+    from headstream.log.log import Log
+
+__all__ = ["REMOVAL_INTERVAL_S", "MarkedRemoval", "due_before_us"]
+
+_LOGGER: Final = logging.getLogger("headstream.log")
+
+REMOVAL_INTERVAL_S: Final = 10.0
+"""Interval of the checks for marks whose grace is over."""
+
+_LEAD_US: Final = 5 * 60 * 1_000_000
+_LEAD_PART: Final = 16
+"""A pass begins so long before the grace of the oldest mark ends, or this part of a shorter grace."""
+_BATCH_US: Final = 3600 * 1_000_000
+_BATCH_PART: Final = 8
+"""It takes the marks whose grace ends within this time, or this part of a shorter grace."""
+_END: Final = 1 << 62
+_PAUSE_US: Final = 3600 * 1_000_000
+_SHORT_PAUSE_US: Final = 60 * 1_000_000
+
+
+def due_before_us(grace_us: int, now_us: int) -> int:
+    """Return the time before which marks were made that a pass of this moment removes.
+
+    Args:
+        grace_us: The topic's grace, microseconds.
+        now_us: The time, microseconds since 1970 UTC.
+    """
+    return now_us - grace_us + min(_BATCH_US, grace_us // _BATCH_PART) + 1
+
+
+class MarkedRemoval:
+    """Removes marked messages of a log's topics: those whose grace is over in a background thread, others when asked.
+
+    Args:
+        log: The log; this process is its writer.
+        clock_us: Returns the time, microseconds since 1970 UTC.
+        interval_s: Seconds between two rounds.
+    """
+
+    def __init__(self, log: Log, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
+        self._log = log
+        self._clock_us = clock_us
+        self._compaction = Compaction(log, clock_us)
+        self._next: tuple[int, int] | None = None  # the catalog's changes, and the time of the next mark that is due
+        self._not_before_us: dict[tuple[int, int], int] = {}
+        self._rounds = Rounds(self.apply, REMOVAL_INTERVAL_S if interval_s is None else interval_s, "headstream-removal")
+
+    def start(self) -> None:
+        """Start the thread; its first round is immediate."""
+        self._rounds.start()
+
+    def close(self) -> None:
+        """Stop the thread, after its current group of segments."""
+        self._compaction.close()
+        self._rounds.close()
+
+    def apply(self) -> int:
+        """Remove the messages whose grace is over, and return their number."""
+        removed = 0
+        with suppress(HeadstreamError):
+            catalog = self._log.catalog()
+            if catalog is None:
+                return 0
+            changes, now_us = catalog.changes(), self._clock_us()
+            if self._next is not None and self._next[0] == changes and now_us < self._next[1]:
+                return 0
+            next_us = now_us + _PAUSE_US
+            for topic_number, number, marked_us in oldest_marks(catalog):
+                topic = find_topic(self._log.snapshot(), topic_number)
+                grace_us = None if topic is None else topic.options.deletion_grace_us
+                if topic is None or grace_us is None or topic.options.legal_hold:
+                    continue
+                begin_us = marked_us + grace_us - min(_LEAD_US, grace_us // _LEAD_PART)
+                begin_us = max(begin_us, self._not_before_us.get((topic_number, number), 0))
+                if now_us < begin_us:
+                    next_us = min(next_us, begin_us)
+                elif not self._rounds.is_closing:
+                    removed += self._apply(catalog, topic, number, due_before_us(grace_us, now_us))
+            self._next = changes, next_us  # after a pass the catalog has changed, or its retry has a time
+        return removed
+
+    def _apply(self, catalog: Catalog, topic: TopicRecord, number: int, before_us: int) -> int:
+        try:
+            removed = self._remove(topic, number, partial(marked_before, catalog, topic.number, number, before_us), None)
+            return removed.removed_count
+        except HeadstreamError as error:
+            is_short = isinstance(error, StorageError)
+            self._not_before_us[topic.number, number] = self._clock_us() + (_SHORT_PAUSE_US if is_short else _PAUSE_US)
+            _LOGGER.warning(
+                "marked messages of %s partition %d stay on the disk beyond their grace; retried in %s: %s",
+                *(topic.name, number, "a minute" if is_short else "an hour", error),
+            )
+            return 0
+
+    def remove_now(self, topic: TopicRecord, number: int, reason: str, most_groups: int | None = None) -> Removal:
+        """Remove the messages of a partition that were marked for deletion with a reason, whatever their grace.
+
+        Args:
+            topic: The topic.
+            number: The partition's number, from 1.
+            reason: The reason of the marks.
+            most_groups: Segments, with the neighbours that fit into one, after which to end; None is all.
+
+        Raises:
+            LegalHoldError: the topic is under legal hold; nothing is removed.
+            CorruptLogError: a segment is damaged; its messages stay.
+            StorageError: the system refused; the rest stays.
+        """
+        check_legal_hold(topic.name, topic.options.legal_hold)
+        catalog = self._log.catalog()
+        assert catalog is not None
+        return self._remove(topic, number, partial(marked_with_reason, catalog, topic.number, number, reason), most_groups)
+
+    def _remove(self, topic: TopicRecord, number: int, find_due: FindDue, most_groups: int | None) -> Removal:
+        log = self._log
+        directory = log.partition_directory(topic, number)
+
+        def is_wanted() -> bool:
+            stream = log.snapshot().get(topic.name.stream)
+            return not self._rounds.is_closing and stream is not None and stream.topics.get(topic.name.topic) == topic
+
+        def forget(offsets: Sequence[int]) -> None:
+            log.note_removed(topic, number)
+            log.states.forget_marked(topic, number, offsets)
+
+        with log.passing:
+            with log.administration:
+                if not is_wanted():
+                    return Removal(left_count=1)
+                due, bases = find_due(0, _END), base_offsets(log.files.list_names(directory) or [])
+                if due and bases and due[-1] >= bases[-1]:
+                    log.roll(topic, number)
+            context = PassContext(log.administration, is_wanted, lambda: log.states.writes_count)
+            if topic.options.compaction_delay_us is not None and due:
+                done = self._compaction.compact_holding(topic, number, due)
+                removal = Removal(done.dropped_count, 0, 0, 0 if done.is_whole else 1)
+                log.background.count_removal(removal)
+                return removal
+            removal = RemovalPass(
+                directory,
+                log.files,
+                segment_bytes=log.segment_bytes,
+                find_due=find_due,
+                forget=forget,
+                around=context,
+            ).run(most_groups)
+            log.background.count_removal(removal)
+            return removal

@@ -1,0 +1,144 @@
+"""Deletes the messages of a partition before an offset: moves its log start offset, and removes their bytes.
+
+    <offset>.start                                 created and synced: no reader gets a message before the offset from here on
+    segments that end at the offset or before      dropped, the oldest first
+    the segment that contains it                   rewritten without the messages before it; the newest one is closed first
+
+The messages that stay keep their offsets, and the rewritten segment its name. The log start offset never decreases: an offset
+before it deletes nothing. A crash leaves bytes of deleted messages; the next call removes them.
+
+The .start before the newest one stays until the next call: a listing of the directory that runs meanwhile can miss a name that
+is created, and must not miss both. A segment has begun at the offset or after it by then, so all before it is synced.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from headstream.core.codec.batch.results import Compacted
+from headstream.core.codec.batch.stored.compact import compact_messages, new_key_table
+from headstream.core.codec.batch.stored.scan import find_offset, scan
+from headstream.core.model.topology import check_legal_hold
+from headstream.errors import CorruptLogError, OffsetOutOfRangeError, TopicNotFoundError
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.partition.closed_reading import PassCancelledError
+from headstream.log.partition.closed_segments import Closed, finish_pass, list_closed
+from headstream.log.partition.segment_removal import drop_segment
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.layout import INDEX_SUFFIX, START_SUFFIX, base_offsets, segment_path, start_offsets
+from headstream.log.system.files import Files
+from headstream.log.upkeep.segment_rewrite import Keep, PassContext, SegmentRewrite
+
+if TYPE_CHECKING:
+    from headstream.log.log import Log
+
+__all__ = ["remove_before"]
+
+_NO_SEED: Final = bytes(16)
+
+
+def remove_before(log: Log, topic: TopicRecord, number: int, offset: int) -> int:
+    """Delete the messages of a partition before an offset, and return its log start offset.
+
+    Args:
+        log: The log; this process is its writer.
+        topic: The topic.
+        number: The partition's number, from 1.
+        offset: The first offset that stays, at most the partition's end.
+
+    Raises:
+        OffsetOutOfRangeError: the offset is negative or after the partition's end; nothing is removed.
+        LegalHoldError: the topic is under legal hold; nothing is removed.
+        TopicNotFoundError: the topic was deleted or changed meanwhile.
+        CorruptLogError: the segment that contains the offset is damaged: its bytes stay, unreadable before the offset.
+        StorageError: the system refused; bytes of deleted messages can be left.
+    """
+    check_legal_hold(topic.name, topic.options.legal_hold)
+    directory, files = log.partition_directory(topic, number), log.files
+
+    def is_wanted() -> bool:
+        stream = log.snapshot().get(topic.name.stream)
+        return stream is not None and stream.topics.get(topic.name.topic) == topic
+
+    context = PassContext(log.administration, is_wanted, lambda: log.states.writes_count)
+    try:
+        with log.passing:
+            with log.administration:
+                context.check_wanted()
+                first = _check_offset(log, directory, offset)
+                offset = max(offset, first)
+                bases = base_offsets(files.list_names(directory) or [])
+                if bases and offset > bases[-1]:
+                    log.roll(topic, number)
+                finish_pass(directory, files)
+                if offset > first:
+                    _note_start(directory, offset, files)
+                closed = [segment for segment in list_closed(directory, files) if segment.base_offset < offset]
+                for segment in closed:
+                    if segment.until_offset <= offset:
+                        drop_segment(directory, segment.base_offset, segment.generation, files)
+            if closed and closed[-1].until_offset > offset:
+                _rewrite(SegmentRewrite(directory, files, context), directory, closed[-1], offset)
+    except PassCancelledError:
+        what = "the topic was deleted or changed while its messages were removed"
+        raise TopicNotFoundError(what, where=str(topic.name), advice="Look the topic up, and try again") from None
+    finally:
+        log.note_removed(topic, number)
+        log.states.note_replaced()
+    log.states.forget(topic, number, offset)
+    return offset
+
+
+def _check_offset(log: Log, directory: str, offset: int) -> int:
+    """Return the log start offset; raise OffsetOutOfRangeError if an offset is not in the partition."""
+    with PartitionFollower(directory, log.files) as follower:
+        if not 0 <= offset <= follower.end_offset:
+            raise OffsetOutOfRangeError(
+                f"messages before offset {offset} were to be removed, and the partition ends at {follower.end_offset}",
+                where=directory,
+                advice="Use an offset of the partition, or its end for all messages",
+            )
+        return follower.first_offset
+
+
+def _note_start(directory: str, offset: int, files: Files) -> None:
+    for older in start_offsets(files.list_names(directory) or [])[:-1]:
+        files.remove(segment_path(directory, older, START_SUFFIX))
+    files.open_write(segment_path(directory, offset, START_SUFFIX)).close()
+    files.sync_directory(directory)
+
+
+def _rewrite(rewrite: SegmentRewrite, directory: str, segment: Closed, offset: int) -> None:
+    if segment.fault:
+        raise CorruptLogError(
+            f"a segment is damaged: {segment.fault}. Its messages are not removed",
+            where=segment_path(directory, segment.base_offset, INDEX_SUFFIX),
+            advice="Run headstream verify --repair, and restore what it cannot repair from a copy",
+        )
+    chunks = rewrite.chunks(segment)
+    first = next(chunks, None)
+    chunks.close()
+    if first is not None and find_offset(first, offset):
+        rewrite.run([segment], partial(_keep_from, offset), is_by_key=segment.is_compacted)
+
+
+def _keep_from(offset: int) -> Keep:
+    table = new_key_table(1)
+
+    def keep(chunk: memoryview, byte_position: int, base: int) -> Compacted:
+        begin = find_offset(chunk, offset)
+        kept = compact_messages(
+            chunk[begin:],
+            table,
+            _NO_SEED,
+            null_before_us=0,
+            dropped_state=0,
+            dropped=b"",
+            byte_position=byte_position,
+            base_offset=base,
+        )
+        kept.dropped_count = scan(chunk[:begin]).count
+        return kept
+
+    return keep

@@ -1,0 +1,184 @@
+"""RemovalPass: removes messages that are marked for deletion from one partition's closed segments, with their bytes.
+
+    closed segments  ->  neighbours that fit into one segment, a group  ->  groups that have a message to be removed: rewritten
+
+The messages that stay keep their offsets. As in a compaction a segment is changed only if it is proven whole, by its data, its
+index and its neighbours. A damaged one stays as it is, and is reported; a group neither contains nor spans it. Segments without a
+message to be removed are not read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Final
+
+from headstream.core.codec.batch.results import Compacted
+from headstream.core.codec.batch.stored.compact import compact_messages, new_key_table
+from headstream.core.model.message import MessageState
+from headstream.core.model.removals import Removal
+from headstream.errors import CorruptLogError
+from headstream.log.partition.closed_reading import PassCancelledError
+from headstream.log.partition.closed_segments import Closed, finish_pass, list_closed
+from headstream.log.segments.layout import INDEX_SUFFIX, segment_path
+from headstream.log.system.files import Files
+from headstream.log.upkeep.segment_rewrite import Keep, PassContext, SegmentRewrite, groups_of
+
+__all__ = ["FindDue", "RemovalPass", "encode_offsets"]
+
+_MARKED: Final = MessageState.MARKED_FOR_DELETION.value
+_NO_SEED: Final = bytes(16)
+_END: Final = 1 << 62
+
+FindDue = Callable[[int, int], Sequence[int]]
+
+
+def encode_offsets(offsets: Sequence[int]) -> bytes:
+    """Return offsets in the form that compact_messages() reads.
+
+    Args:
+        offsets: Ascending.
+    """
+    return b"".join(offset.to_bytes(8, "little") for offset in offsets)
+
+
+def _has_any(due: Sequence[int], group: list[Closed]) -> bool:
+    number = bisect_left(due, group[0].base_offset)
+    return number < len(due) and due[number] < group[-1].until_offset
+
+
+class RemovalPass:
+    """One pass over a partition.
+
+    Args:
+        directory: The partition's directory; this process is the log's writer, and no other pass is running.
+        files: Its file system.
+        segment_bytes: Size up to which a segment is merged with its neighbours.
+        find_due: Range of offsets -> the offsets of the messages in it that are to be removed, ascending; a message in another
+            state than `marked_for_deletion` stays.
+        forget: Called with the offsets that were due in a segment once they are gone.
+        around: Shared state of the log.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        files: Files,
+        *,
+        segment_bytes: int,
+        find_due: FindDue,
+        forget: Callable[[Sequence[int]], None],
+        around: PassContext | None = None,
+    ) -> None:
+        self._directory = directory
+        self._files = files
+        self._segment_bytes = segment_bytes
+        self._find_due = find_due
+        self._forget = forget
+        self._context = PassContext() if around is None else around
+        self._rewrite = SegmentRewrite(directory, files, self._context)
+        self._outcome = Removal()
+
+    def run(self, most_groups: int | None = None) -> Removal:
+        """Remove the due messages.
+
+        Args:
+            most_groups: Groups of segments after which the pass ends; None is all.
+
+        Raises:
+            CorruptLogError: a segment with due messages is damaged and unchanged; all others are done.
+            StorageError: the system refused; the rest is unchanged.
+        """
+        damage: CorruptLogError | None = None
+        left_count = 0
+        try:
+            with self._context.lock:
+                self._context.check_wanted()
+                finish_pass(self._directory, self._files)
+                found = list_closed(self._directory, self._files)
+                due = self._find_due(0, _END)
+            groups = [group for group in self._groups(found) if _has_any(due, group)]
+            done = 0
+            for number, group in enumerate(groups):
+                left_count = len(groups) - number
+                if done == most_groups:
+                    return replace(self._outcome, left_count=left_count)
+                failure = self._try_to_remove(group)
+                damage, done = damage or failure, done + (failure is None)
+        except PassCancelledError:
+            return replace(self._outcome, left_count=max(left_count, 1))
+        if damage is not None:
+            raise damage
+        return self._outcome
+
+    def _groups(self, found: list[Closed]) -> Iterator[list[Closed]]:
+        for fault, run in groupby(found, key=lambda segment: segment.fault):
+            yield from groups_of(run, 0 if fault else self._segment_bytes)
+
+    def _try_to_remove(self, group: list[Closed]) -> CorruptLogError | None:
+        """Remove the due messages of a group, and return what is damaged; the whole segments of the group are done."""
+        try:
+            self._remove(group)
+        except CorruptLogError as error:
+            if len(group) == 1:
+                return error
+            failures = [self._try_to_remove([segment]) for segment in group]
+            return next(filter(None, failures), None)
+        return None
+
+    def _remove(self, group: list[Closed]) -> None:
+        if group[0].fault:
+            raise CorruptLogError(
+                f"a segment is damaged: {group[0].fault}. Its marked messages are not removed",
+                where=segment_path(self._directory, group[0].base_offset, INDEX_SUFFIX),
+                advice="Run headstream verify --repair, and restore what it cannot repair from a copy",
+            )
+        if self._is_done(group):
+            return
+        due: Sequence[int] = ()
+
+        def make_keep() -> Keep:
+            nonlocal due
+            due = self._due_in(group)
+            return self._keep_without(due)
+
+        made = self._rewrite.run(group, make_keep, is_by_key=all(segment.is_compacted for segment in group))
+        removed_bytes = sum(segment.size_bytes for segment in group) - made.segment.size_bytes
+        self._outcome += Removal(made.dropped_count, removed_bytes, len(group))
+        self._forget(due)  # as of the copy that replaced the group
+
+    def _is_done(self, group: list[Closed]) -> bool:
+        """Return whether the due messages are gone: a crash can have left their states, which are forgotten then."""
+        with self._context.lock:
+            changes, due = self._context.state_changes(), self._due_in(group)
+        keep = self._keep_without(due)
+        for segment in group:
+            if any(keep(chunk, 0, group[0].base_offset).dropped_count for chunk in self._rewrite.chunks(segment)):
+                return False
+        with self._context.lock:
+            if self._context.state_changes() == changes:
+                self._forget(due)
+        return True
+
+    def _due_in(self, group: list[Closed]) -> Sequence[int]:
+        return self._find_due(group[0].base_offset, group[-1].until_offset)
+
+    @staticmethod
+    def _keep_without(offsets: Sequence[int]) -> Keep:
+        dropped, table = encode_offsets(offsets), new_key_table(1)
+
+        def keep(chunk: memoryview, byte_position: int, base: int) -> Compacted:
+            return compact_messages(
+                chunk,
+                table,
+                _NO_SEED,
+                null_before_us=0,
+                dropped_state=_MARKED,
+                dropped=dropped,
+                byte_position=byte_position,
+                base_offset=base,
+            )
+
+        return keep

@@ -1,0 +1,172 @@
+"""Summaries: makes those of the closed segments of topics with the option `summary_headers`, in the background.
+
+A segment is summarized some seconds after it was closed; after a compaction or an erasure has rewritten it; when the option
+names other headers; and when its summary is missing or damaged, as of segments that were closed before the option was set.
+Without the option the topic's summaries are removed. Until a segment has a summary, filters read it.
+
+The messages are read without a lock. The file is written with the lock that removals hold, so that it lands beside the segment
+that it describes, or is not written; the file says which segment that is, so that it never counts for another one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from headstream.errors import HeadstreamError, StorageError
+from headstream.log.catalog.catalog import TopicRecord, topics_of
+from headstream.log.partition.closed_reading import PassCancelledError
+from headstream.log.partition.closed_segments import Closed, list_closed
+from headstream.log.partition.segment_removal import SIDE_SUFFIXES, open_index
+from headstream.log.partition.segment_summaries import is_summarized, summarize_segment
+from headstream.log.segments.files import BufferPool
+from headstream.log.segments.layout import SUMMARY_SUFFIX, segment_path
+from headstream.log.system.rounds import Rounds
+
+if TYPE_CHECKING:
+    from headstream.log.log import Log
+
+__all__ = ["SUMMARIES_INTERVAL_S", "Summaries"]
+
+_LOGGER: Final = logging.getLogger("headstream.log")
+
+SUMMARIES_INTERVAL_S: Final = 5.0
+"""Interval of the checks for segments without a summary."""
+
+_PAUSE_US: Final = 3600 * 1_000_000
+_SHORT_PAUSE_US: Final = 60 * 1_000_000
+"""How long a segment rests that is damaged, or that the system refused to read or to write beside."""
+_NEVER_US: Final = 1 << 63
+
+
+@dataclass(slots=True)
+class _Known:
+    """State of a partition between two rounds.
+
+    Args:
+        changed: The directory's change number of the last round in which nothing was left to do.
+        names: The headers that were wanted then.
+        done: First offset and generation of the segments that have a summary.
+        not_before_us: When a segment that failed is tried again, by its first offset.
+    """
+
+    changed: int | None = None
+    names: tuple[str, ...] = ()
+    done: set[tuple[int, int]] = field(default_factory=set)
+    not_before_us: dict[int, int] = field(default_factory=dict)
+
+
+class Summaries:
+    """Summarizes the closed segments of a log's topics, in a background thread.
+
+    Args:
+        log: The log; this process is its writer.
+        clock_us: Returns the time, microseconds since 1970 UTC.
+        interval_s: Seconds between two rounds.
+    """
+
+    def __init__(self, log: Log, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
+        self._log = log
+        self._clock_us = clock_us
+        self._known: dict[str, _Known] = {}
+        self._buffers = BufferPool()
+        self._rounds = Rounds(self.apply, SUMMARIES_INTERVAL_S if interval_s is None else interval_s, "headstream-summaries")
+
+    def start(self) -> None:
+        """Start the thread; its first round is immediate."""
+        self._rounds.start()
+
+    def close(self) -> None:
+        """Stop the thread, within a few milliseconds: a summary that is not finished is begun again at the next opening."""
+        self._rounds.close()
+
+    def apply(self) -> int:
+        """Make the missing summaries, remove those that are not wanted, and return the number of new ones."""
+        made = 0
+        with suppress(HeadstreamError):
+            for topic in topics_of(self._log.snapshot()):
+                for number in range(1, topic.partitions + 1):
+                    with suppress(HeadstreamError, PassCancelledError):
+                        made += self._apply(topic, number)
+        return made
+
+    def _apply(self, topic: TopicRecord, number: int) -> int:
+        directory, names = self._log.partition_directory(topic, number), topic.options.summarized
+        known = self._known.setdefault(directory, _Known())
+        if names != known.names:
+            known.done.clear()
+            known.changed = None
+        elif not names and known.changed is not None:
+            return 0  # examined once: nothing makes summaries of it
+        changed = self._log.files.changed(directory)
+        if changed == known.changed and self._clock_us() < min(known.not_before_us.values(), default=_NEVER_US):
+            return 0
+        known.names = names
+        closed = list_closed(directory, self._log.files) if names else []
+        self._remove_unwanted(topic, directory, closed)
+        wanted = [segment for segment in closed if not segment.fault and not self._is_done(directory, segment, known)]
+        results = [self._summarize(topic, directory, segment, known) for segment in wanted]
+        known.done &= {(segment.base_offset, segment.generation) for segment in closed}
+        known.not_before_us = {base: time_us for base, time_us in known.not_before_us.items() if base in _bases(closed)}
+        known.changed = changed  # of before: what this round has written is examined once more
+        return sum(results)
+
+    def _is_done(self, directory: str, segment: Closed, known: _Known) -> bool:
+        key = segment.base_offset, segment.generation
+        if key not in known.done and is_summarized(directory, segment, known.names, self._log.files):
+            known.done.add(key)
+        return key in known.done
+
+    def _summarize(self, topic: TopicRecord, directory: str, segment: Closed, known: _Known) -> bool:
+        """Make the summary of a segment, and return whether it was made."""
+        base, now_us = segment.base_offset, self._clock_us()
+        if now_us < known.not_before_us.get(base, 0):
+            return False
+        try:
+            content = summarize_segment(
+                directory, segment, known.names, self._log.files, self._buffers, lambda: self._check_wanted(topic)
+            )
+            self._write(topic, directory, segment, content)
+        except HeadstreamError as error:
+            is_refused = isinstance(error, StorageError)
+            known.not_before_us[base] = now_us + (_SHORT_PAUSE_US if is_refused else _PAUSE_US)
+            pause = "a minute" if is_refused else "an hour"
+            _LOGGER.warning("the summary of a segment of %s is postponed by %s: %s", topic.name, pause, error)
+            return False
+        known.not_before_us.pop(base, None)
+        return True
+
+    def _write(self, topic: TopicRecord, directory: str, segment: Closed, content: bytes) -> None:
+        with self._log.administration:
+            self._check_wanted(topic)
+            index = open_index(directory, segment.base_offset, self._log.files)
+            if index is None:
+                raise PassCancelledError  # dropped meanwhile
+            index.close()
+            if index.generation != segment.generation:
+                raise PassCancelledError  # replaced meanwhile: an erased message's values are not written again
+            # Not durably: what a power cut leaves of it is recognized, and made again.
+            self._log.files.replace(segment_path(directory, segment.base_offset, SUMMARY_SUFFIX), content, durably=False)
+
+    def _check_wanted(self, topic: TopicRecord) -> None:
+        stream = self._log.snapshot().get(topic.name.stream)
+        if self._rounds.is_closing or stream is None or stream.topics.get(topic.name.topic) != topic:
+            raise PassCancelledError
+
+    def _remove_unwanted(self, topic: TopicRecord, directory: str, closed: list[Closed]) -> None:
+        """Remove summaries without messages, all without the option, and unfinished ones."""
+        bases = {f"{segment.base_offset:020d}{SUMMARY_SUFFIX}" for segment in closed if segment.size_bytes}
+        names = self._log.files.list_names(directory) or []
+        unwanted = [name for name in names if name.endswith(SIDE_SUFFIXES) and name not in bases]
+        if unwanted:
+            with self._log.administration:
+                self._check_wanted(topic)
+                for name in unwanted:
+                    self._log.files.remove(f"{directory}/{name}")
+
+
+def _bases(closed: list[Closed]) -> set[int]:
+    return {segment.base_offset for segment in closed}

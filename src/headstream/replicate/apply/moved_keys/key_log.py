@@ -1,0 +1,298 @@
+"""KeyLog: the changes of the keys that changes of key connect, retained as long as deletions.
+
+A row whose key changed has columns from two keys, and which ones depends on the order of all changes of both. So the changes of
+such keys are logged, with the state of the keys when they were first connected, and are replayed whenever another one arrives
+(row_merge.replay()); the result is a function of their set. Few keys are connected in most tables.
+
+On disk it is a Delta table next to the tombstones (`_keys`) whose rows hold changes as Arrow IPC bytes, so that it follows a
+table's columns and their types without being rewritten:
+
+    <the table's columns>   values after the change, of the columns that it carries; key columns always
+    _hs_old.<key columns>   the key before a change of key
+    _hs_kind                delete, move, upsert
+    _hs_sequence, _hs_transaction, _hs_event
+    _hs_versions            which columns it carries, as in row_versions.py
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
+
+from headstream.replicate.apply.moved_keys.logged_rows import LOGGED, stacked
+from headstream.replicate.columns.changes import OLD_PREFIX
+from headstream.replicate.columns.row_merge import Key, KeyEvent
+from headstream.replicate.columns.row_versions import UNIFORM_MARK, read_versions
+from headstream.replicate.storage.delta_places import Translated
+
+__all__ = ["MAX_KEPT", "KeyLog", "read_events"]
+
+MAX_KEPT: Final = 200_000
+"""Maximum changes: they are held in memory, about 2 KB each, and are read when a table is opened. The older half of more is
+folded (state_rows.fold_log()): a change that arrives later and is older than those is applied on top of their result.
+"""
+_SCHEMA: Final = pa.schema([pa.field("changes", pa.binary())])
+_MAX_FILES: Final = 32
+"""Number of small files that triggers a merge: each is opened with the table."""
+
+
+class KeyLog:
+    """The logged changes of one table.
+
+    Args:
+        directory: The directory of the table's tombstones.
+        keys: The table's key columns.
+    """
+
+    def __init__(self, directory: Path, keys: list[str]) -> None:
+        self._path = directory / "_keys"
+        self._old = directory / "_moves"
+        self._keys = keys
+        self._rows: pa.Table | None = None
+        self._events: list[KeyEvent] = []
+        self._by_key: dict[Key, list[int]] = {}
+        self._most = MAX_KEPT
+        with self._translated():
+            self._begun = DeltaTable.is_deltatable(str(self._path))
+            if self._begun:
+                stored = DeltaTable(str(self._path)).to_pyarrow_table()["changes"].to_pylist()
+                if stored:
+                    self._hold([pa.ipc.open_stream(data).read_all() for data in stored])
+
+    def __bool__(self) -> bool:
+        return bool(self._by_key)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._by_key
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the table has had changes that omit columns."""
+        return self._begun
+
+    def begin(self) -> None:
+        """Record durably that the table has had a change that omits columns."""
+        if not self._begun:
+            with self._translated():
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                write_deltalake(str(self._path), _SCHEMA.empty_table(), mode="append")
+            self._begun = True
+
+    def connected(self, keys: Iterable[Key]) -> set[Key]:
+        """Return the logged keys that changes of key connect with some keys, including themselves."""
+        found: set[Key] = set()
+        open_keys = [key for key in keys if key in self._by_key]
+        while open_keys:
+            key = open_keys.pop()
+            if key in found:
+                continue
+            found.add(key)
+            for number in self._by_key[key]:
+                event = self._events[number]
+                open_keys += [other for other in (event.key, event.before) if other is not None and other not in found]
+        return found
+
+    def select(self, keys: Iterable[Key]) -> tuple[pa.Table | None, list[int]]:
+        """Return the logged rows and the numbers of those of some keys."""
+        numbers = sorted({number for key in keys for number in self._by_key.get(key, [])})
+        return (None, []) if self._rows is None else (self._rows, numbers)
+
+    def add(self, rows: pa.Table) -> None:
+        """Log changes durably, except those already logged; call it before they are merged.
+
+        Args:
+            rows: In the layout above.
+        """
+        known = {_identity(self._events[number]) for key in self._touched(rows) for number in self._by_key.get(key, [])}
+        fresh = []
+        for number, identity in enumerate(self._identities(rows)):
+            if identity not in known:
+                known.add(identity)
+                fresh.append(number)
+        if not fresh:
+            return
+        if len(fresh) < rows.num_rows:
+            rows = rows.take(pa.array(fresh, pa.int64()))
+        with self._translated():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_deltalake(str(self._path), _packed(rows), mode="append")
+            self._begun = True
+            self._hold([rows])
+            if len(DeltaTable(str(self._path)).file_uris()) > _MAX_FILES:
+                self._write_all()
+
+    def replace(self, rows: pa.Table | None) -> None:
+        """Replace the logged changes.
+
+        Args:
+            rows: In the layout above, or None.
+        """
+        self._rows, self._events, self._by_key = None, [], {}
+        if rows is not None and rows.num_rows:
+            self._hold([rows])
+        # At least two rows per connected key and the unfinished transactions remain.
+        self._most = max(MAX_KEPT, len(self._events) + MAX_KEPT // 4)
+        with self._translated():
+            self._write_all()
+
+    def excess(self) -> str | None:
+        """Return the sequence up to which logged changes should be folded, or None if there are few."""
+        if len(self._events) <= self._most:
+            return None
+        return sorted(event.sequence for event in self._events)[len(self._events) // 2 - 1]
+
+    def border(self, until: str) -> str:
+        """Return the lowest sequence to keep so that every transaction with a change above `until` is kept whole.
+
+        Args:
+            until: The highest sequence that can be removed.
+        """
+        first: dict[str, str] = {}
+        for event in self._events:
+            first[event.unit] = min(first.get(event.unit, event.sequence), event.sequence)
+        border = ""
+        for event in sorted(self._events, key=lambda event: event.sequence, reverse=True):
+            if event.sequence <= until and event.sequence < border:
+                break
+            if event.sequence > until or event.sequence >= border:
+                border = min(border or event.sequence, first[event.unit])
+        return border
+
+    def old_moves(self) -> list[KeyEvent]:
+        """Return the changes of key of older versions of Headstream, stored without values in a table of another layout."""
+        with self._translated():
+            if not DeltaTable.is_deltatable(str(self._old)):
+                return []
+            rows = DeltaTable(str(self._old)).to_pyarrow_table().to_pylist()
+        return [
+            KeyEvent(
+                "move",
+                tuple(row[f"_hs_to.{key}"] for key in self._keys),
+                row["_hs_sequence"],
+                before=tuple(row[key] for key in self._keys),
+            )
+            for row in rows
+        ]
+
+    def drop_old(self) -> None:
+        """Remove the table of old_moves() after its migration."""
+        shutil.rmtree(self._old, ignore_errors=True)
+
+    def leave_out(self, names: Sequence[str]) -> None:
+        """Record that no logged change carries some columns: a schema that is older than the changes adds them."""
+        rows = self._rows
+        if rows is None or not names:
+            return
+        whole = pc.binary_join_element_wise(UNIFORM_MARK, rows["_hs_sequence"], "")
+        versions = pc.coalesce(rows["_hs_versions"], whole)
+        left_out = json.dumps(list(names), ensure_ascii=False)
+        place = rows.schema.get_field_index("_hs_versions")
+        self.replace(rows.set_column(place, "_hs_versions", pc.binary_join_element_wise(versions, left_out, "\n")))
+
+    def _identities(self, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+        """Iterate over what _identity() gives for each row's event, without reading its versions."""
+        names = [*self._keys, *(OLD_PREFIX + key for key in self._keys), "_hs_kind", "_hs_sequence"]
+        for row in rows.select(names).to_pylist():
+            before = tuple(row[OLD_PREFIX + key] for key in self._keys) if row["_hs_kind"] == "move" else None
+            yield row["_hs_kind"], tuple(row[key] for key in self._keys), before, row["_hs_sequence"]
+
+    def _touched(self, rows: pa.Table) -> set[Key]:
+        names = [*self._keys, *(OLD_PREFIX + key for key in self._keys)]
+        found = rows.select(names).to_pylist()
+        keys = {tuple(row[name] for name in self._keys) for row in found}
+        return keys | {tuple(row[OLD_PREFIX + name] for name in self._keys) for row in found}
+
+    def _write_all(self) -> None:
+        if not DeltaTable.is_deltatable(str(self._path)) and self._rows is None:
+            return
+        packed = _SCHEMA.empty_table() if self._rows is None else _packed(self._rows)
+        write_deltalake(str(self._path), packed, mode="overwrite")
+        DeltaTable(str(self._path)).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+
+    def _hold(self, parts: list[pa.Table]) -> None:
+        start = len(self._events)
+        tables = [part for part in [self._rows, *parts] if part is not None]
+        self._rows = stacked(tables)
+        self._events += read_events(self._rows.slice(start), self._keys, start)
+        for number in range(start, len(self._events)):
+            event = self._events[number]
+            self._by_key.setdefault(event.key, []).append(number)
+            if event.before is not None and event.before != event.key:
+                self._by_key.setdefault(event.before, []).append(number)
+
+    def mask(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return which rows can have a logged key: each part of their key occurs in one."""
+        found = pa.chunked_array([pa.repeat(bool(self), rows.num_rows)])
+        if self._rows is None:
+            return found
+        for number, name in enumerate(self._keys):
+            kind, parts = self._rows.schema.field(name).type, {key[number] for key in self._by_key}
+            if rows[name].type == kind:
+                known = pc.is_in(rows[name], pa.array(list(parts), kind))
+            else:  # the column was widened since, or is of an older schema
+                known = _is_among(rows[name], pa.array(list(parts), kind))
+            found = pc.and_(found, known)
+        return found
+
+    def events(self, numbers: Sequence[int]) -> list[KeyEvent]:
+        """Return logged changes by their numbers; their sources are the numbers of the rows that select() returns."""
+        return [self._events[number] for number in numbers]
+
+    def newest(self, keys: Iterable[Key]) -> str:
+        """Return the highest sequence among the changes of some keys."""
+        return max((self._events[number].sequence for key in keys for number in self._by_key.get(key, [])), default="")
+
+    def keys(self) -> list[Key]:
+        """Return the logged keys."""
+        return list(self._by_key)
+
+    def _translated(self) -> Translated:
+        return Translated(self._path, "the changes of rows with other keys cannot be read or written")
+
+
+def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[KeyEvent]:
+    """Return rows of the log as events.
+
+    Args:
+        rows: In the layout above.
+        keys: The key columns.
+        first: The number of the first row: a row's number is the source of its event's values.
+    """
+    names = [*keys, *(OLD_PREFIX + key for key in keys), *(field.name for field in LOGGED)]
+    events = []
+    for number, row in enumerate(rows.select(names).to_pylist(), first):
+        sequence, kind = row["_hs_sequence"], row["_hs_kind"]
+        columns, _ = read_versions(row["_hs_versions"], sequence, [], number)
+        before = tuple(row[OLD_PREFIX + key] for key in keys) if kind == "move" else None
+        key = tuple(row[key] for key in keys)
+        events.append(KeyEvent(kind, key, sequence, columns, before, row["_hs_transaction"] or "", row["_hs_event"] or 0))
+    return events
+
+
+def _is_among(values: pa.ChunkedArray, known: pa.Array) -> pa.ChunkedArray:
+    """Return which values are among others of another type, one of which has the values of both."""
+    try:
+        return pc.is_in(values.cast(known.type), known)
+    except pa.ArrowInvalid:  # the values have the wider type
+        return pc.is_in(values, known.cast(values.type))
+
+
+def _identity(event: KeyEvent) -> tuple[Any, ...]:
+    return event.kind, event.key, event.before, event.sequence
+
+
+def _packed(rows: pa.Table) -> pa.Table:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return pa.table([pa.array([sink.getvalue().to_pybytes()], pa.binary())], schema=_SCHEMA)

@@ -1,0 +1,105 @@
+"""Rows of a merge's source that executors have made, stored on their disks, and what belongs to them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from typing import Final, Generic, TypeAlias, TypeVar
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+
+from headstream.replicate.apply.on_executors.fold import FoldReport, FoldTask, join_reports
+from headstream.replicate.apply.on_executors.keyed_task import KeyedTask
+from headstream.replicate.columns.raw import read_ipc
+from headstream.replicate.columns.task_errors import naming_messages
+from headstream.replicate.engines.plan import quote_name
+
+__all__ = ["ROWS_AT_ONCE", "FoldedChanges", "JoinedChanges", "types_sql"]
+
+ROWS_AT_ONCE: Final = 20_000
+"""Rows of an Arrow batch that goes to Spark."""
+_Batches: TypeAlias = Iterator[pa.RecordBatch]
+_Task = TypeVar("_Task", FoldTask, KeyedTask)
+
+
+class _ExecutorRows(Generic[_Task]):
+    """Rows of a merge's source and what belongs to them, stored on the executors' disks until it is closed.
+
+    Args:
+        frame: The parts of all buckets.
+        task: How they were made.
+
+    Attributes:
+        report: What the driver learns of them.
+    """
+
+    def __init__(self, frame: DataFrame, task: _Task) -> None:
+        self._task: _Task = task
+        self._parts = frame.persist(StorageLevel.DISK_ONLY)
+        try:
+            reports = self._parts.where("part = 'report'").select("content").toArrow()["content"]
+            self.report: FoldReport = join_reports([pickle.loads(content.as_buffer()) for content in reports])
+        except BaseException:
+            self._parts.unpersist()
+            raise
+
+    @property
+    def task(self) -> _Task:
+        """How they were made."""
+        return self._task
+
+    def deletions(self) -> Iterator[pa.Table]:
+        """Yield the highest deletion of each key that has one, a part at a time: key columns, `_hs_sequence`."""
+        if self.report.has_deletions:
+            for row in self._parts.where("part = 'deletions'").select("content").toLocalIterator():
+                yield read_ipc(bytes(row.content))
+
+    def _frame(self) -> DataFrame:
+        table = self._task.table
+
+        def unpack(batches: _Batches) -> _Batches:
+            for batch in batches:
+                for content in batch.column(0):
+                    with naming_messages(f"reading merged changes of {table}"):
+                        rows = read_ipc(content.as_buffer()).to_batches(ROWS_AT_ONCE)
+                    yield from rows
+
+        return self._parts.where("part = 'rows'").select("content").mapInArrow(unpack, types_sql(self._task.row_types))
+
+    def close(self) -> None:
+        """Free the disks."""
+        self._parts.unpersist()
+
+
+class FoldedChanges(_ExecutorRows[FoldTask]):
+    """The fold of a table's changes."""
+
+    def rows(self) -> DataFrame:
+        """Return the rows of the merge's source."""
+        return self._frame()
+
+
+class JoinedChanges(_ExecutorRows[KeyedTask]):
+    """The join of a table's changes to its rows."""
+
+    def left(self) -> pa.Table | None:
+        """Return the changes that are left to the driver, as FoldTask.names; None for none."""
+        contents = self._parts.where("part = 'left'").select("content").toArrow()["content"]
+        found = [read_ipc(content.as_buffer()) for content in contents]
+        return pa.concat_tables(found) if found else None
+
+    def rows(self, own: pa.Table | None) -> DataFrame:
+        """Return the rows of the merge's source.
+
+        Args:
+            own: Those that the driver has made, of the columns and types of KeyedTask.row_types; None for none.
+        """
+        frame = self._frame()
+        return frame if own is None else frame.unionByName(frame.sparkSession.createDataFrame(own))
+
+
+def types_sql(types: Mapping[str, str]) -> str:
+    """Return columns and their Spark types as Spark reads them."""
+    return ", ".join(f"{quote_name(name)} {kind}" for name, kind in types.items())

@@ -1,0 +1,198 @@
+"""Divides changes, and the stored rows of their keys, into buckets of keys; pure, runs on executors.
+
+A bucket has all changes of its keys and all stored rows of them. Keys that changes of key connect are left to the driver, with
+all their changes: what such a change does can depend on other buckets, and on changes that were logged earlier (key_log.py).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.replicate.apply.on_executors.fold import FoldReport, FoldTask
+from headstream.replicate.columns.changes import OPERATIONS, has_partial_images, moved_keys
+from headstream.replicate.columns.conversion import in_table_types
+from headstream.replicate.columns.key_buckets import divide
+from headstream.replicate.columns.loads import Loads
+from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out, match_keys
+from headstream.replicate.engines.key_ranges import ValueRanges, join_ranges, value_ranges
+
+__all__ = ["MAX_DRIVER_KEYS", "Joined", "KeyedTask", "Survey", "join_surveys"]
+
+MAX_DRIVER_KEYS: Final = 20_000
+"""Most keys that are left to the driver because changes of key connect them; with more, it gets all changes of the table."""
+_DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the driver learns of changes before they are joined.
+
+    Args:
+        ranges: The ranges of their keys.
+        moved: The keys before and after changes of key; None if there are too many.
+        has_partial: Whether some are updates that omit columns.
+        lowest: The lowest place of the changes among the loads, for tables of type 2; None without changes.
+        left_out: How many of the changes do not count.
+    """
+
+    ranges: ValueRanges
+    moved: pa.Table | None
+    has_partial: bool = False
+    lowest: str | None = None
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The join of a bucket.
+
+    Args:
+        report: What the driver learns of it.
+        rows: Rows of the merge's source, KeyedTask.row_types.
+        deletions: Tombstones to write first: key columns, `_hs_sequence`; None for none.
+        left: The changes that the driver must merge, from split().
+    """
+
+    report: FoldReport
+    rows: pa.Table | None = None
+    deletions: pa.Table | None = None
+    left: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedTask(ABC):
+    """The join of one table's changes of one structure to its rows; serializable for executors.
+
+    Args:
+        fold: What a fold of the changes needs.
+        columns: All of the table's columns, bookkeeping included, and their Spark types.
+        ended: As Loads.ends: in type 1 the texts below which loads have replaced rows, in type 2 the places.
+        soft: Whether deleted rows are marked and stay.
+        driver_keys: The keys that changes of key connect: key columns in the table's types; None for none.
+    """
+
+    fold: FoldTask
+    columns: dict[str, str]
+    ended: tuple[str, ...] = ()
+    soft: bool = False
+    driver_keys: pa.Table | None = None
+
+    @property
+    def table(self) -> str:
+        """The source's schema and name of the table, for errors."""
+        return self.fold.table
+
+    @property
+    def keys(self) -> list[str]:
+        """The key columns."""
+        return list(self.fold.metadata.key_columns)
+
+    @property
+    def key_types(self) -> dict[str, str]:
+        """The key columns and their Spark types."""
+        return {key: self.fold.types[key] for key in self.keys}
+
+    @property
+    @abstractmethod
+    def row_types(self) -> dict[str, str]:
+        """The columns of the merge's source and their Spark types."""
+
+    @property
+    @abstractmethod
+    def stored_types(self) -> dict[str, str]:
+        """The columns that are read of stored rows, and their Spark types."""
+
+    @abstractmethod
+    def join(self, changes: pa.Table, stored: pa.Table | None) -> Joined:
+        """Return the join of one bucket.
+
+        Args:
+            changes: All of its changes from split(), in the order of the log.
+            stored: Its rows from split_stored(), those with a key of the changes among them; None for none.
+        """
+
+    def keys_of(self, changes: pa.Table) -> pa.Table:
+        """Return the keys of decoded changes, in the table's types.
+
+        Args:
+            changes: Decoded changes.
+        """
+        return self._own_keys(changes.rename_columns(list(self.fold.names)))
+
+    def survey(self, changes: pa.Table) -> Survey:
+        """Return what the driver learns of decoded changes first.
+
+        Args:
+            changes: Decoded changes.
+        """
+        named = changes.rename_columns(list(self.fold.names))
+        if self.fold.left_out is not None:
+            named = leave_out(named, CHANGE_COORDINATES, self.fold.left_out)
+        return replace(self._survey(named), left_out=changes.num_rows - named.num_rows)
+
+    def _survey(self, named: pa.Table) -> Survey:
+        moved = in_table_types(moved_keys(named, self.keys), self.fold.types)
+        ranges = value_ranges(self._own_keys(named), self.keys)
+        is_few = moved.num_rows <= MAX_DRIVER_KEYS
+        return Survey(ranges, moved if is_few else None, has_partial_images(named, self.fold.metadata))
+
+    def split(self, changes: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the buckets of decoded changes: all changes of a key are in one, and its stored row.
+
+        Args:
+            changes: Decoded changes.
+            count: Number of buckets.
+        """
+        named = changes.rename_columns(list(self.fold.names))
+        yield from divide(named, self._own_keys(named).columns, count)
+
+    def split_stored(self, rows: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the buckets of stored rows.
+
+        Args:
+            rows: The columns of `stored_types`.
+            count: Number of buckets.
+        """
+        rows = in_table_types(rows, self.columns)
+        yield from divide(rows, rows.select(self.keys).columns, count)
+
+    def _place(self, changes: pa.Table, *, keeps_all: bool) -> tuple[pa.Table, Loads]:
+        """Return changes with their places among the loads, without ignored deletions, and the loads as they are then."""
+        loads = Loads(loads=list(self.fold.loads), settled=self.fold.settled)
+        placed = loads.place(changes, self.fold.gap_us, keeps_all=keeps_all)
+        if self.fold.skips_deletes:
+            placed = placed.filter(pc.not_equal(placed["_hs_operation"], _DELETE))
+        return placed, loads
+
+    def _own_keys(self, named: pa.Table) -> pa.Table:
+        return in_table_types(named.select(self.keys), self.fold.types)
+
+    def _are_of(self, changes: pa.Table, keys: pa.Table | None) -> npt.NDArray[np.bool_]:
+        """Return which changes have one of some keys."""
+        found = np.zeros(changes.num_rows, np.bool_)
+        if keys is not None and keys.num_rows:
+            numbered = self._own_keys(changes).append_column("_hs_place", pa.array(np.arange(changes.num_rows)))
+            found[match_keys(numbered, keys)["_hs_place"].to_numpy()] = True
+        return found
+
+
+def join_surveys(parts: Iterable[Survey]) -> Survey:
+    """Return the survey of all changes of which some parts have given ones, one or more."""
+    found = list(parts)
+    moved = [part.moved for part in found if part.moved is not None]
+    is_few = len(moved) == len(found) and sum(part.num_rows for part in moved) <= MAX_DRIVER_KEYS
+    return Survey(
+        join_ranges(part.ranges for part in found),
+        pa.concat_tables(moved) if is_few else None,
+        any(part.has_partial for part in found),
+        min((part.lowest for part in found if part.lowest is not None), default=None),
+        sum(part.left_out for part in found),
+    )

@@ -1,0 +1,361 @@
+"""The decoded changes of a micro-batch that stay on Spark's executors: folded, or joined to stored rows, and merged from there.
+
+    changes of a table -> split by key (fold.py) -> shuffled -> folded, stored -> driver: reports and deletions
+                                                                               -> rows, as the source of Spark's MERGE
+    where whole images are not enough:
+    changes of a table -> surveyed (keyed_task.py)                                     -> driver: ranges of keys, changes of key
+    changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: the same, and what is left to it
+
+A lost part is computed again from the source: the offsets of a micro-batch are planned, so its messages are the same. Changes are
+Arrow IPC bytes up to the rows of the merge; Spark sees their bucket and their place in the order of the log.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from headstream.errors import StorageError
+from headstream.replicate.apply.on_executors.change_rows import ChangeRows
+from headstream.replicate.apply.on_executors.executor_rows import ROWS_AT_ONCE, FoldedChanges, JoinedChanges, types_sql
+from headstream.replicate.apply.on_executors.fold import FoldReport, FoldTask
+from headstream.replicate.apply.on_executors.keyed_task import KeyedTask, Survey, join_surveys
+from headstream.replicate.apply.on_executors.stored_batch import PLACE, StoredBatch, check_count
+from headstream.replicate.apply.on_executors.waiting_changes import (
+    LoadsFrom,
+    OfTransactions,
+    divide_stored_events,
+    find_stored_changes,
+)
+from headstream.replicate.codec import Lineage
+from headstream.replicate.columns.raw import (
+    CHANGE_COORDINATES,
+    COORDINATE_COLUMNS,
+    join_coordinates,
+    leave_out,
+    match_rows,
+    read_ipc,
+    write_ipc,
+)
+from headstream.replicate.columns.task_errors import naming_messages
+from headstream.replicate.columns.traits import ChangeTraits, join_traits
+from headstream.replicate.decoding.transaction_events import SeenEvents
+from headstream.replicate.engines.plan import quote_name
+
+__all__ = ["SparkChanges", "join_stored"]
+
+_Batches: TypeAlias = Iterator[pa.RecordBatch]
+_Parts: TypeAlias = tuple[FoldReport, Mapping[str, pa.Table | None]]
+"""The report of a bucket, and its tables by the name of their part."""
+
+_PIECE: Final = "bucket INT NOT NULL, place BIGINT NOT NULL, content BINARY NOT NULL"
+_PART: Final = "part STRING NOT NULL, content BINARY NOT NULL"
+_STORED: Final = -1
+"""The place of stored rows, in the order of the log before all changes."""
+_Task = TypeVar("_Task", FoldTask, KeyedTask)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkChanges:
+    """The stored changes of some schemas of one structure.
+
+    Args:
+        batch: Their micro-batch.
+        schema_ids: The schemas.
+        traits: Their traits.
+    """
+
+    batch: StoredBatch
+    schema_ids: tuple[str, ...]
+    traits: ChangeTraits
+
+    @property
+    def num_rows(self) -> int:
+        """Number of changes."""
+        return self.traits.count
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether they are few, and in the driver already."""
+        return self.batch.has_at_hand(self.schema_ids)
+
+    def fetch(self) -> pa.Table:
+        """Return the changes; all rows pass through the driver then.
+
+        Raises:
+            StorageError: the stored changes are not those that were decoded first.
+        """
+        found = self.batch.at_hand(self.schema_ids)
+        if found is not None:
+            self.batch.note_fetched(found.num_rows)
+            return found
+        rows = pa.concat_tables(self.batch.fetch(self.batch.contents(self.schema_ids)))
+        check_count(self.schema_ids, self.traits.count, rows.num_rows)
+        self.batch.note_fetched(rows.num_rows)
+        return rows if self.batch.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.batch.left_out)
+
+    def leave_out(self, coordinates: pa.Table) -> None:
+        """Leave further changes out of what is fetched or merged, of all schemas of the micro-batch."""
+        self.batch.left_out = join_coordinates([self.batch.left_out, coordinates])
+
+    def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
+        """Return CHANGE_COORDINATES of the changes, or of those that are wanted."""
+        at_hand = self.batch.at_hand(self.schema_ids)
+        if at_hand is not None:
+            return at_hand.select(list(CHANGE_COORDINATES))
+
+        def select(batches: _Batches) -> _Batches:
+            for batch in batches:
+                places, contents = batch.columns
+                tables: list[pa.Table] = []
+                for content in contents:
+                    found = read_ipc(content.as_buffer()).select(list(CHANGE_COORDINATES))
+                    if wanted is not None:
+                        found = found.take(match_rows(found.rename_columns(list(COORDINATE_COLUMNS)), wanted)[0])
+                    tables.append(found)
+                yield pa.RecordBatch.from_arrays([places, _contents(tables)], names=[PLACE, "content"])
+
+        frame = self.batch.contents(self.schema_ids).mapInArrow(select, f"{PLACE} BIGINT NOT NULL, content BINARY NOT NULL")
+        found = pa.concat_tables(self.batch.fetch(frame))
+        return found if self.batch.left_out is None else leave_out(found, CHANGE_COORDINATES, self.batch.left_out)
+
+    def divide_events(self, lineages: Mapping[str, Lineage], others: pa.Table) -> SeenEvents:
+        """Return the transaction events of the changes and of other messages; see divide_stored_events()."""
+        return divide_stored_events(self.batch, self.schema_ids, self.num_rows, lineages, others)
+
+    def find(self, find: LoadsFrom | OfTransactions) -> dict[str, pa.Table]:
+        """Return the coordinates of some of the changes by schema id; see find_stored_changes()."""
+        return find_stored_changes(self.batch, self.schema_ids, find)
+
+    def offset_ends(self) -> tuple[int, int]:
+        """Return the lowest and the highest offset of the changes."""
+
+        def find(batches: _Batches) -> _Batches:
+            for batch in batches:
+                for content in batch.column(0):
+                    yield pa.RecordBatch.from_arrays(
+                        [read_ipc(content.as_buffer())["_hs_offset"].combine_chunks()], names=["offset"]
+                    )
+
+        offsets = self.batch.contents(self.schema_ids).select("content").mapInArrow(find, "offset BIGINT")
+        ends = offsets.agg(sf.min("offset"), sf.max("offset")).collect()[0]
+        return ends[0], ends[1]
+
+    def change_rows(self, task: ChangeRows, present: DataFrame | None = None) -> DataFrame:
+        """Return the rows of the changes for a change table.
+
+        Args:
+            task: Makes them.
+            present: CHANGE_COORDINATES of rows that the table has, without which the rows are wanted; None for all rows.
+        """
+        packed = pickle.dumps((task, self.batch.left_out))
+
+        def make(batches: _Batches) -> _Batches:
+            own, left_out = pickle.loads(packed)
+            for batch in batches:
+                for content in batch.column(0):
+                    changes = read_ipc(content.as_buffer())
+                    with naming_messages(f"making rows of the change table of {own.table}", changes):
+                        if left_out is not None:
+                            changes = leave_out(changes, CHANGE_COORDINATES, left_out)
+                        rows = own.rows(changes).to_batches(ROWS_AT_ONCE) if changes.num_rows else []
+                    yield from rows
+
+        made = self.batch.contents(self.schema_ids).select("content").mapInArrow(make, types_sql(task.columns))
+        if present is None:
+            return made
+        return made.join(self.batch.in_own_session(present), list(CHANGE_COORDINATES), "left_anti")
+
+    def fold(self, task: FoldTask) -> FoldedChanges:
+        """Fold the changes on the executors.
+
+        Args:
+            task: The fold.
+
+        Raises:
+            StorageError: the stored changes are not those that were decoded first.
+        """
+        count = self.batch.count_buckets(self.num_rows, self.traits.size_bytes)
+        pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
+
+        def fold(own: FoldTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
+            assert changes is not None, "a bucket has changes"
+            folded = own.fold(changes)
+            return folded.report, {"rows": folded.rows, "deletions": folded.deletions}
+
+        pieces = pieces.repartitionById(count, "bucket") if count > 1 else pieces.coalesce(1)
+        return self._checked(FoldedChanges(_by_bucket(pieces, task, "folding", fold), task))
+
+    def survey(self, task: KeyedTask) -> Survey:
+        """Return what the driver must know of the changes before they are joined.
+
+        Args:
+            task: The join.
+        """
+        packed = pickle.dumps(task)
+
+        def survey(batches: _Batches) -> _Batches:
+            own: KeyedTask = pickle.loads(packed)
+            found: list[Survey] = []
+            for batch in batches:
+                for content in batch.column(0):
+                    changes = read_ipc(content.as_buffer())
+                    with naming_messages(f"surveying {own.table}", changes):
+                        found.append(own.survey(changes))
+            if found:
+                arrays = [pa.array(["survey"], pa.string()), pa.array([pickle.dumps(join_surveys(found))], pa.binary())]
+                yield pa.RecordBatch.from_arrays(arrays, names=["part", "content"])
+
+        contents = self.batch.contents(self.schema_ids).select("content")
+        found = contents.mapInArrow(survey, _PART).select("content").toArrow()["content"]
+        return join_surveys(pickle.loads(content.as_buffer()) for content in found)
+
+    def join(self, task: KeyedTask, stored: DataFrame | None) -> JoinedChanges:
+        """Join the changes to the stored rows of their keys on the executors.
+
+        Args:
+            task: The join.
+            stored: The columns of KeyedTask.stored_types, of the rows with keys in the range of the changes' keys; None for a
+                table without rows.
+
+        Raises:
+            StorageError: the stored changes are not those that were decoded first.
+        """
+        count = self.batch.count_buckets(self.num_rows, self.traits.size_bytes)
+        pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
+
+        def join(own: KeyedTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
+            if changes is None:
+                return FoldReport(), {}
+            joined = own.join(changes, stored)
+            return joined.report, {"rows": joined.rows, "deletions": joined.deletions, "left": joined.left}
+
+        if stored is not None:
+            pieces = pieces.union(self._stored_pieces(task, stored, count))
+        # Also for one bucket: without a shuffle the task of that bucket would read the table.
+        pieces = pieces.repartitionById(count, "bucket") if count > 1 or stored is not None else pieces.coalesce(1)
+        return self._checked(JoinedChanges(_by_bucket(pieces, task, "joining", join), task))
+
+    def _stored_pieces(self, task: KeyedTask, stored: DataFrame, count: int) -> DataFrame:
+        """Return the stored rows that have a key of the changes, as pieces of buckets."""
+        packed = pickle.dumps(task)
+
+        def list_keys(batches: _Batches) -> _Batches:
+            own: KeyedTask = pickle.loads(packed)
+            for batch in batches:
+                for content in batch.column(0):
+                    changes = read_ipc(content.as_buffer())
+                    with naming_messages(f"reading keys of {own.table}", changes):
+                        keys = own.keys_of(changes).group_by(own.keys).aggregate([]).combine_chunks().to_batches()
+                    yield from keys
+
+        def split_stored(batches: _Batches) -> _Batches:
+            own: KeyedTask = pickle.loads(packed)
+            for batch in batches:
+                with naming_messages(f"reading stored rows of {own.table}"):
+                    divided = own.split_stored(pa.Table.from_batches([batch]), count)
+                    pieces = [_piece(bucket, _STORED, rows) for bucket, rows in divided]
+                yield from pieces
+
+        keys = self.batch.contents(self.schema_ids).select("content").mapInArrow(list_keys, types_sql(task.key_types))
+        rows = self.batch.in_own_session(stored).join(keys, task.keys, "left_semi").select(*map(quote_name, task.stored_types))
+        return rows.mapInArrow(split_stored, _PIECE)
+
+    def _checked(self, found: _Result) -> _Result:
+        try:
+            check_count(self.schema_ids, self.traits.count, found.report.changes)
+        except StorageError:
+            found.close()
+            raise
+        return found
+
+
+_Result = TypeVar("_Result", FoldedChanges, JoinedChanges)
+
+
+def join_stored(parts: Sequence[SparkChanges]) -> SparkChanges:
+    """Return the changes of several schemas of one structure and one micro-batch."""
+    schema_ids = tuple(schema_id for part in parts for schema_id in part.schema_ids)
+    return replace(parts[0], schema_ids=schema_ids, traits=join_traits([part.traits for part in parts]))
+
+
+def _splitting(task: FoldTask | KeyedTask, count: int) -> Callable[[_Batches], _Batches]:
+    """Return what divides stored changes into buckets."""
+    packed = pickle.dumps(task)
+
+    def split(batches: _Batches) -> _Batches:
+        own: FoldTask | KeyedTask = pickle.loads(packed)
+        for batch in batches:
+            places, contents = batch.columns
+            for place, content in zip(places.to_pylist(), contents, strict=True):
+                changes = read_ipc(content.as_buffer())
+                with naming_messages(f"splitting changes of {own.table}", changes):
+                    pieces = [_piece(bucket, place, rows) for bucket, rows in own.split(changes, count)]
+                yield from pieces
+
+    return split
+
+
+def _by_bucket(
+    pieces: DataFrame, task: _Task, step: str, make: Callable[[_Task, pa.Table | None, pa.Table | None], _Parts]
+) -> DataFrame:
+    """Return the parts that a function makes of each bucket: of its changes, in the order of the log, and its stored rows.
+
+    Args:
+        pieces: Columns of _PIECE; the pieces of a bucket are in one partition, which has no others.
+        task: The first argument of the function.
+        step: What the function does, for errors.
+        make: The function.
+    """
+    packed = pickle.dumps(task)
+
+    def run(batches: _Batches) -> _Batches:
+        found: list[tuple[int, int, pa.Table]] = []
+        for batch in batches:
+            buckets, places, contents = batch.columns
+            tables = (read_ipc(content.as_buffer()) for content in contents)
+            found += zip(buckets.to_pylist(), places.to_pylist(), tables, strict=True)
+        if found:
+            found.sort(key=lambda piece: piece[1])
+            changes = [piece for _, place, piece in found if place != _STORED]
+            stored = [piece for _, place, piece in found if place == _STORED]
+            own = pickle.loads(packed)
+            with naming_messages(f"{step} changes of {own.table}, bucket {found[0][0]}", *changes):
+                report, made = make(
+                    own, pa.concat_tables(changes) if changes else None, pa.concat_tables(stored) if stored else None
+                )
+            yield from _encoded(report, made)
+
+    return pieces.mapInArrow(run, _PART)
+
+
+def _encoded(report: FoldReport, tables: Mapping[str, pa.Table | None]) -> _Batches:
+    """Yield the parts of a bucket, _PART."""
+    parts = [("report", pickle.dumps(report))]
+    for name, table in tables.items():
+        if table is not None and table.num_rows:
+            starts = range(0, table.num_rows, ROWS_AT_ONCE)
+            parts += [(name, _write(table.slice(start, ROWS_AT_ONCE))) for start in starts]
+    for name, content in parts:
+        arrays = [pa.array([name], pa.string()), pa.array([content], pa.binary())]
+        yield pa.RecordBatch.from_arrays(arrays, names=["part", "content"])
+
+
+def _piece(bucket: int, place: int, rows: pa.Table) -> pa.RecordBatch:
+    arrays = [pa.array([bucket], pa.int32()), pa.array([place], pa.int64()), _contents([rows])]
+    return pa.RecordBatch.from_arrays(arrays, names=["bucket", "place", "content"])
+
+
+def _contents(tables: list[pa.Table]) -> pa.Array:
+    return pa.array([_write(table) for table in tables], pa.binary())
+
+
+def _write(table: pa.Table) -> bytes:
+    batches = table.combine_chunks().to_batches()
+    return write_ipc(batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema))

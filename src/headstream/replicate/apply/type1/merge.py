@@ -1,0 +1,372 @@
+"""The current rows (SCD type 1): merges one change a key into a table, guarded by the change sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.errors import SchemaError
+from headstream.replicate.apply.evolution import plan_evolution
+from headstream.replicate.apply.moved_keys.key_log import KeyLog
+from headstream.replicate.apply.moved_keys.log_folding import end_logged, fold_log
+from headstream.replicate.apply.on_executors.executor_rows import FoldedChanges, JoinedChanges
+from headstream.replicate.apply.on_executors.fold import has_loads, join_reports
+from headstream.replicate.apply.tombstones import Tombstones
+from headstream.replicate.apply.type1.merge_source import merge_source, mixed_source, report_source
+from headstream.replicate.apply.type1.resolve import Resolved, Resolver
+from headstream.replicate.apply.type1.soft import KEPT_VERSIONS, soften
+from headstream.replicate.apply.type1.state_rows import key_table
+from headstream.replicate.codec import TableMetadata
+from headstream.replicate.columns.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed, collapse
+from headstream.replicate.columns.conversion import arrow_type, in_table_types
+from headstream.replicate.columns.large_values import take_rows
+from headstream.replicate.columns.row_merge import Key
+from headstream.replicate.columns.row_versions import not_carried_sql
+from headstream.replicate.engines.engine import MergedTable, RowCounts, TableEngine
+from headstream.replicate.engines.key_ranges import key_ranges, literal_ranges, ranges_sql
+from headstream.replicate.engines.plan import DELETED, plan_merge, quote_text
+
+__all__ = ["Scd1Table", "fit_columns"]
+
+_BOOKKEEPING: Final = {"_hs_sequence": "STRING", "_hs_versions": "STRING"}
+
+
+class Scd1Table(MergedTable):
+    """One target table of SCD type 1.
+
+    Args:
+        engine: Reads and writes it.
+        keys: Its primary key.
+        tombstones: Its tombstones.
+        soft: Whether deleted rows are marked and stay.
+        partition_by: Columns that its files are partitioned by when it is created.
+        mapped: Whether it is created with column mapping.
+    """
+
+    def __init__(
+        self,
+        engine: TableEngine,
+        keys: list[str],
+        tombstones: Tombstones,
+        *,
+        soft: bool = False,
+        partition_by: Sequence[str] = (),
+        mapped: bool = False,
+    ) -> None:
+        super().__init__(engine, keys)
+        self._partition_by = partition_by
+        self._mapped = mapped
+        self._tombstones = tombstones
+        self._log = KeyLog(tombstones.path, keys)
+        self._resolver = Resolver(engine, keys, tombstones, self._log, soft=soft)
+        self._soft = soft
+        self._versioned = bool(engine.columns) and engine.count_values("_hs_versions") != 0
+        # Older versions of Headstream did not write the log; softly deleted rows have versions in any case.
+        self._tracked = self._versioned and not soft
+        self._over = ""
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether a whole image needs nothing of the table but its row's sequence: no row has columns of several changes."""
+        return not (self._soft or self._versioned or self.tracks or self._log)
+
+    def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:
+        """Create the table, or extend its columns to fit a schema.
+
+        Args:
+            schema: Column names and Spark types of the changes.
+            older: Whether the table has followed a newer schema, so that its rows do not carry the columns it lacks.
+
+        Raises:
+            SchemaError: a column's types in table and schema cannot be reconciled.
+            StorageError: the table cannot be written.
+        """
+        if not self.engine.columns:
+            own_key = {CHANGE_KEY: "STRING"} if self.keys == [CHANGE_KEY] else {}
+            soft = {DELETED: "BOOLEAN"} if self._soft else {}
+            self.engine.create({**schema, **own_key, **_BOOKKEEPING, **soft}, self._partition_by, mapped=self._mapped)
+            return
+        if self._soft and DELETED not in self.engine.columns:
+            self.engine.add_columns({DELETED: "BOOLEAN"})
+        if older and self._log:
+            self._log.leave_out([name for name in schema if name not in self.columns])
+        added = fit_columns(self.engine, self.columns, schema, self.keys)
+        if older and added:
+            self.engine.update({"_hs_versions": not_carried_sql(added)}, "TRUE")
+            self._versioned = True
+        self._resolver.bring_old_moves()
+
+    def collapse(self, changes: pa.Table, metadata: TableMetadata, columns: Iterable[str] | None = None) -> Collapsed:
+        """Divide changes into those that can be merged on their own and those that must be joined to stored rows.
+
+        Args:
+            changes: Decoded changes, in any order, repeats allowed.
+            metadata: The columns and keys of the schema they were decoded by.
+            columns: The table's columns of the source; None: all of its own.
+        """
+        wanted = self._log.mask if self._log else None
+        own = self.columns if columns is None else columns
+        return collapse(changes, metadata, own, wanted, soft=self._soft, tracks=self.tracks)
+
+    @property
+    def tracks(self) -> bool:
+        """Whether the table has had changes that omit columns: a change of key that arrives later can need them."""
+        return (self._tracked or self._log.begun) and self.keys != [CHANGE_KEY]
+
+    def merge(self, collapsed: Collapsed, app_id: str, version: int, ended: Sequence[str] = ()) -> RowCounts:
+        """Merge changes in one commit that records (app_id, version); does nothing if that commit exists.
+
+        Args:
+            collapsed: The result of collapse() of this table.
+            app_id: Identifies the unit that is applied.
+            version: Number of this application; it increases.
+            ended: As Loads.ends, the texts below which loads have replaced rows.
+
+        Raises:
+            StorageError: the table cannot be written.
+        """
+        applied = self.engine.last_applied(app_id)
+        if applied is not None and applied >= version:
+            return RowCounts()
+        changes, resolved = self._resolve(collapsed, ended)
+        self._remember(collapsed.deletions, resolved)
+        counts = self._write(changes, resolved, collapsed.columns, app_id, version)
+        self._fold_excess()
+        return counts
+
+    def _resolve(self, collapsed: Collapsed, ended: Sequence[str]) -> tuple[pa.Table, Resolved | None]:
+        """Return the changes that are merged as they are, and the resolved rows of other keys."""
+        changes, _ = self._tombstones.divide(in_table_types(collapsed.changes, self.columns))
+        events = None if collapsed.events is None else in_table_types(collapsed.events, self.columns)
+        late = changes.slice(0, 0)
+        if events is not None and pc.any(events["_hs_partial"]).as_py():
+            self.begin_tracking()
+        tracks = self.tracks
+        if tracks or self._versioned or self._soft:
+            places = self._resolver.find_late(changes, tracks=tracks) if changes.num_rows else pa.array([], pa.int64())
+            late = take_rows(changes, places)
+            changes = changes.filter(pc.invert(pc.is_in(pa.array(range(changes.num_rows), pa.int64()), places)))
+        return changes, self._resolver.resolve(events, late, collapsed, ended, tracks=tracks)
+
+    def _fold_excess(self) -> None:
+        """Fold the older changes of a long log; called after a merge: they are in the table."""
+        excess = self._log.excess()
+        if excess is not None:
+            fold_log(self._log, self.keys, excess, soft=self._soft)
+
+    def begin_tracking(self) -> None:
+        """Record durably that the table has had changes that omit columns."""
+        self._log.begin()
+
+    def tombstones_above(self, lowest: str, most: int) -> pa.Table | None:
+        """Return the table's tombstones above a sequence; None if there are more than a number; see Tombstones.above()."""
+        return self._tombstones.above(lowest, most)
+
+    def merge_folded(self, folded: FoldedChanges, app_id: str, version: int) -> RowCounts:
+        """Merge changes that executors have folded, in one commit that records (app_id, version).
+
+        Args:
+            folded: The fold, by a task made for this table.
+            app_id: As of merge().
+            version: As of merge(), not applied yet.
+
+        Raises:
+            StorageError: the table cannot be written.
+        """
+        for deletions in folded.deletions():
+            self._tombstones.record(deletions)
+        report = folded.report
+        plan = plan_merge(
+            [name for name in folded.task.row_types if not name.startswith(RESERVED_PREFIX)],
+            self.keys,
+            loads=report.has_loads,
+            where=ranges_sql(literal_ranges(report.ranges), "t."),
+        )
+        plan = plan if report.deletes else replace(plan, delete_when=None)
+        return self.engine.merge(plan, folded.rows(), app_id, version)
+
+    def logged_keys(self, most: int) -> pa.Table | None:
+        """Return the keys whose changes are logged, since changes of key connect them; None if there are more than a number."""
+        keys = self._log.keys()
+        if len(keys) > most:
+            return None
+        return key_table(keys, self.keys, {key: arrow_type(self.columns[key]) for key in self.keys})
+
+    def merge_joined(
+        self, joined: JoinedChanges, own: Collapsed | None, app_id: str, version: int, ended: Sequence[str] = ()
+    ) -> RowCounts:
+        """Merge changes that executors have joined to stored rows, and those left to the driver, in one commit.
+
+        Args:
+            joined: The join, by a task made for this table.
+            own: The result of collapse() for the changes that are left; None without any.
+            app_id: As of merge().
+            version: As of merge(), not applied yet.
+            ended: As of merge().
+
+        Raises:
+            StorageError: the table cannot be written.
+        """
+        rows, reports = None, [joined.report]
+        if own is not None:
+            changes, resolved = self._resolve(own, ended)
+            self._remember(own.deletions, resolved)
+            changes, names = changes.drop_columns(["_hs_operation"]), list(joined.task.row_types)
+            rows = mixed_source(changes, resolved, own.columns, self.columns, names, soft=self._soft)
+            reports.append(report_source(0, rows, self.keys))
+        for deletions in joined.deletions():
+            self._tombstones.record(deletions)
+        report = join_reports(reports)
+        self._versioned = self._versioned or report.has_versions
+        plan = plan_merge(
+            [name for name in joined.task.row_types if not name.startswith(RESERVED_PREFIX)],
+            self.keys,
+            resolved=True,
+            versioned=True,
+            loads=report.has_loads,
+            where=ranges_sql(literal_ranges(report.ranges), "t."),
+        )
+        plan = soften(plan, resolved=True) if self._soft else plan if report.deletes else replace(plan, delete_when=None)
+        counts = self.engine.merge(plan, joined.rows(rows), app_id, version)
+        self._fold_excess()
+        return counts
+
+    def _write(
+        self, changes: pa.Table, resolved: Resolved | None, columns: Sequence[str], app_id: str, version: int
+    ) -> RowCounts:
+        source, same = merge_source(changes.drop_columns(["_hs_operation"]), resolved, columns, self.columns, soft=self._soft)
+        self._versioned = self._versioned or source["_hs_versions"].null_count < source.num_rows
+        plan = plan_merge(
+            [name for name in source.schema.names if not name.startswith(RESERVED_PREFIX) and name not in same],
+            self.keys,
+            resolved=resolved is not None,
+            plain=resolved is None or changes.num_rows > 0,
+            versioned=self._versioned,
+            loads=has_loads(changes),
+            where=ranges_sql(key_ranges(source, self.keys), "t."),
+        )
+        if self._soft:
+            plan = soften(plan, resolved=resolved is not None)
+        elif not pc.any(source["_hs_delete"]).as_py():
+            plan = replace(plan, delete_when=None)
+        return self.engine.merge(plan, source.drop_columns(sorted(same)), app_id, version)
+
+    def _remember(self, deletions: pa.Table | None, resolved: Resolved | None) -> None:
+        """Write tombstones before deletions are merged; softly deleted rows need none."""
+        if self._soft:
+            return
+        parts = [] if deletions is None else [in_table_types(deletions, self.columns)]
+        parts += [] if resolved is None else [resolved.deletions]
+        if parts:
+            self._tombstones.record(pa.concat_tables(parts))
+
+    def forget(self, until: str) -> None:
+        """Remove tombstones, and logged changes of connected keys, up to a sequence.
+
+        Args:
+            until: The highest sequence to remove.
+
+        Raises:
+            StorageError: they cannot be written.
+        """
+        self._tombstones.prune(until)
+        if self._log:
+            fold_log(self._log, self.keys, until, soft=self._soft)
+
+    def forget_ended(self) -> None:
+        """Forget the logged changes that ended loads make obsolete; to be called when no message of the table waits.
+
+        Rows of a load that had waited are merged after the load has ended. The last values of softly deleted rows that changes
+        of key have moved depend on them.
+
+        Raises:
+            StorageError: the log cannot be written.
+        """
+        if self._over and self._log:
+            fold_log(self._log, self.keys, self._over, vanished=True, soft=True)
+        self._over = ""
+
+    def find_known(self, changes: pa.Table) -> set[Key]:
+        """Return the keys of changes with a known row, tombstone or logged change.
+
+        Args:
+            changes: With the key columns and `_hs_sequence`, in types that fit the table's.
+
+        Raises:
+            StorageError: the table or its tombstones cannot be read.
+        """
+        rows = in_table_types(changes.select([*self.keys, "_hs_sequence"]), self.columns)
+        found = self._tombstones.find(rows).select(self.keys)
+        found = pa.concat_tables([found, self._resolver.read(self.keys, rows.select(self.keys))])
+        keys = set(zip(*(found[key].to_pylist() for key in self.keys), strict=True))
+        return keys | {key for key in zip(*(rows[key].to_pylist() for key in self.keys), strict=True) if key in self._log}
+
+    def end_load(self, bound: str, columns: Sequence[str], app_id: str, version: int) -> RowCounts:
+        """Remove rows that no change above a place has written: an ended full load does not contain them. Idempotent.
+
+        A change of key can have moved a row that the load does not contain before the load was known: the keys connected by such
+        changes are replayed without the rows that the load ended. Of rows of which changes above the place have written some
+        columns, the others become null.
+
+        Args:
+            bound: The place; tombstones at or below it are removed, and logged changes: with soft deletions by forget_ended().
+            columns: The table's columns of the source.
+            app_id: Identifies the commit that replays keys.
+            version: Number of this application; it increases.
+
+        Raises:
+            StorageError: the table, its tombstones or its log cannot be written.
+        """
+        if not self.engine.columns:
+            return RowCounts()
+        where = f"_hs_sequence <= {quote_text(bound)}"
+        if self._soft:
+            removed = self.engine.update(
+                {DELETED: "true", "_hs_sequence": quote_text(bound), "_hs_versions": KEPT_VERSIONS.format("")},
+                f"{where} AND NOT coalesce({DELETED}, false)",
+            )
+            self._versioned = True
+            if self._log:
+                end_logged(self._log, self.keys, bound)
+            self._over = bound
+        else:
+            removed = self.engine.delete(where)
+            if self._log:
+                fold_log(self._log, self.keys, bound, vanished=True)
+        self._tombstones.prune(bound)
+        replayed = self._resolver.without_ended(bound, columns, versioned=self._versioned)
+        if replayed is None or not replayed.rows.num_rows:
+            return RowCounts(deleted=removed)
+        self._remember(None, replayed)
+        nothing = replayed.rows.slice(0, 0).append_column("_hs_operation", pa.array([], pa.int8()))
+        counts = self._write(nothing, replayed, columns, app_id, version)
+        return RowCounts(counts.inserted, counts.updated, counts.deleted + removed)
+
+
+def fit_columns(
+    engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str], keys: Sequence[str] = ()
+) -> list[str]:
+    """Extend a table's columns to fit a schema; return the new ones.
+
+    Args:
+        engine: Writes the table.
+        columns: The table's columns of the source.
+        schema: Column names and Spark types of the changes.
+        keys: The table's key columns.
+
+    Raises:
+        SchemaError: a column's types in table and schema cannot be reconciled.
+    """
+    try:
+        evolution = plan_evolution(columns, schema, keys)
+    except SchemaError as error:
+        raise SchemaError(error.what, where=str(engine.path), advice=error.advice) from None
+    if evolution.widened:
+        engine.widen(evolution.widened)
+    if evolution.added:
+        engine.add_columns(evolution.added)
+    return list(evolution.added)

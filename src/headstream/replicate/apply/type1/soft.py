@@ -1,0 +1,45 @@
+"""Soft deletions: a deleted row stays, with `_hs_deleted` true and the deletion's sequence, so it is its own tombstone.
+
+It keeps its last values, and `_hs_versions` records their changes, so that an older change that comes late still
+takes its place among them (resolve.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from headstream.replicate.columns.row_versions import UNIFORM_MARK
+from headstream.replicate.engines.plan import DELETED, MergePlan
+
+__all__ = ["KEPT_VERSIONS", "soften"]
+
+KEPT_VERSIONS: Final = f"coalesce({{0}}_hs_versions, concat('{UNIFORM_MARK}', {{0}}_hs_sequence))"
+"""`_hs_versions` of a row that is being deleted, by the table's alias: of which changes its values are."""
+
+
+def soften(plan: MergePlan, *, resolved: bool = False) -> MergePlan:
+    """Return the merge that marks the rows which another merge deletes.
+
+    Args:
+        plan: A merge of one-row-a-key changes, with its `delete_when`.
+        resolved: Whether the source has resolved rows, which say of a deleted row what its values are.
+    """
+    keeps = "s._hs_delete AND NOT s._hs_resolved" if resolved else "s._hs_delete"
+    update = dict(plan.update)
+    if not plan.keys:
+        update = {name: f"CASE WHEN {keeps} THEN t.{name} ELSE {value} END" for name, value in update.items()}
+        kept = KEPT_VERSIONS.format("t.")
+        update["_hs_versions"] = f"CASE WHEN {keeps} THEN {kept} ELSE s._hs_versions END"
+    update |= {"_hs_sequence": "s._hs_sequence", DELETED: "s._hs_delete"}
+    # A load that contains a deleted row unchanged restores it.
+    back = f"NOT s._hs_delete AND coalesce(t.{DELETED}, false) AND s._hs_sequence > t._hs_sequence"
+    conditions = [plan.update_when, back, *([plan.delete_when] if plan.delete_when is not None else [])]
+    return replace(
+        plan,
+        delete_when=None,
+        update_when=" OR ".join(f"({condition})" for condition in conditions),
+        update=update,
+        insert_when="true",
+        insert={**plan.insert, DELETED: "s._hs_delete"},
+    )

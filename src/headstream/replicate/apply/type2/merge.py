@@ -1,0 +1,326 @@
+"""Every version of a table's rows (SCD type 2): read the stored versions of the changed keys, extend their histories, merge.
+
+One commit a micro-batch: versions that it closes, opens, splits and removes become visible together. scd2_rows.py describes
+the table's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from headstream.replicate.apply.moved_keys.key_log import KeyLog
+from headstream.replicate.apply.on_executors.executor_rows import JoinedChanges
+from headstream.replicate.apply.on_executors.fold import join_reports
+from headstream.replicate.apply.on_executors.version_join import report_versions
+from headstream.replicate.apply.type1.merge import fit_columns
+from headstream.replicate.apply.type1.state_rows import key_table
+from headstream.replicate.apply.type2.events import Events
+from headstream.replicate.apply.type2.loads import BOOKKEEPING, carries_over, closings, keys_carried_over
+from headstream.replicate.apply.type2.merge_source import ACTION, CLOSE, REMOVE, STORED, WRITE, Histories
+from headstream.replicate.apply.type2.moves import crossed_keys, crossings, keep_moves, place_departures
+from headstream.replicate.apply.type2.replay import SequenceEvent
+from headstream.replicate.apply.type2.rows import HISTORY_COLUMNS
+from headstream.replicate.columns.conversion import arrow_type, in_table_types
+from headstream.replicate.columns.raw import match_keys
+from headstream.replicate.columns.row_merge import Key
+from headstream.replicate.columns.versions import VERSION_CHARACTERS
+from headstream.replicate.engines.engine import MergedTable, RowCounts, TableEngine
+from headstream.replicate.engines.key_ranges import ValueRanges, literal_ranges, ranges_sql, value_ranges
+from headstream.replicate.engines.plan import MergePlan, quote_name, quote_text
+
+__all__ = ["Scd2Table"]
+
+_CLOSING: Final = ("`_hs_valid_to`", "`_hs_valid_to_time`", "`_hs_current`")
+"""What closing a version changes."""
+
+
+class Scd2Table(MergedTable):
+    """One target table.
+
+    Args:
+        engine: Reads and writes it.
+        keys: Its primary key.
+        partition_by: Columns that its files are partitioned by, in addition to `_hs_current`, when it is created.
+        soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
+        mapped: Whether it is created with column mapping.
+        memory: The directory of the log of key changes; None: next to the table.
+    """
+
+    def __init__(
+        self,
+        engine: TableEngine,
+        keys: list[str],
+        partition_by: Sequence[str] = (),
+        *,
+        soft: bool = False,
+        mapped: bool = False,
+        memory: Path | None = None,
+    ) -> None:
+        super().__init__(engine, keys)
+        if memory is None:
+            assert isinstance(engine.path, Path), "what is remembered of a table in a store is in the checkpoint"
+            memory = engine.path.parent / f"{engine.path.name}.keys"
+        self._log = KeyLog(memory, keys)
+        self._partition_by = partition_by
+        self._soft = soft
+        self._mapped = mapped
+        self._ends: Sequence[str] = ()
+        self._over = ""
+
+    def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:
+        """Create the table, or extend its columns to fit a schema.
+
+        Args:
+            schema: Column names and Spark types of the changes.
+            older: Whether the table has followed a newer schema, so that its rows do not carry the columns it lacks.
+
+        Raises:
+            SchemaError: a column's types in table and schema cannot be reconciled.
+            StorageError: the table cannot be written.
+        """
+        if not self.engine.columns:
+            # Open versions in files of their own: appends do not read the closed ones.
+            self.engine.create({**schema, **HISTORY_COLUMNS}, ["_hs_current", *self._partition_by], mapped=self._mapped)
+            return
+        count = len(self.columns)
+        if fit_columns(self.engine, self.columns, schema, self.keys) and older:
+            own = f"rpad(_hs_valid_from, {VERSION_CHARACTERS}, '-')"
+            self.engine.update({"_hs_versions": f"repeat({own}, {count})"}, "_hs_versions IS NULL AND NOT _hs_deleted")
+
+    def merge(self, events: Events, app_id: str, version: int, ends: Sequence[str] = ()) -> RowCounts:
+        """Merge events in one commit that records (app_id, version); does nothing if that commit exists.
+
+        Args:
+            events: The events of rows.
+            app_id: Identifies the unit that is applied.
+            version: Number of this application; it increases.
+            ends: As Loads.ends, the places.
+
+        Raises:
+            StorageError: the table cannot be written.
+        """
+        applied = self.engine.last_applied(app_id)
+        if not events.rows.num_rows or (applied is not None and applied >= version):
+            return RowCounts()
+        self._ends = ends
+        source, lowest = self._source(events)
+        if not source.num_rows:
+            return RowCounts()
+        return self._write(source, self._plan_for(source, lowest), app_id, version)
+
+    def merge_joined(
+        self, joined: JoinedChanges, own: Events | None, lowest: str, app_id: str, version: int, ends: Sequence[str] = ()
+    ) -> RowCounts:
+        """Merge changes that executors have joined to stored versions, and those left to the driver, in one commit.
+
+        Args:
+            joined: The join, by a task made for this table.
+            own: The events of the changes that are left; None without any.
+            lowest: The lowest sequence of the joined changes.
+            app_id: As of merge().
+            version: As of merge(), not applied yet.
+            ends: As of merge().
+
+        Raises:
+            StorageError: the table or its log of key changes cannot be written.
+        """
+        self._ends = ends
+        rows, reports = None, [joined.report]
+        if own is not None and own.rows.num_rows:
+            rows, own_lowest = self._source(own)
+            lowest = min(lowest, own_lowest)
+            reports.append(report_versions(0, rows, self.keys))
+        report = join_reports(reports)
+        if not report.rows:
+            return RowCounts()
+        plan = self._plan(report.ranges, lowest, removes=report.deletes > 0)
+        return self._write(joined.rows(rows), plan, app_id, version)
+
+    def crossed_keys(self, most: int) -> pa.Table | None:
+        """Return the keys at which logged rows depart after others have arrived; None if there are more than a number."""
+        keys = crossed_keys(self._log)
+        return None if len(keys) > most else key_table(keys, self.keys, {key: arrow_type(self.columns[key]) for key in self.keys})
+
+    def stored_where(self, ranges: ValueRanges, lowest: str, ends: Sequence[str]) -> str:
+        """Return the condition for the versions that changes can affect.
+
+        Args:
+            ranges: The ranges of the changes' keys.
+            lowest: The lowest sequence of the changes.
+            ends: As of merge().
+
+        Raises:
+            StorageError: the table cannot be read.
+        """
+        self._ends = ends
+        before = ", ".join(quote_text(end) for end in ends if end < lowest)
+        if before:  # see _read()
+            where = " AND ".join([f"_hs_valid_to IN ({before})", *ranges_sql(literal_ranges(ranges))])
+            found = self.engine.read(["_hs_valid_to"], where)
+            lowest = pc.min(found["_hs_valid_to"]).as_py() or lowest
+        return self._where(ranges, lowest)
+
+    def _source(self, events: Events) -> tuple[pa.Table, str]:
+        """Return the rows of the merge for events, one or more, and the lowest sequence that these affect."""
+        rows = in_table_types(events.rows, self.columns)
+        keep_moves(self._log, events.moves, self.keys, {name: arrow_type(kind) for name, kind in self.columns.items()})
+        rows, crossed = self._crossed(rows)
+        lowest = self._lowest(rows, crossed)
+        stored = self._read(rows, [*self.keys, *STORED], lowest)
+        source = self._histories.source(
+            rows,
+            stored,
+            lambda keys: self._read(keys, [*self.columns, *STORED], lowest),
+            events.present,
+            crossed=crossed,
+            place=self._place,
+        )
+        return source, lowest
+
+    def _write(self, source: pa.Table | DataFrame, plan: MergePlan, app_id: str, version: int) -> RowCounts:
+        counts = self.engine.merge(plan, source, app_id, version)
+        excess = self._log.excess()
+        if excess is not None:
+            self.forget(excess)
+        return counts
+
+    @property
+    def _histories(self) -> Histories:
+        return Histories(self.engine.columns, self.keys, self._soft, self._ends)
+
+    def _place(self, key: Key, known: dict[str, SequenceEvent]) -> None:
+        if key in self._log:
+            place_departures(known, dict(zip(self.keys, key, strict=True)), crossings(self._log, key), self._ends)
+
+    def forget(self, until: str, *, vanished: bool = False) -> None:
+        """Remove changes of key up to a sequence from the log of key changes.
+
+        Args:
+            until: The highest sequence to remove.
+            vanished: As in type 1; a history keeps its versions.
+
+        Raises:
+            StorageError: the log cannot be written.
+        """
+        rows, _ = self._log.select(())
+        border = self._log.border(until)
+        if rows is not None:
+            self._log.replace(rows.filter(pc.greater_equal(rows["_hs_sequence"], border)) if border else None)
+
+    def _crossed(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Divide changes into those of most keys, and those of keys at which rows departed after others had arrived."""
+        if not self._log:
+            return rows, rows.slice(0, 0)
+        candidates = np.flatnonzero(self._log.mask(rows).to_numpy())
+        keys = [self._histories.key(row) for row in rows.select(self.keys).take(pa.array(candidates)).to_pylist()]
+        known = {key: bool(crossings(self._log, key)) for key in set(keys)}
+        crossed = np.zeros(rows.num_rows, np.bool_)
+        crossed[candidates] = [known[key] for key in keys]
+        return rows.filter(pa.array(~crossed)), rows.filter(pa.array(crossed))
+
+    def _lowest(self, rows: pa.Table, crossed: pa.Table) -> str:
+        """Return the lowest sequence that changes affect."""
+        lowest: list[str] = [pc.min(part["_hs_sequence"]).as_py() for part in (rows, crossed) if part.num_rows]
+        for row in crossed.select(self.keys).to_pylist():
+            lowest += [moves[0].sequence for moves in crossings(self._log, self._histories.key(row))]
+        return min(lowest)
+
+    def end_loads(self, ends: Sequence[tuple[str, str]], known: Sequence[str], app_id: str, version: int) -> RowCounts:
+        """Close versions of rows that ended loads did not contain. Idempotent; forget_ended() is to be called later.
+
+        Before the load was known, a departure can have moved a row that it does not contain, and an update can have taken columns
+        of one: these histories are replayed.
+
+        Args:
+            ends: As Loads.ends; the loads that have ended since the last call.
+            known: The places at which any ended load closes versions.
+            app_id: Identifies the commit that replays histories.
+            version: Number of this application; it increases.
+
+        Raises:
+            StorageError: the table or its log of key changes cannot be written.
+        """
+        counts = RowCounts(updated=self.engine.update(*closings(ends)))
+        self._ends = known
+        logged = self._log.keys()
+        moved = [key for key in logged if crossings(self._log, key)]
+        lowest = min([ends[0][1], *(crossings(self._log, key)[0][0].sequence for key in moved)])
+        partly = self.engine.read([*self.keys, *BOOKKEEPING], carries_over(ends))
+        again = {*moved, *keys_carried_over(partly, self.keys, ends)}
+        if again:
+            types = {name: arrow_type(kind) for name, kind in self.columns.items()}
+            asked = key_table(again, self.keys, types)
+            source = self._histories.replayed(
+                {key: [] for key in again},
+                lambda: self._read(asked, [*self.columns, *STORED], lowest),
+                lambda mask: frozenset(),
+                self._place,
+            )
+            if source.num_rows:
+                merged = self.engine.merge(self._plan_for(source, lowest), source, app_id, version)
+                counts = RowCounts(merged.inserted, counts.updated + merged.updated, merged.deleted)
+        self._over = ends[-1][0]
+        return counts
+
+    def forget_ended(self) -> None:
+        """Forget the changes of key that ended loads make obsolete; to be called when no message of the table waits.
+
+        Rows of a load that had waited are merged after the load has ended, and which departure takes them depends on the
+        changes of key around them.
+
+        Raises:
+            StorageError: the log cannot be written.
+        """
+        if self._over:
+            self.forget(self._over)
+            self._over = ""
+
+    def _where(self, ranges: ValueRanges, lowest: str, alias: str = "") -> str:
+        """Return the condition for versions that changes can affect: of their keys' ranges, and not closed before."""
+        where = ranges_sql(literal_ranges(ranges), alias)
+        ends = [f"{alias}_hs_valid_to = {quote_text(end)}" for end in self._ends if end < lowest]
+        wanted = [f"{alias}_hs_current", f"{alias}_hs_valid_to >= {quote_text(lowest)}", *ends]
+        return " AND ".join([f"({' OR '.join(wanted)})", *where])
+
+    def _read(self, rows: pa.Table, columns: list[str], lowest: str) -> pa.Table:
+        """Return the stored versions of the rows' keys that changes from a sequence on can affect."""
+        found = self._read_since(rows, columns, lowest)
+        ended = pc.is_in(found["_hs_valid_to"], pa.array([end for end in self._ends if end < lowest], pa.string()))
+        if not pc.any(ended).as_py():
+            return found
+        # Whether a version that a load has closed can be reopened depends on the version after it.
+        since = pc.min(found["_hs_valid_to"].filter(ended)).as_py()
+        reopened = found.filter(ended).select(self.keys)
+        others = match_keys(found, reopened, without=True)
+        return pa.concat_tables([others, self._read_since(reopened, columns, since)])
+
+    def _read_since(self, rows: pa.Table, columns: list[str], lowest: str) -> pa.Table:
+        found = self.engine.read(columns, self._where(value_ranges(rows, self.keys), lowest))
+        return match_keys(found, rows.select(self.keys))
+
+    def _plan_for(self, source: pa.Table, lowest: str) -> MergePlan:
+        report = report_versions(0, source, self.keys)
+        return self._plan(report.ranges, lowest, removes=report.deletes > 0)
+
+    def _plan(self, ranges: ValueRanges, lowest: str, *, removes: bool) -> MergePlan:
+        quoted = [quote_name(name) for name in self.engine.columns]
+        same = [f"t.{quote_name(name)} = s.{quote_name(name)}" for name in (*self.keys, "_hs_valid_from")]
+        update = {
+            name: f"s.{name}" if name in _CLOSING else f"CASE WHEN s.{ACTION} = {CLOSE} THEN t.{name} ELSE s.{name} END"
+            for name in quoted
+        }
+        return MergePlan(
+            predicate=" AND ".join([*same, self._where(ranges, lowest, "t.")]),
+            delete_when=f"s.{ACTION} = {REMOVE}" if removes else None,
+            update_when=f"s.{ACTION} <> {REMOVE}",
+            update=update,
+            insert_when=f"s.{ACTION} = {WRITE}",
+            insert={name: f"s.{name}" for name in quoted},
+        )

@@ -1,0 +1,131 @@
+"""Rows that change their keys within one transaction (SCD type 2): which departure takes which row.
+
+`UPDATE t SET id = id + 1` is a change of key for each row, in any order. At key 2 the row from key 1 can arrive before the
+older row departs; the departure takes the older one, and the arrival stays. In a history the departure then counts at the
+arrival's sequence: at one sequence a deletion comes first. If no row had the key before the transaction, the departure takes
+the row that arrived; a deletion between them takes all rows of the key, so the departure takes the next row after it.
+
+Changes of key are logged without values (key_log.py), which are in the history; the result depends on which changes were
+applied, not on their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headstream.replicate.apply.moved_keys.key_log import KeyLog
+from headstream.replicate.apply.moved_keys.logged_rows import LOGGED
+from headstream.replicate.apply.type2.replay import SequenceEvent
+from headstream.replicate.columns.changes import OLD_PREFIX
+from headstream.replicate.columns.row_merge import Key, KeyEvent
+from headstream.replicate.columns.versions import load_floor
+
+__all__ = ["crossed_keys", "crossings", "keep_moves", "place_departures"]
+
+
+def keep_moves(log: KeyLog, moves: pa.Table | None, keys: Sequence[str], types: Mapping[str, pa.DataType]) -> None:
+    """Log changes of key durably; required before they are merged.
+
+    Args:
+        log: The table's key log.
+        moves: As Events.moves.
+        keys: The key columns.
+        types: The table's types.
+    """
+    if moves is None or not moves.num_rows:
+        return
+    count = moves.num_rows
+    constants = {"_hs_kind": pa.array(["move"] * count), "_hs_versions": pa.nulls(count, pa.string())}
+    names = [*keys, *(OLD_PREFIX + key for key in keys), *(field.name for field in LOGGED)]
+    columns = [constants[name] if name in constants else moves[name] for name in names]
+    kinds = [types[key] for key in keys] * 2 + [field.type for field in LOGGED]
+    log.add(pa.table([column.cast(kind) for column, kind in zip(columns, kinds, strict=True)], names=names))
+
+
+def crossings(log: KeyLog, key: Key) -> list[list[KeyEvent]]:
+    """Return, for each transaction in which a row arrived at a key before one departed, its moves of that key in order."""
+    units: dict[str, list[KeyEvent]] = {}
+    _, places = log.select([key])
+    for event in sorted(log.events(places), key=lambda event: event.order):
+        units.setdefault(event.unit, []).append(event)
+    return [moves for moves in units.values() if _crosses(moves, key)]
+
+
+def crossed_keys(log: KeyLog) -> list[Key]:
+    """Return the keys for which crossings() finds a transaction."""
+    units: dict[str, list[KeyEvent]] = {}
+    for event in log.events(range(len(log))):
+        units.setdefault(event.unit, []).append(event)
+    found: dict[Key, None] = {}
+    for moves in units.values():
+        moves.sort(key=lambda event: event.order)
+        arrived: set[Key] = set()
+        for move in moves:
+            if move.before in arrived:
+                found[move.before] = None
+            arrived.add(move.key)
+    return list(found)
+
+
+def _crosses(moves: Iterable[KeyEvent], key: Key) -> bool:
+    arrived = False
+    for move in moves:
+        if arrived and move.before == key:
+            return True
+        arrived = arrived or move.key == key
+    return False
+
+
+def place_departures(
+    known: dict[str, SequenceEvent], values: Mapping[str, Any], units: Iterable[list[KeyEvent]], ends: Sequence[str]
+) -> None:
+    """Move the departures of a key to the sequences at which they count.
+
+    Args:
+        known: All events of the key by sequence; changed in place.
+        values: The values of its key columns.
+        units: The result of crossings().
+        ends: The places at which loads have ended without the rows before them.
+    """
+    key = tuple(values.values())
+    for moves in sorted(units, key=lambda moves: moves[0].sequence):
+        departures = {move.sequence for move in moves if move.before == key}
+        arrivals = {move.sequence for move in moves if move.key == key}
+        for at in departures & known.keys():
+            known[at].deletes = False
+        first, last = moves[0].sequence, moves[-1].sequence
+        rows = [""] if _is_there(known, first, ends) else []  # at the key, oldest first, by where each arrived
+        between = {at for at in (*known, *ends) if first < at < last}
+        for at in sorted(departures | arrivals | between):
+            if at in departures:
+                del rows[:1]
+                place = rows[0] if rows else at
+                known.setdefault(place, SequenceEvent(place, values=dict(values))).deletes = True
+            if at in arrivals:
+                rows.append(at)
+            elif at in ends:
+                rows.clear()
+            elif at in known:
+                _follow(rows, known[at])
+    for at in [at for at, event in known.items() if not event.deletes and not event.upserts]:
+        del known[at]
+
+
+def _is_there(known: Mapping[str, SequenceEvent], before: str, ends: Iterable[str]) -> bool:
+    """Return whether a row exists just before a sequence: no change has deleted it, and no load has ended without it."""
+    # A departure that counts elsewhere leaves an event without effect.
+    last = max((at for at, event in known.items() if at < before and (event.deletes or event.upserts)), default=None)
+    return last is not None and known[last].upserts and not any(last < end < before for end in ends)
+
+
+def _follow(rows: list[str], event: SequenceEvent) -> None:
+    """Apply an event that is no change of key to the rows that are at the key."""
+    if load_floor(event.sequence) is not None:  # no part of the transaction: only the newest row can have gone on
+        del rows[:-1]
+    if event.upserts:  # a deletion of the same sequence is not known of stored versions, so it must not count here
+        rows[:] = rows or [event.sequence]
+    elif event.deletes:
+        rows.clear()

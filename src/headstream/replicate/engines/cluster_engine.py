@@ -1,0 +1,134 @@
+"""The engine for a cluster: Spark for large changes and large tables, deltalake in the driver for small changes of small tables.
+
+A MERGE of Spark's costs a second whatever it merges, and a merge of deltalake some hundredths, so a micro-batch with few
+changes in each of many tables is merged in the driver. What that holds in memory is bounded by the sizes of the changes and of
+the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from headstream.replicate.engines.delta_spark import DeltaSparkEngine
+from headstream.replicate.engines.deltalake import DeltaLakeEngine, TableLog
+from headstream.replicate.engines.engine import RowCounts, TableEngine
+from headstream.replicate.engines.mapped import MappedTables
+from headstream.replicate.engines.plan import MergePlan
+from headstream.replicate.storage.places import Place
+
+__all__ = ["MAX_DRIVER_TABLE_BYTES", "ClusterEngine"]
+
+MAX_DRIVER_TABLE_BYTES: Final = 32 << 20
+"""Largest table that is merged, read or changed in the driver, by the size of its files; in memory its rows take several times as
+much, for each of the tables that are merged at the same time."""
+
+
+class ClusterEngine:
+    """TableEngine by Spark or deltalake, by the size of what is to be done; both write the same table.
+
+    Args:
+        path: The table's directory or URI.
+        spark: A session with Delta.
+        mapped: Makes and changes tables whose column names need mapping.
+    """
+
+    def __init__(self, path: Place, spark: SparkSession, mapped: MappedTables) -> None:
+        self._log = TableLog(path)
+        self._small = DeltaLakeEngine(self._log, mapped)
+        self._spark = spark
+        self._opened: DeltaSparkEngine | None = None
+
+    @property
+    def path(self) -> Place:
+        """The table's directory or URI."""
+        return self._log.path
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """All columns and their Spark types, in the table's order; empty before it is made."""
+        return self._log.columns
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table has no rows: it has had no files."""
+        return self._log.is_empty
+
+    @property
+    def _large(self) -> DeltaSparkEngine:
+        """The engine of Spark: a session of its own, so it is opened when it is needed."""
+        if self._opened is None:
+            self._opened = DeltaSparkEngine(self._log, self._spark)
+        return self._opened
+
+    @property
+    def _by_size(self) -> TableEngine:
+        is_small = self._log.size_bytes <= MAX_DRIVER_TABLE_BYTES and not self._log.has_unescaped_paths
+        return self._small if is_small else self._large
+
+    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
+        """Make the empty table."""
+        self._small.create(columns, partition_by, mapped=mapped)
+
+    def add_columns(self, added: Mapping[str, str]) -> None:
+        """Add columns, null in the rows that are there; column mapping is switched on where a name needs it."""
+        self._small.add_columns(added)
+
+    def widen(self, widened: Mapping[str, str]) -> None:
+        """Give columns a type that holds more."""
+        self._by_size.widen(widened)
+
+    @property
+    def takes_frames(self) -> bool:
+        """Whether merge() and append() take rows that are on Spark's executors: they do."""
+        return True
+
+    def last_applied(self, app_id: str) -> int | None:
+        """Return the highest version that a merge or append recorded for app_id, or None."""
+        return self._small.last_applied(app_id)
+
+    def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
+        """Run a merge in one commit that remembers (app_id, version)."""
+        engine = self._by_size if isinstance(changes, pa.Table) else self._large
+        return engine.merge(plan, changes, app_id, version)
+
+    def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
+        """Add rows in one commit that remembers (app_id, version)."""
+        engine = self._small if isinstance(rows, pa.Table) else self._large
+        return engine.append(rows, app_id, version)
+
+    def update(self, assignments: Mapping[str, str], where: str) -> int:
+        """Change the rows that an SQL condition holds for, in one commit, and return how many those were."""
+        return self._by_size.update(assignments, where)
+
+    def delete(self, where: str) -> int:
+        """Delete the rows that an SQL condition holds for, in one commit, and return how many those were."""
+        return self._by_size.delete(where)
+
+    def read(self, columns: Sequence[str], where: str) -> pa.Table:
+        """Return columns of the rows that an SQL condition over the table's columns holds for."""
+        return self._by_size.read(columns, where)
+
+    def frame(self, columns: Sequence[str], where: str) -> DataFrame:
+        """Return columns of the rows that an SQL condition holds for, on the executors, of the table's present version."""
+        return self._large.frame(columns, where)
+
+    def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
+        """Return columns of the rows that have one of some keys."""
+        return self._by_size.read_keys(columns, where, keys)
+
+    def compact(self, cluster_by: Sequence[str] = ()) -> None:
+        """Put small files together, with all rows sorted by some columns where any are named."""
+        self._by_size.compact(cluster_by)
+
+    def vacuum(self, kept_us: int) -> None:
+        """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""
+        self._log.vacuum(kept_us)
+
+    def count_values(self, column: str) -> int | None:
+        """Return how many rows have a value in a column: from the statistics of files, where those say, else from the files."""
+        known = self._log.count_values(column)
+        return self._large.count_values(column) if known is None else known

@@ -1,0 +1,269 @@
+"""The engine for a cluster: Spark's own MERGE. It also is the one for tables that only Spark can change.
+
+deltalake reads the table's log (columns, applied versions, statistics) in the driver, without a Spark job.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from headstream.errors import StorageError
+from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.engines.deltalake import TableLog
+from headstream.replicate.engines.engine import RowCounts
+from headstream.replicate.engines.mapped import SparkMappedTables, needs_column_mapping, open_session, spark_path, translated
+from headstream.replicate.engines.plan import MergePlan, quote_name
+from headstream.replicate.storage.places import Place
+
+__all__ = ["DeltaSparkEngine"]
+
+_APP_ID: Final = "spark.databricks.delta.write.txnAppId"
+_VERSION: Final = "spark.databricks.delta.write.txnVersion"
+_SOURCE: Final = "headstream_changes"
+_KEYS: Final = "headstream_keys"
+
+
+class DeltaSparkEngine:
+    """TableEngine by Spark.
+
+    Args:
+        log: The log of the table, or its directory or URI.
+        spark: A session with Delta. The engine works in a session of its own, so that engines in several threads do
+            not see each other's settings and views.
+    """
+
+    def __init__(self, log: TableLog | Place, spark: SparkSession) -> None:
+        self._spark = open_session(spark)
+        self._tables = SparkMappedTables(self._spark)
+        self._log = log if isinstance(log, TableLog) else _open_log(log)
+
+    @property
+    def path(self) -> Place:
+        """The table's directory or URI."""
+        return self._log.path
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """All columns and their Spark types, in the table's order; empty before it is made."""
+        return self._log.columns
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table has no rows: it has had no files."""
+        return self._log.is_empty
+
+    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
+        """Make the empty table."""
+        self._tables.create(self.path, columns, partition_by, mapped=mapped or needs_column_mapping(columns))
+        self._refresh()
+
+    def add_columns(self, added: Mapping[str, str]) -> None:
+        """Add columns, null in the rows that are there; column mapping is switched on where a name needs it."""
+        if needs_column_mapping(added) and not self._log.is_mapped:
+            self._tables.map_columns(self.path)
+        self._tables.add_columns(self.path, added)
+        self._refresh()
+
+    def widen(self, widened: Mapping[str, str]) -> None:
+        """Give columns a type that holds more."""
+        self._hide_partitions()
+        self._tables.widen(self.path, widened)
+        self._refresh()
+
+    @property
+    def takes_frames(self) -> bool:
+        """Whether merge() and append() take rows that are on Spark's executors: they do."""
+        return True
+
+    def last_applied(self, app_id: str) -> int | None:
+        """Return the highest version that a merge or append recorded for app_id, or None."""
+        with translated(self.path, "the table's log cannot be read"):
+            return self._log.last_applied(app_id)
+
+    def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
+        """Run a merge in one commit that remembers (app_id, version)."""
+        if self.is_empty:
+            return self._insert(plan, changes, app_id, version)
+        updates = ", ".join(f"t.{name} = {value}" for name, value in plan.update.items())
+        clauses = [
+            f"MERGE INTO {self._name} AS t USING {_SOURCE} AS s ON {plan.predicate}",
+            f"WHEN MATCHED AND {plan.delete_when} THEN DELETE" if plan.delete_when is not None else "",
+            f"WHEN MATCHED AND {plan.update_when} THEN UPDATE SET {updates}",
+            f"WHEN NOT MATCHED AND {plan.insert_when} THEN",
+            f"INSERT ({', '.join(plan.insert)}) VALUES ({', '.join(plan.insert.values())})",
+        ]
+        done = []
+        with (
+            self._committing("the merge failed", app_id, version),
+            self._remembering(app_id, version),
+            self._own(changes) as frame,
+        ):
+            frame.createOrReplaceTempView(_SOURCE)
+            done = self._spark.sql("\n".join(filter(None, clauses))).collect()
+        # A merge that Delta has found remembered gives no row, and neither does one whose answer was lost.
+        return (
+            RowCounts(done[0]["num_inserted_rows"], done[0]["num_updated_rows"], done[0]["num_deleted_rows"])
+            if done
+            else RowCounts()
+        )
+
+    def _insert(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
+        """Run a merge into a table without rows: nothing is matched, and an append need not compute its source twice."""
+        self._refresh()
+        if not self.is_empty:
+            return self.merge(plan, changes, app_id, version)
+        partitions = ", ".join(map(quote_name, self._log.table.metadata().partition_columns))
+        columns = ", ".join(f"{value} AS {name}" for name, value in plan.insert.items())
+        hint = f"/*+ REBALANCE({partitions}) */ " if partitions else ""  # else a file for each task and partition
+        with self._committing("the merge failed", app_id, version), self._own(changes) as frame:
+            frame.createOrReplaceTempView(_SOURCE)
+            rows = self._spark.sql(f"SELECT {hint}{columns} FROM {_SOURCE} AS s WHERE {plan.insert_when}")
+            self._write(rows, app_id, version)
+        return RowCounts(inserted=self._count_rows())
+
+    def _count_rows(self) -> int:
+        known = self._log.count_rows()
+        if known is not None:
+            return known
+        with translated(self.path, "the table cannot be read"):
+            return int(self._spark.table(self._name).count())
+
+    def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
+        """Add rows in one commit that remembers (app_id, version)."""
+        with self._committing("the rows cannot be appended", app_id, version), self._own(rows) as frame:
+            self._write(frame, app_id, version)
+        return RowCounts(inserted=rows.num_rows if isinstance(rows, pa.Table) else 0)
+
+    def update(self, assignments: Mapping[str, str], where: str) -> int:
+        """Change the rows that an SQL condition holds for, in one commit, and return how many those were."""
+        updates = ", ".join(f"{name} = {value}" for name, value in assignments.items())
+        return self._change(f"UPDATE {self._name} SET {updates} WHERE {where}", "the rows cannot be changed")
+
+    def delete(self, where: str) -> int:
+        """Delete the rows that an SQL condition holds for, in one commit, and return how many those were."""
+        return self._change(f"DELETE FROM {self._name} WHERE {where}", "the rows cannot be deleted")
+
+    def read(self, columns: Sequence[str], where: str) -> pa.Table:
+        """Return columns of the rows that an SQL condition over the table's columns holds for."""
+        names = ", ".join(map(quote_name, columns))
+        with translated(self.path, "the table cannot be read"):
+            rows = self._spark.sql(f"SELECT {names} FROM {self._name} WHERE {where}").toArrow()
+        types = self.columns
+        return rows.cast(pa.schema([pa.field(name, arrow_type(types[name])) for name in columns]))
+
+    def frame(self, columns: Sequence[str], where: str) -> DataFrame:
+        """Return columns of the rows that an SQL condition holds for, on the executors, of the table's present version."""
+        names = ", ".join(map(quote_name, columns))
+        with translated(self.path, "the table cannot be read"):
+            return self._spark.sql(f"SELECT {names} FROM {self._name} WHERE {where}")
+
+    def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
+        """Return columns of the rows that have one of some keys, found by the executors."""
+        names = ", ".join(f"t.{quote_name(name)}" for name in columns)
+        same = " AND ".join(f"t.{quote_name(name)} = k.{quote_name(name)}" for name in keys.column_names)
+        with translated(self.path, "the table cannot be read"):
+            self._frame(keys).createOrReplaceTempView(_KEYS)
+            table = f"(SELECT * FROM {self._name} WHERE {where})"
+            rows = self._spark.sql(f"SELECT {names} FROM {table} AS t LEFT SEMI JOIN {_KEYS} AS k ON {same}").toArrow()
+        types = self.columns
+        return rows.cast(pa.schema([pa.field(name, arrow_type(types[name])) for name in columns]))
+
+    def compact(self, cluster_by: Sequence[str] = ()) -> None:
+        """Put small files together, with all rows sorted by some columns where any are named."""
+        self._hide_partitions()
+        self._tables.compact(self.path, cluster_by)
+        self._refresh()
+
+    def vacuum(self, kept_us: int) -> None:
+        """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""
+        self._log.vacuum(kept_us)
+
+    def count_values(self, column: str) -> int | None:
+        """Return how many rows have a value in a column: from the statistics of files, where those say, else from the files."""
+        with translated(self.path, "the table's log cannot be read"):
+            known = self._log.count_values(column)
+        if known is not None:
+            return known
+        with translated(self.path, "the table cannot be read"):  # Spark's statistics are those of 32 columns
+            return int(self._spark.sql(f"SELECT count({quote_name(column)}) AS count FROM {self._name}").collect()[0]["count"])
+
+    def _hide_partitions(self) -> None:
+        """Have Spark keep the values of partitions out of its paths, as in tables that this version creates."""
+        missing = self._log.missing_properties
+        if missing:
+            self._tables.set_properties(self.path, missing)
+            self._refresh()
+
+    def _write(self, rows: DataFrame, app_id: str, version: int) -> None:
+        options = {"txnAppId": app_id, "txnVersion": str(version)}
+        rows.write.format("delta").mode("append").options(**options).save(spark_path(self.path))
+
+    def _change(self, statement: str, what: str) -> int:
+        self._hide_partitions()
+        with translated(self.path, what):
+            count = int(self._spark.sql(statement).collect()[0]["num_affected_rows"])
+        self._refresh()
+        return count
+
+    @property
+    def _name(self) -> str:
+        return f"delta.{quote_name(spark_path(self.path))}"
+
+    def _frame(self, rows: pa.Table) -> DataFrame:
+        return self._spark.createDataFrame(rows)
+
+    @contextmanager
+    def _own(self, rows: pa.Table | DataFrame) -> Iterator[DataFrame]:
+        """Yield rows as a frame of the engine's session: only views that all sessions see reach it from another one."""
+        if isinstance(rows, pa.Table):
+            yield self._frame(rows)
+            return
+        view = f"headstream_{uuid.uuid4().hex}"
+        rows.createGlobalTempView(view)
+        try:
+            yield self._spark.table(f"global_temp.{view}")
+        finally:
+            self._spark.catalog.dropGlobalTempView(view)
+
+    def _refresh(self) -> None:
+        with translated(self.path, "the table's log cannot be read"):
+            self._log.refresh()
+
+    @contextmanager
+    def _committing(self, what: str, app_id: str, version: int) -> Iterator[None]:
+        """Translate errors and read the log again; a commit that has failed counts as made if the log has it.
+
+        An object store's answer to a commit can be lost; the repeated request is then refused because of that commit itself.
+        """
+        self._hide_partitions()
+        try:
+            with translated(self.path, what):
+                yield
+        except StorageError:
+            with suppress(StorageError):
+                self._log.refresh()
+                if self._log.last_applied(app_id) == version:
+                    return
+            raise
+        self._refresh()
+
+    @contextmanager
+    def _remembering(self, app_id: str, version: int) -> Iterator[None]:
+        self._spark.conf.set(_APP_ID, app_id)
+        self._spark.conf.set(_VERSION, str(version))
+        try:
+            yield
+        finally:
+            self._spark.conf.unset(_APP_ID)
+            self._spark.conf.unset(_VERSION)
+
+
+def _open_log(path: Place) -> TableLog:
+    with translated(path, "the table's log cannot be read"):
+        return TableLog(path)

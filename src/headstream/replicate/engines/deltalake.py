@@ -1,0 +1,392 @@
+"""The engine for one machine: deltalake (Rust), in the driver, without a Spark job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Transaction, write_deltalake
+from deltalake.schema import PrimitiveType
+from pyspark.sql import DataFrame
+
+from headstream.errors import StorageError
+from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.columns.raw import match_keys
+from headstream.replicate.engines.engine import RowCounts
+from headstream.replicate.engines.mapped import MappedTables, needs_column_mapping, path_properties
+from headstream.replicate.engines.plan import MergePlan, quote_name
+from headstream.replicate.engines.rewriting import is_cheaper, rewritten
+from headstream.replicate.storage.delta_log import read_logged_files
+from headstream.replicate.storage.delta_places import Translated, delta_options, make_parent, open_table, remove_file
+from headstream.replicate.storage.places import Place
+
+__all__ = ["DeltaLakeEngine", "TableLog"]
+
+_SPARK_TYPES: Final = {
+    "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
+    "boolean": "BOOLEAN", "binary": "BINARY", "string": "STRING", "date": "DATE", "timestamp": "TIMESTAMP",
+}  # fmt: skip
+_HOUR_US: Final = 3_600_000_000
+_HOUR_MS: Final = 3_600_000
+_DELTA_TYPES: Final = {spark: delta for delta, spark in _SPARK_TYPES.items()}
+
+
+class TableLog:
+    """The metadata of a Delta table, from its log: columns, applied versions, statistics, needed files. Reads no data.
+
+    Args:
+        path: The table's directory or URI.
+    """
+
+    def __init__(self, path: Place) -> None:
+        self.path = path
+        self._has_files = False
+        with Translated(path, "the table cannot be opened"):
+            self._table = open_table(path)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """All columns and their Spark types, in the table's order; empty before it is made."""
+        if self._table is None:
+            return {}
+        return {field.name: _spark_type(field) for field in self._table.schema().fields}
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the table has column mapping."""
+        configuration: dict[str, str] = self.table.metadata().configuration
+        return configuration.get("delta.columnMapping.mode", "none") != "none"
+
+    @property
+    def table(self) -> DeltaTable:
+        """The table at the time of the last read of its log."""
+        assert self._table is not None, "create() comes first"
+        return self._table
+
+    def refresh(self) -> None:
+        """Read what has been committed since."""
+        with Translated(self.path, "the table's log cannot be read"):
+            if self._table is None:
+                self._table = DeltaTable(str(self.path), storage_options=delta_options(self.path))
+            else:
+                self._table.update_incremental()
+
+    def last_applied(self, app_id: str) -> int | None:
+        """Return the highest version that a commit recorded for app_id, or None."""
+        return self.table.transaction_version(app_id)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the table's files."""
+        return 0 if self._table is None else int(pc.sum(pa.table(self._table.get_add_actions())["size_bytes"]).as_py() or 0)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table has no files, so no rows, and had none when this was asked before: it is asked before each merge."""
+        self._has_files = self._has_files or (self._table is not None and self._table.get_add_actions().num_rows > 0)
+        return not self._has_files
+
+    @property
+    def has_unescaped_paths(self) -> bool:
+        """Whether Spark has written paths with characters that deltalake escapes: its commits would not remove such files."""
+        if self._table is None or not path_properties(self.columns, self._table.metadata().partition_columns):
+            return False
+        paths = pa.table(self._table.get_add_actions())["path"]
+        return bool(pc.any(pc.invert(pc.string_is_ascii(paths))).as_py())
+
+    @property
+    def missing_properties(self) -> dict[str, str]:
+        """The properties of path_properties() that the table, which another version has created, lacks."""
+        metadata = self.table.metadata()
+        wanted = path_properties(self.columns, metadata.partition_columns)
+        return {} if wanted.items() <= metadata.configuration.items() else wanted
+
+    @property
+    def may_have_vectors(self) -> bool:
+        """Whether files can have deletion vectors: another engine has enabled them. Statistics then count deleted rows too."""
+        return "deletionVectors" in (self.table.protocol().reader_features or ())
+
+    def count_rows(self) -> int | None:
+        """Return the number of rows by the statistics of files; None if those do not say."""
+        counts = pa.table(self.table.get_add_actions())["num_records"]
+        return None if counts.null_count or self.may_have_vectors else int(pc.sum(counts).as_py() or 0)
+
+    def count_values(self, column: str) -> int | None:
+        """Return how many rows have a value in a column, or had one before they were deleted; None if no statistics say."""
+        field = next(field for field in self.table.schema().fields if field.name == column)
+        physical = field.metadata.get("delta.columnMapping.physicalName", column)
+        files = pa.table(self.table.get_add_actions(flatten=True))
+        if not files.num_rows:
+            return 0
+        if f"null_count.{physical}" not in files.schema.names:
+            return None
+        nulls = files[f"null_count.{physical}"]
+        if nulls.null_count or files["num_records"].null_count:
+            return None
+        return int(pc.sum(files["num_records"]).as_py()) - int(pc.sum(nulls).as_py())
+
+    def vacuum(self, kept_us: int) -> None:
+        """Delete files that no version has needed for a time, microseconds, and those of writes cut short."""
+        hours = -(-kept_us // _HOUR_US)
+        self.refresh()  # another engine can have enabled deletion vectors
+        with Translated(self.path, "the table cannot be vacuumed"):
+            has_vectors = self.may_have_vectors
+            unneeded = self.table.vacuum(hours, dry_run=has_vectors, enforce_retention_duration=False, full=True)
+            if not has_vectors:
+                return
+            # deltalake counts the files of deletion vectors as unneeded, those of the present version too.
+            kept = read_logged_files(self.path, self.table.version()).vector_names(time.time_ns() // 1_000_000 - hours * _HOUR_MS)
+            for name in unneeded:
+                if name.rpartition("/")[2].removeprefix(".").removesuffix(".crc") not in kept:  # .crc: Hadoop's checksums
+                    remove_file(self.path, name)
+
+
+class DeltaLakeEngine:
+    """TableEngine by deltalake.
+
+    Args:
+        log: The log of the table, or its directory or URI.
+        mapped: Makes and changes it where its column names need mapping.
+    """
+
+    def __init__(self, log: TableLog | Place, mapped: MappedTables) -> None:
+        self._mapped = mapped
+        self._log = log if isinstance(log, TableLog) else TableLog(log)
+
+    @property
+    def path(self) -> Place:
+        """The table's directory or URI."""
+        return self._log.path
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """All columns and their Spark types, in the table's order; empty before it is made."""
+        return self._log.columns
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table has no rows: it has had no files."""
+        return self._log.is_empty
+
+    def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
+        """Make the empty table."""
+        make_parent(self.path)
+        if mapped or needs_column_mapping(columns):
+            self._mapped.create(self.path, columns, partition_by)
+        else:
+            arrow = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns.items()])
+            with self._committing("the table cannot be made"):
+                DeltaTable.create(
+                    str(self.path),
+                    schema=arrow,
+                    partition_by=list(partition_by) or None,
+                    configuration=path_properties(columns, partition_by),
+                    storage_options=delta_options(self.path),
+                )
+        self._log.refresh()
+
+    def add_columns(self, added: Mapping[str, str]) -> None:
+        """Add columns, null in the rows that are there; column mapping is switched on where a name needs it."""
+        needs_mapping = needs_column_mapping(added)
+        if needs_mapping and not self._log.is_mapped:
+            self._mapped.map_columns(self.path)
+        if needs_mapping or self._log.is_mapped:
+            self._mapped.add_columns(self.path, added)
+            self._log.refresh()
+        else:
+            fields = [Field(name, PrimitiveType(_delta_type(kind))) for name, kind in added.items()]
+            with self._committing("the table cannot be changed"):
+                self._log.table.alter.add_columns(fields)
+
+    def widen(self, widened: Mapping[str, str]) -> None:
+        """Write the rows again: Parquet files keep the type that they were written with."""
+        if self._log.is_mapped:
+            self._mapped.widen(self.path, widened)
+            self._log.refresh()
+            return
+        self._refuse_unescaped_paths()
+        table = self._log.table
+        partitions = table.metadata().partition_columns or None
+        stored = pa.schema(table.schema().to_arrow())  # its lists and maps too, which a change table has
+        schema = pa.schema([f.with_type(arrow_type(widened[f.name])) if f.name in widened else f for f in stored])
+        with (
+            self._committing("the table cannot be changed"),
+            TemporaryDirectory(prefix="headstream-") as directory,
+            _copied(self._query(stored, "TRUE"), schema, Path(directory) / "rows") as reader,
+        ):
+            write_deltalake(table, reader, mode="overwrite", schema_mode="overwrite", partition_by=partitions)
+
+    @property
+    def takes_frames(self) -> bool:
+        """Whether merge() and append() take rows that are on Spark's executors: they do not."""
+        return False
+
+    def last_applied(self, app_id: str) -> int | None:
+        """Return the highest version that a merge or append recorded for app_id, or None."""
+        with Translated(self.path, "the table's log cannot be read"):
+            return self._log.last_applied(app_id)
+
+    def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
+        """Run a merge in one commit that remembers (app_id, version)."""
+        assert isinstance(changes, pa.Table), "takes_frames is false"
+        self._refuse_unescaped_paths()
+        if is_cheaper(self._log.table, plan):
+            return self._rewrite(plan, changes, app_id, version)
+        before = self._log.table.version()
+        try:
+            metrics = self._merge(plan, changes, app_id, version)
+        except StorageError:
+            # An object store's answer to a commit can be lost; its retry then finds a conflict, with the commit itself.
+            if self._log.table.version() == before or self._log.last_applied(app_id) != version:
+                raise
+            metrics = next(entry["operationMetrics"] for entry in self._log.table.history() if entry["operation"] == "MERGE")
+        return RowCounts(*(int(metrics[f"num_target_rows_{name}"]) for name in ("inserted", "updated", "deleted")))
+
+    def _merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> dict[str, Any]:
+        with self._committing("the merge failed"):
+            merge = self._log.table.merge(
+                changes, plan.predicate, source_alias="s", target_alias="t", commit_properties=_remembering(app_id, version)
+            ).when_not_matched_insert(plan.insert, plan.insert_when)
+            if plan.delete_when is not None:
+                merge = merge.when_matched_delete(plan.delete_when)
+            return dict(merge.when_matched_update(plan.update, plan.update_when).execute())
+
+    def _rewrite(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts:
+        before = self._log.table.version()
+        rows, counts = rewritten(self.read(list(self.columns), "TRUE"), changes, plan)
+        try:
+            with self._committing("the merge failed"):
+                # The predicate has a row that another writer appends meanwhile be a conflict, as with a merge.
+                write_deltalake(
+                    self._log.table, rows, mode="overwrite", predicate="TRUE", commit_properties=_remembering(app_id, version)
+                )
+        except StorageError:  # as merge() says
+            if self._log.table.version() == before or self._log.last_applied(app_id) != version:
+                raise
+        return counts
+
+    def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
+        """Add rows in one commit that remembers (app_id, version)."""
+        assert isinstance(rows, pa.Table), "takes_frames is false"
+        with self._committing("the rows cannot be appended"):
+            write_deltalake(self._log.table, rows, mode="append", commit_properties=_remembering(app_id, version))
+        return RowCounts(inserted=rows.num_rows)
+
+    def update(self, assignments: Mapping[str, str], where: str) -> int:
+        """Change the rows that an SQL condition holds for, in one commit, and return how many those were."""
+        self._refuse_unescaped_paths()
+        with self._committing("the rows cannot be changed"):
+            return int(self._log.table.update(updates=dict(assignments), predicate=where)["num_updated_rows"])
+
+    def delete(self, where: str) -> int:
+        """Delete the rows that an SQL condition holds for, in one commit, and return how many those were."""
+        self._refuse_unescaped_paths()
+        with self._committing("the rows cannot be deleted"):
+            return int(self._log.table.delete(where)["num_deleted_rows"] or 0)
+
+    def read(self, columns: Sequence[str], where: str) -> pa.Table:
+        """Return columns of the rows that an SQL condition over the table's columns holds for."""
+        with Translated(self.path, "the table cannot be read"):
+            schema = self._schema(columns)
+            return pa.Table.from_batches(self._query(schema, where), schema)
+
+    def frame(self, columns: Sequence[str], where: str) -> DataFrame:
+        """Not possible: takes_frames is false."""
+        raise AssertionError(where)
+
+    def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
+        """Return columns of the rows that have one of some keys."""
+        schema = self._schema(columns)
+        with Translated(self.path, "the table cannot be read"):
+            found = [match_keys(pa.Table.from_batches([batch]), keys) for batch in self._query(schema, where)]
+            return pa.concat_tables([schema.empty_table(), *found])
+
+    def _refuse_unescaped_paths(self) -> None:
+        if self._log.has_unescaped_paths:
+            raise StorageError(
+                "Spark has written files of partitions whose values are not ASCII, and deltalake cannot replace these files",
+                where=str(self.path),
+                advice="Set engine to spark for this table, or have Spark write all of its rows again",
+            )
+
+    @contextmanager
+    def _committing(self, what: str) -> Iterator[None]:
+        """Translate errors; read the log again after one: later commits would conflict with one whose answer was lost."""
+        try:
+            with Translated(self.path, what):
+                yield
+        except StorageError:
+            with suppress(StorageError):  # the store may be down; then the next failure comes here again
+                self._log.refresh()
+            raise
+
+    def _query(self, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:
+        # Not to_pyarrow_table(): it gives nulls for the columns of a table with column mapping, and refuses deletion vectors.
+        names = ", ".join(map(quote_name, schema.names))
+        found = QueryBuilder().register("t", self._log.table).execute(f"SELECT {names} FROM t WHERE {where}")
+        return (pa.record_batch(batch).cast(schema) for batch in found)
+
+    def _schema(self, columns: Sequence[str]) -> pa.Schema:
+        types = self.columns
+        return pa.schema([pa.field(name, arrow_type(types[name])) for name in columns])
+
+    def compact(self, cluster_by: Sequence[str] = ()) -> None:
+        """Put small files together, with all rows sorted by some columns where any are named."""
+        if self._log.is_mapped:
+            self._mapped.compact(self.path, cluster_by)
+            self._log.refresh()
+            return
+        self._refuse_unescaped_paths()
+        with self._committing("the table cannot be compacted"):
+            optimize = self._log.table.optimize
+            if cluster_by:
+                optimize.z_order(cluster_by)
+            else:
+                optimize.compact()
+
+    def vacuum(self, kept_us: int) -> None:
+        """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""
+        self._log.vacuum(kept_us)
+
+    def count_values(self, column: str) -> int | None:
+        """Return how many rows have a value in a column, from the statistics of files; None where those do not say."""
+        return self._log.count_values(column)
+
+
+@contextmanager
+def _copied(rows: Iterator[pa.RecordBatch], schema: pa.Schema, path: Path) -> Iterator[pa.RecordBatchReader]:
+    """Yield a table's rows with other types, read from a copy in a local file.
+
+    A thread of deltalake's runtime waits for the rows that it writes. It cannot wait for the table's own files, nor for Python:
+    reading them takes another of its threads, of which there are as many as cores, and Python's lock may be held by a thread that
+    waits for one. So as many tables as cores, widened at the same time, would wait for each other.
+
+    Args:
+        rows: The table's rows.
+        schema: The types to give them.
+        path: The file, which is made.
+    """
+    with pa.ipc.new_stream(str(path), schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        for batch in rows:
+            writer.write_batch(batch.cast(schema))
+    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
+        yield reader
+
+
+def _remembering(app_id: str, version: int) -> CommitProperties:
+    return CommitProperties(app_transactions=[Transaction(app_id, version)])
+
+
+def _spark_type(field: Field) -> str:
+    text = str(getattr(field.type, "type", field.type))
+    return _SPARK_TYPES.get(text, text.upper())
+
+
+def _delta_type(spark_type: str) -> str:
+    return _DELTA_TYPES.get(spark_type, spark_type.lower())

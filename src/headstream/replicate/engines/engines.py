@@ -1,0 +1,100 @@
+"""Which engine a table gets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from typing import Final, Literal, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from headstream.replicate.engines.cluster_engine import ClusterEngine
+from headstream.replicate.engines.delta_spark import DeltaSparkEngine
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
+from headstream.replicate.engines.engine import TableEngine
+from headstream.replicate.engines.mapped import SparkMappedTables
+from headstream.replicate.engines.spark_store import configure_store, require_store
+from headstream.replicate.storage.places import Place, StorePlace
+
+__all__ = ["Engines", "SparkWorkers", "find_workers"]
+
+_LOGGER: Final = logging.getLogger("headstream.replicate")
+
+
+class SparkWorkers(NamedTuple):
+    """Where Spark's tasks run.
+
+    Args:
+        in_driver: Whether they are threads of the driver's own process.
+        master: Spark's `master` setting.
+    """
+
+    in_driver: bool
+    master: str
+
+
+def find_workers(spark: SparkSession) -> SparkWorkers:
+    """Return where the tasks of a session run, according to its context: `local-cluster` has processes of its own for them.
+
+    Args:
+        spark: A session that has its context in this process.
+    """
+    context = spark.sparkContext
+    return SparkWorkers(bool(context._jsc.sc().isLocal()), str(context.master))
+
+
+class Engines:
+    """Opens tables.
+
+    Args:
+        spark: A session with Delta.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._mapped = SparkMappedTables(spark)
+        self._automatic: Literal["deltalake", "spark"] | None = None
+
+    def check(self, places: Sequence[Place], kinds: Collection[str]) -> None:
+        """Give Spark the settings of the places' object stores, and check that it can write there if it will have to.
+
+        Args:
+            places: The places of all tables.
+            kinds: The settings of their engines.
+
+        Raises:
+            EnvironmentSetupError: Spark merges some of the tables, and lacks the jars for the store.
+        """
+        stores = {(place.scheme, place.bucket): place for place in places if isinstance(place, StorePlace)}
+        for place in stores.values():
+            configure_store(self._spark, place)
+            if self.uses_spark(kinds):
+                require_store(self._spark, place, f"Spark merges the tables at {place}")
+
+    def uses_spark(self, kinds: Collection[str]) -> bool:
+        """Return whether Spark merges some of the tables.
+
+        Args:
+            kinds: The settings of their engines.
+        """
+        return "spark" in kinds or ("auto" in kinds and self._choose() == "spark")
+
+    def open(self, path: Place, kind: Literal["auto", "deltalake", "spark"] = "auto") -> TableEngine:
+        """Return an engine for a table.
+
+        Args:
+            path: The table's directory or URI.
+            kind: `auto` is deltalake where Spark's tasks run in the driver's process, several times quicker there, and where
+                executors are processes of their own, on this machine or others, Spark for what is large, whose work they share.
+        """
+        if kind == "auto" and self._choose() == "spark":
+            return ClusterEngine(path, self._spark, self._mapped)
+        return DeltaSparkEngine(path, self._spark) if kind == "spark" else DeltaLakeEngine(path, self._mapped)
+
+    def _choose(self) -> Literal["deltalake", "spark"]:
+        if self._automatic is None:
+            workers = find_workers(self._spark)
+            self._automatic = "deltalake" if workers.in_driver else "spark"
+            why = "Spark's tasks run in this process" if workers.in_driver else "Spark's executors are processes of their own"
+            _LOGGER.info('tables with engine = "auto" are merged by %s: %s (master %s)', self._automatic, why, workers.master)
+        return self._automatic

@@ -1,0 +1,133 @@
+"""Where the keys of some changes lie, so that a merge reads only the files that may have one of them.
+
+Delta's log has the minimum and maximum of each column in each file. Keys that rise with time are adjacent, but seldom
+in one place: updates of recent rows, inserts at the end, an old row now and then. One range from the least key to the
+greatest would take in all that lies between.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.replicate.engines.plan import quote_name, quote_text
+
+__all__ = ["KeyRanges", "ValueRanges", "join_ranges", "key_ranges", "literal_ranges", "ranges_sql", "value_ranges"]
+
+KeyRanges: TypeAlias = dict[str, list[tuple[str, str]]]
+"""Key column -> least and greatest value of each of its ranges, as SQL literals."""
+ValueRanges: TypeAlias = dict[str, list[tuple[Any, Any]]]
+"""The same, as values."""
+
+_MOST_RANGES: Final = 16
+"""Each range costs a comparison with every file."""
+_GAP_SHARE: Final = 64
+"""Of all that the keys span, what a gap must have at least to be worth leaving out."""
+
+
+def key_ranges(rows: pa.Table, keys: Sequence[str]) -> KeyRanges:
+    """Return the ranges of the values of each key column, of columns that can exclude files.
+
+    Args:
+        rows: With the key columns.
+        keys: Their names.
+    """
+    return literal_ranges(value_ranges(rows, keys))
+
+
+def value_ranges(rows: pa.Table, keys: Sequence[str]) -> ValueRanges:
+    """Return the same as values.
+
+    Args:
+        rows: With the key columns.
+        keys: Their names.
+    """
+    ranges: ValueRanges = {}
+    for key in keys:
+        values = rows[key].combine_chunks().drop_null()
+        if not len(values):
+            continue
+        if pa.types.is_integer(values.type) or pa.types.is_date32(values.type):
+            ranges[key] = list(_places(values))
+        elif pa.types.is_string(values.type):
+            ends = pc.min_max(values).as_py()
+            ranges[key] = [(ends["min"], ends["max"])]
+    return ranges
+
+
+def join_ranges(parts: Iterable[ValueRanges]) -> ValueRanges:
+    """Return ranges that contain those of several parts of some rows, as few as those of all rows at once.
+
+    Args:
+        parts: The results of value_ranges() for the same key columns.
+    """
+    found: dict[str, list[tuple[Any, Any]]] = {}
+    for part in parts:
+        for key, ranges in part.items():
+            found.setdefault(key, []).extend(ranges)
+    return {key: _joined(sorted(ranges)) for key, ranges in found.items()}
+
+
+def literal_ranges(ranges: ValueRanges) -> KeyRanges:
+    """Return ranges as SQL literals."""
+    return {key: [(_literal(low), _literal(high)) for low, high in places] for key, places in ranges.items()}
+
+
+def ranges_sql(ranges: Mapping[str, Sequence[tuple[str, str]]], alias: str = "") -> list[str]:
+    """Return a condition for each key column: that its value lies in one of its ranges.
+
+    Args:
+        ranges: As key_ranges() gives them.
+        alias: What comes before a column's name.
+    """
+    conditions = []
+    for key, places in ranges.items():
+        name = f"{alias}{quote_name(key)}"
+        parts = [f"{name} BETWEEN {low} AND {high}" for low, high in places]
+        conditions.append(parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})")
+    return conditions
+
+
+def _places(values: pa.Array) -> list[tuple[int | datetime.date, int | datetime.date]]:
+    """Return the least and greatest value of each group of neighbours, apart by the widest gaps."""
+    numbers = np.sort((values.cast(pa.int32()) if pa.types.is_date32(values.type) else values).to_numpy())
+    # As unsigned, no difference of two whole numbers overflows.
+    gaps = np.diff(numbers.astype(np.int64).view(np.uint64))
+    least = (int(numbers[-1]) - int(numbers[0])) // _GAP_SHARE
+    widest = np.argsort(gaps)[::-1][: _MOST_RANGES - 1]
+    cuts = sorted(int(place) for place in widest if int(gaps[place]) > max(least, 1))
+    firsts, lasts = [0, *(cut + 1 for cut in cuts)], [*cuts, len(numbers) - 1]
+    found = pa.array(np.concatenate([numbers[firsts], numbers[lasts]])).cast(values.type).to_pylist()
+    return list(zip(found[: len(firsts)], found[len(firsts) :], strict=True))
+
+
+def _joined(ranges: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Return sorted ranges without overlaps and without the narrowest gaps."""
+    apart: list[tuple[Any, Any]] = []
+    for low, high in ranges:
+        if apart and low <= apart[-1][1]:
+            apart[-1] = apart[-1][0], max(high, apart[-1][1])
+        else:
+            apart.append((low, high))
+    if len(apart) == 1 or isinstance(apart[0][0], str):
+        return [(apart[0][0], apart[-1][1])]
+    one = datetime.timedelta(1) if isinstance(apart[0][0], datetime.date) else 1
+    least = max((apart[-1][1] - apart[0][0]) // _GAP_SHARE, one)
+    gaps = sorted(
+        ((after[0] - before[1], place) for place, (before, after) in enumerate(itertools.pairwise(apart), 1)), reverse=True
+    )
+    cuts = sorted(place for gap, place in gaps[: _MOST_RANGES - 1] if gap > least)
+    firsts, lasts = [0, *cuts], [*(cut - 1 for cut in cuts), len(apart) - 1]
+    return [(apart[first][0], apart[last][1]) for first, last in zip(firsts, lasts, strict=True)]
+
+
+def _literal(value: int | str | datetime.date) -> str:
+    if isinstance(value, int):
+        return str(value)
+    return quote_text(value) if isinstance(value, str) else f"DATE '{value}'"

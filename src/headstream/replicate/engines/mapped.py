@@ -1,0 +1,189 @@
+"""Tables with column names that Parquet cannot store (`order date`): Delta maps them, and only Spark can write such a table.
+
+Merging into them is the engine's work like any other merge; what is here makes the table and changes its columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headstream.replicate.engines.plan import quote_name
+from headstream.replicate.engines.spark_store import explain
+from headstream.replicate.storage.places import Place, StorePlace, failure, shown_cause
+
+__all__ = [
+    "MappedTables",
+    "SparkMappedTables",
+    "needs_column_mapping",
+    "open_session",
+    "path_properties",
+    "spark_path",
+    "translated",
+]
+
+_UNMAPPED_NAME: Final = re.compile(r"[^ ,;{}()\n\t=]+")
+
+
+def needs_column_mapping(names: Iterable[str]) -> bool:
+    """Return whether Delta needs column mapping to hold columns of these names."""
+    return not all(_UNMAPPED_NAME.fullmatch(name) for name in names)
+
+
+def path_properties(columns: Mapping[str, str], partition_by: Iterable[str]) -> dict[str, str]:
+    """Return the table properties that keep text out of the paths that Spark writes; none if all of these are ASCII.
+
+    Spark writes `city=Zürich/...` to the log, where deltalake would write `city=Z%C3%BCrich/...` when it removes that file; and a
+    value can be longer than the name of a directory.
+
+    Args:
+        columns: The table's columns and their Spark types.
+        partition_by: Columns that its files are partitioned by.
+    """
+    has_text = any(columns.get(name) == "STRING" or not name.isascii() for name in partition_by)
+    return {"delta.randomizeFilePrefixes": "true"} if has_text else {}
+
+
+class MappedTables(Protocol):
+    """What changes the columns of a table with column mapping."""
+
+    def create(self, path: Place, columns: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
+        """Make an empty table from column names and Spark types."""
+
+    def map_columns(self, path: Place) -> None:
+        """Switch column mapping on."""
+
+    def add_columns(self, path: Place, columns: Mapping[str, str]) -> None:
+        """Add columns, null in the rows that are there."""
+
+    def widen(self, path: Place, columns: Mapping[str, str]) -> None:
+        """Give columns a type that holds more."""
+
+    def compact(self, path: Place, cluster_by: Sequence[str] = ()) -> None:
+        """Put small files together, with all rows sorted by some columns where any are named."""
+
+
+class SparkMappedTables:
+    """MappedTables by Spark's own Delta.
+
+    Args:
+        spark: A session with Delta.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = open_session(spark)
+
+    def create(self, path: Place, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = True) -> None:
+        """Make an empty table from column names and Spark types, divided by some of them, without deletion vectors.
+
+        Raises:
+            StorageError: Spark cannot.
+        """
+        divided = f"PARTITIONED BY ({', '.join(map(quote_name, partition_by))}) " if partition_by else ""
+        properties = {"delta.enableDeletionVectors": "false", **path_properties(columns, partition_by)}
+        if mapped:
+            properties["delta.columnMapping.mode"] = "name"
+        columns_sql = f"{_table(path)} ({_specification(columns)})"
+        self._run(path, f"CREATE TABLE {columns_sql} USING delta {divided}TBLPROPERTIES ({_settings(properties)})")
+
+    def map_columns(self, path: Place) -> None:
+        """Switch column mapping on.
+
+        Raises:
+            StorageError: Spark cannot.
+        """
+        self.set_properties(path, {"delta.columnMapping.mode": "name"})
+
+    def set_properties(self, path: Place, properties: Mapping[str, str]) -> None:
+        """Set properties of a table.
+
+        Raises:
+            StorageError: Spark cannot.
+        """
+        self._run(path, f"ALTER TABLE {_table(path)} SET TBLPROPERTIES ({_settings(properties)})")
+
+    def add_columns(self, path: Place, columns: Mapping[str, str]) -> None:
+        """Add columns, null in the rows that are there.
+
+        Raises:
+            StorageError: Spark cannot.
+        """
+        self._run(path, f"ALTER TABLE {_table(path)} ADD COLUMNS ({_specification(columns)})")
+
+    def widen(self, path: Place, columns: Mapping[str, str]) -> None:
+        """Write the table again with columns of a type that holds more.
+
+        Raises:
+            StorageError: Spark cannot.
+        """
+        with translated(path, "the table cannot be changed"):
+            rows = self._spark.read.format("delta").load(spark_path(path))
+            casts = [
+                f"CAST({quote_name(name)} AS {columns[name]}) AS {quote_name(name)}" if name in columns else quote_name(name)
+                for name in rows.columns
+            ]
+            writer = rows.selectExpr(*casts).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+            writer.save(spark_path(path))
+
+    def compact(self, path: Place, cluster_by: Sequence[str] = ()) -> None:
+        """Put small files together, with all rows sorted by some columns where any are named.
+
+        Raises:
+            StorageError: Spark cannot.
+        """
+        clustered = f" ZORDER BY ({', '.join(map(quote_name, cluster_by))})" if cluster_by else ""
+        self._run(path, f"OPTIMIZE {_table(path)}{clustered}")
+
+    def _run(self, path: Place, statement: str) -> None:
+        with translated(path, "the table cannot be changed"):
+            self._spark.sql(statement)
+
+
+def open_session(spark: SparkSession) -> SparkSession:
+    """Return a session with settings and views of its own, set for tables that other readers share."""
+    session = spark.newSession()
+    # Timestamps travel as instants, and are read as such.
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    # Spark's default, INT96, is read as nanoseconds by deltalake, which finds other years before 1677 and after 2262.
+    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    # No substitution in statements: a value or name can contain `${`.
+    session.conf.set("spark.sql.variable.substitute", "false")
+    # Of rows that executors join changes to, an older version must not be read, as a session can be set to allow.
+    session.conf.set("spark.databricks.delta.stalenessLimit", "0")
+    session.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "false")
+    return session
+
+
+def _table(path: Place) -> str:
+    return f"delta.{quote_name(spark_path(path))}"
+
+
+def spark_path(path: Place) -> str:
+    """Return a table's directory or URI as Spark names it."""
+    return path.hadoop_uri if isinstance(path, StorePlace) else str(path.resolve())
+
+
+def _settings(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+
+
+def _specification(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{quote_name(name)} {kind}" for name, kind in columns.items())
+
+
+@contextmanager
+def translated(path: Place, what: str) -> Iterator[None]:
+    """Turn what Spark and deltalake raise into a StorageError."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise failure(path, what, explain(str(error.java_exception.getMessage()), path)) from shown_cause(path, error)
+    except (PySparkException, DeltaError, OSError) as error:
+        raise failure(path, what, explain(str(error), path)) from shown_cause(path, error)

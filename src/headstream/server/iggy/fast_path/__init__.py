@@ -1,0 +1,11 @@
+"""The fast path: answers small requests between the socket and the log without a Python object per request.
+
+    intake.py           one epoll for all idle connections: bytes in, responses out
+    small_requests.py   frame -> cached topic -> append or cached messages -> response
+    traffic.py          counts of requests
+    switch.py           HEADSTREAM_FAST_PATH=0 turns all of it off
+
+It uses two compiled classes of lower layers: PartitionEnd (log/partition/partition_end.py), which appends, and ReadAhead
+(log/segments/read_ahead.py), which caches prefetched messages. All of it is optional: requests that it does not answer take the
+general path, through broker/commands/requests.py.
+"""

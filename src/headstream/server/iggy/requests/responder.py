@@ -1,0 +1,122 @@
+"""Responder: the responses to one session over TCP or QUIC, and the log lines about its failed requests."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+from typing import Final, TypeAlias
+
+from headstream.broker.accounts.sessions import Session
+from headstream.broker.commands.dispatch import Dispatcher
+from headstream.broker.commands.requests import answer_request
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.wire.codes import Code, name_of_code
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.extensions.messages import WaitMessages, WaitResult
+from headstream.core.wire.frames import encode_response, response_head
+from headstream.core.wire.refusals import encode_refusal, status_of
+from headstream.core.wire.statuses import Status
+from headstream.errors import DecodeError, HeadstreamError
+from headstream.server.reporting.logs import note
+from headstream.server.reporting.redaction import redact
+from headstream.server.reporting.storage_errors import STORAGE_ERRORS
+
+__all__ = ["WOKEN", "Responder", "Response"]
+
+Response: TypeAlias = tuple[int, list[BytesLike]]
+"""A status, and a complete response in pieces."""
+
+_DONE: Final[Response] = 0, [response_head(0, 0)]
+WOKEN: Final[Response] = 0, [encode_response(0, WaitMessages.encode_reply(WaitResult(True)))]
+"""Response to a finished wait, without a recheck: a new message can wake a thousand waits at once."""
+
+_MAX_LOGGED_FAULTS: Final = 5
+"""Undecodable requests logged per connection: a broken client sends many."""
+
+_LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
+
+
+class Responder:
+    """Answers the requests of one session; one at a time, on any thread.
+
+    Args:
+        dispatcher: Runs the commands.
+        session: The session that sends the requests.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, session: Session) -> None:
+        self._dispatcher = dispatcher
+        self._faults = 0
+        self.session = session
+
+    def find(self, code: int, payload: memoryview) -> Response:
+        """Return the response to a request.
+
+        Args:
+            code: The frame's number.
+            payload: The bytes after the code.
+        """
+        try:
+            body = answer_request(self._dispatcher, self.session, code, payload)
+        except HeadstreamError as error:
+            return self.refuse(code, error, payload)
+        except Exception as error:  # a bug in the server must not close the connection
+            self.note(logging.ERROR, "internal error", error, command=name_of_code(code))
+            return self.refuse(code, HeadstreamError("internal error: see the server's log"))
+        return (0, [response_head(0, sum(map(len, body))), *body]) if body else _DONE
+
+    def finished(self, code: int, future: Future[Response]) -> Response:
+        """Return what a worker has answered, or the refusal of a request that no worker has taken.
+
+        Args:
+            code: The request's.
+            future: It is done, and not cancelled.
+        """
+        try:
+            return future.result()
+        except HeadstreamError as error:
+            return self.refuse(code, error)
+
+    def refuse(self, code: int, error: HeadstreamError, payload: memoryview | None = None) -> Response:
+        """Return the response to a rejected request, and log failed logins, decode errors and storage errors.
+
+        Args:
+            code: The request's code; 0 if the request is incomplete.
+            error: The reason.
+            payload: The bytes after the code; None if they are missing.
+        """
+        session = self.session
+        status = status_of(error, is_extended=session.is_extended)
+        if code in _LOGINS:
+            self.note(logging.WARNING, "login refused", status=status, reason=error.what, name=_username_of(code, payload))
+        elif isinstance(error, DecodeError):
+            self._faults += 1
+            if self._faults <= _MAX_LOGGED_FAULTS:
+                self.note(logging.INFO, "invalid request", command=name_of_code(code), reason=error.what)
+        else:
+            STORAGE_ERRORS.log_once(error, status)
+        if status == Status.CLIENT_NOT_FOUND:
+            session.is_ended = True
+        body = encode_refusal(redact(error, self._dispatcher.broker.backing.log)) if session.is_extended else b""
+        return status, [response_head(status, len(body)), body]
+
+    def note(self, level: int, event: str, error: BaseException | None = None, /, **fields: object) -> None:
+        """Log an event about the session; see logs.note()."""
+        session = self.session
+        note(level, event, error, address=session.address, client=session.client_id, user=session.user_id, **fields)
+
+    def close(self) -> None:
+        """End the session."""
+        if self._faults > _MAX_LOGGED_FAULTS:
+            self.note(logging.INFO, "invalid requests of the connection", count=self._faults)
+        self._dispatcher.sessions.close(self.session)
+
+
+def _username_of(code: int, payload: memoryview | None) -> str | None:
+    """Return the username of a login request; None for other requests."""
+    if code != Code.LOGIN or payload is None:
+        return None
+    try:
+        return Login.decode(payload).username
+    except DecodeError:
+        return None

@@ -1,0 +1,121 @@
+"""ReaderSwitch: selects the reader of one connection: its transport, the shared intake, or none while paused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from headstream.server.iggy.fast_path.intake import IdleConnection, Intake, IntakeHandler
+from headstream.server.iggy.fast_path.small_requests import SmallRequests
+from headstream.server.resources.loop_rounds import LoopRounds
+
+__all__ = ["ROUND_BYTES", "ReaderSwitch"]
+
+ROUND_BYTES: Final = 256 << 10
+"""After so many bytes of an unfinished request, other connections have their turn: reading 4 MiB at once takes 5 ms, from one
+connection or from ten."""
+
+_SHORT_REQUESTS: Final = 8
+"""The intake takes over after this many consecutive reads with only small requests: switching has a cost too."""
+
+
+class ReaderSwitch:
+    """Selects the reader of one connection.
+
+    Args:
+        transport: Its transport, the first reader.
+        short: Responder its small requests.
+        intake: The shared intake; None if only the transport can read.
+
+    Attributes:
+        is_paused: Whether nothing is read.
+        read_bytes: What the transport has read since the last turn of others.
+    """
+
+    def __init__(self, transport: asyncio.Transport, short: SmallRequests, intake: Intake | None) -> None:
+        self._transport = transport
+        self._short = short
+        self._intake = intake
+        self._idle: IdleConnection | None = None
+        self._shorts = 0
+        self._is_yielding = False
+        self.is_paused = False
+        self.read_bytes = 0
+
+    def note(self, connection: IntakeHandler, *, is_short: bool) -> None:
+        """Count a read of the transport; the intake reads after enough small ones.
+
+        Args:
+            connection: Handles bytes from the intake; referenced while it reads.
+            is_short: Whether the read had only small requests.
+        """
+        self._shorts = self._shorts + 1 if is_short else 0
+        if self._shorts < _SHORT_REQUESTS or self._intake is None or self.is_paused or self._transport.is_closing():
+            return
+        self._transport.pause_reading()
+        self._idle = IdleConnection(connection, self._transport, self._short)
+        self._intake.begin(self._idle)
+
+    def go_on_alone(self) -> None:
+        """Switch from the intake back to the transport."""
+        if self.end() and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def pause(self) -> None:
+        """Stop reading until resume()."""
+        was_idle = self.end()
+        if not self.is_paused and not self._transport.is_closing():
+            self.is_paused = True
+            if not was_idle:
+                self._transport.pause_reading()
+
+    def yields(self, rounds: LoopRounds, go_on: Callable[[], None]) -> bool:
+        """Read nothing until the event loop has a round with room if much has been read; return whether that is so.
+
+        Args:
+            rounds: The loop's rounds.
+            go_on: Called in that round; it resumes if nothing else holds reading up.
+        """
+        if self.read_bytes < ROUND_BYTES or self.is_paused:
+            return False
+        self._is_yielding = True
+        self.pause()
+        rounds.call_with_room(ROUND_BYTES, go_on)
+        return True
+
+    def resume(self) -> bool:
+        """Continue reading with the transport; return whether reading was paused, except by yields()."""
+        was_yielding, self._is_yielding = self._is_yielding, False
+        if not self.is_paused or self._transport.is_closing():
+            return False
+        self.is_paused = False
+        self.read_bytes = 0
+        self._transport.resume_reading()
+        return not was_yielding
+
+    def is_over(self) -> bool:
+        """Return whether the transport is closing; if so, stop the intake too."""
+        if not self._transport.is_closing():
+            return False
+        self.end()
+        return True
+
+    def end(self) -> bool:
+        """Stop the intake, before the transport reads or is closed; return whether the intake was reading."""
+        idle, self._idle = self._idle, None
+        if idle is None or self._intake is None:
+            return False
+        self._shorts = 0
+        self._intake.end(idle)
+        return True
+
+    def close(self) -> None:
+        """Close the transport after it has sent its write buffer."""
+        self.end()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close the transport at once."""
+        self.end()
+        self._transport.abort()

@@ -1,0 +1,110 @@
+"""Coordinator: the groups of Kafka's clients that have members; only in the event loop.
+
+Members are in memory only, and join again after a restart of the server. Committed offsets are in the log, shared with the groups
+of the other transports.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from headstream.errors import PermissionDeniedError
+from headstream.server.kafka.calls import Call
+from headstream.server.kafka.groups.group_members import Joining, Respond
+from headstream.server.kafka.groups.membership import KafkaGroup
+from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError
+
+__all__ = ["Coordinator"]
+
+_MAX_GROUPS: Final = 10_000
+"""Limit of groups with members; each has at least one connection."""
+_MAX_BYTES: Final = 64 << 20
+"""Limit of the metadata and assignments of all members."""
+_ID_BYTES: Final = 16
+
+
+class Coordinator:
+    """All groups that have members.
+
+    Args:
+        monotonic: A monotonic clock, seconds.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self.monotonic = monotonic
+        self.groups: dict[str, KafkaGroup] = {}
+
+    def join(self, call: Call, name: str, asked: Joining, respond: Respond) -> None:
+        """Add a member to a group; see KafkaGroup.join().
+
+        Raises:
+            ProtocolError: the member is rejected.
+        """
+        group = self.groups.get(name)
+        if group is None:
+            if len(self.groups) >= _MAX_GROUPS:
+                raise ProtocolError(
+                    ErrorCode.GROUP_MAX_SIZE_REACHED, f"the limit of {_MAX_GROUPS} groups with members is reached"
+                )
+            group = self.groups[name] = KafkaGroup(name, call.session.user_id)
+        self.check_user(call, group)
+        if sum(map(len, asked.protocols.values())) + sum(each.size_bytes for each in self.groups.values()) > _MAX_BYTES:
+            raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, "the metadata of all groups' members is too large")
+        try:
+            group.join(asked, lambda client: f"{client}-{secrets.token_hex(_ID_BYTES)}", respond, self.monotonic())
+        finally:
+            self._forget_unused(group)
+
+    def find(self, call: Call, name: str) -> KafkaGroup | None:
+        """Return a group that has members, or None.
+
+        Raises:
+            ProtocolError: the group is another user's.
+        """
+        group = self.groups.get(name)
+        if group is not None:
+            self.check_user(call, group)
+        return group
+
+    def get(self, call: Call, name: str) -> KafkaGroup:
+        """Return a group that has members.
+
+        Raises:
+            ProtocolError: the group is another user's, or has no members.
+        """
+        group = self.find(call, name)
+        if group is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has no members")
+        return group
+
+    @staticmethod
+    def check_user(call: Call, group: KafkaGroup) -> None:
+        """Allow a group only to the user of its first member, and to users who are allowed to read the server's statistics."""
+        if group.user_id == call.session.user_id:
+            return
+        try:
+            call.rights.read_servers()
+        except PermissionDeniedError:
+            raise ProtocolError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "the group is another user's") from None
+
+    def leave(self, group: KafkaGroup, member_id: str, instance_id: str | None) -> None:
+        """Remove a member of a group.
+
+        Raises:
+            ProtocolError: the member does not exist.
+        """
+        group.leave(member_id, instance_id, self.monotonic())
+        self._forget_unused(group)
+
+    def tick(self) -> None:
+        """Remove members whose session timed out, and complete rebalances that timed out; call it every _TICK_S."""
+        now_s = self.monotonic()
+        for group in tuple(self.groups.values()):
+            group.tick(now_s)
+            self._forget_unused(group)
+
+    def _forget_unused(self, group: KafkaGroup) -> None:
+        if group.is_unused and self.groups.get(group.name) is group:
+            del self.groups[group.name]

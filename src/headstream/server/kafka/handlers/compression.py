@@ -1,0 +1,160 @@
+"""Decompression of record batches up to a limit; declared sizes are not trusted."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from headstream.errors import DecodeError, LimitError
+from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError
+
+__all__ = ["bound_decompressed", "decompress"]
+
+_GZIP_WINDOW: Final = 31
+_XERIAL: Final = b"\x82SNAPPY\0"
+_XERIAL_HEAD: Final = 16
+"""The frame that Java's clients put around blocks of snappy: magic, version, compatible version; then length i32 | block."""
+_MOST_BLOCKS: Final = 4096
+"""Of a frame, when their sizes are added up: Java's clients put 32 KiB into each, and a batch has 64 MiB at most."""
+_ZSTD_WINDOW: Final = 1 << 27
+"""The largest window that zstd's own tool uses by default."""
+
+
+def decompress(codec: int, data: memoryview, most_bytes: int) -> bytes | memoryview:
+    """Decompress records.
+
+    Args:
+        codec: As in a batch's attributes: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+        data: The compressed bytes.
+        most_bytes: Limit of the decompressed size.
+
+    Raises:
+        DecodeError: the bytes are not of that codec.
+        LimitError: the decompressed size exceeds the limit.
+        ProtocolError: the codec is unknown.
+    """
+    if codec == 0:
+        return data
+    read = _READERS.get(codec)
+    if read is None:
+        raise ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression {codec}")
+    try:
+        found = read(data, most_bytes + 1)
+    except (zlib.error, cramjam.DecompressionError, RuntimeError, EOFError, zstandard.ZstdError, ValueError) as error:
+        raise DecodeError(f"the records cannot be decompressed: {error}", 0) from None
+    if len(found) > most_bytes:
+        raise LimitError(f"the records have more than {most_bytes} bytes", advice="Send smaller batches")
+    return found
+
+
+def bound_decompressed(codec: int, data: memoryview, most_bytes: int) -> int:
+    """Return how many bytes compressed records can have: as many as they say, else as many as their codec can make of so few.
+
+    decompress() with this limit refuses records that have more than they say.
+
+    Args:
+        codec: As for decompress().
+        data: The compressed bytes.
+        most_bytes: The upper limit of the result.
+    """
+    if codec not in _RATIOS:
+        return 0
+    try:
+        said = _SIZES[codec](data)
+    except (RuntimeError, zstandard.ZstdError, ValueError, EOFError):
+        said = None  # decompress() says why
+    return min(most_bytes, len(data) * _RATIOS[codec] if said is None else said)
+
+
+def _said_gzip(data: memoryview) -> int | None:
+    return int.from_bytes(data[-4:], "little") if len(data) >= 18 else None
+
+
+def _said_snappy(data: memoryview) -> int | None:
+    if bytes(data[:8]) != _XERIAL:
+        return _snappy_size(data)
+    at, size = _XERIAL_HEAD, 0
+    for _ in range(_MOST_BLOCKS):
+        if at >= len(data):
+            return size
+        size += _snappy_size(data[at + 4 :])
+        at += 4 + int.from_bytes(data[at : at + 4], "big")
+    return None
+
+
+def _said_lz4(data: memoryview) -> int | None:
+    size: int = lz4.frame.get_frame_info(bytes(data[:32]))["content_size"]
+    return size or None
+
+
+def _said_zstd(data: memoryview) -> int | None:
+    size = zstandard.frame_content_size(bytes(data[:32]))
+    return size if size >= 0 else None
+
+
+def _gunzip(data: memoryview, most_bytes: int) -> bytes:
+    stream = zlib.decompressobj(_GZIP_WINDOW)
+    found = stream.decompress(data, most_bytes)
+    if len(found) < most_bytes and not stream.eof:
+        raise EOFError("the stream has no end")
+    return found
+
+
+def _unsnap(data: memoryview, most_bytes: int) -> bytes:
+    if bytes(data[:8]) != _XERIAL:
+        return _unsnap_block(data, most_bytes)
+    at, size, parts = _XERIAL_HEAD, 0, list[bytes]()
+    while at < len(data) and size < most_bytes:
+        length = int.from_bytes(data[at : at + 4], "big")
+        if length > len(data) - at - 4:
+            raise EOFError("a block is cut short")
+        parts.append(_unsnap_block(data[at + 4 : at + 4 + length], most_bytes - size))
+        size += len(parts[-1])
+        at += 4 + length
+    return b"".join(parts)
+
+
+def _unsnap_block(data: memoryview, most_bytes: int) -> bytes:
+    """Decompress a block with a leading length; a block over the limit gives as many zeros."""
+    if _snappy_size(data) >= most_bytes:
+        return bytes(most_bytes)
+    return bytes(cramjam.snappy.decompress_raw(data))
+
+
+def _snappy_size(data: memoryview) -> int:
+    size = shift = 0
+    for byte in data[:5]:
+        size |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            break
+    return size
+
+
+def _unlz4(data: memoryview, most_bytes: int) -> bytes:
+    stream = lz4.frame.LZ4FrameDecompressor()
+    found: bytes = stream.decompress(data, most_bytes)
+    if len(found) < most_bytes and not stream.eof:
+        raise EOFError("the frame has no end")
+    return found
+
+
+def _unzstd(data: memoryview, most_bytes: int) -> bytes:
+    stream = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).stream_reader(data, read_across_frames=True)
+    parts, size = list[bytes](), 0
+    while size < most_bytes and (part := stream.read(most_bytes - size)):
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+_SIZES: Final[dict[int, Callable[[memoryview], int | None]]] = {1: _said_gzip, 2: _said_snappy, 3: _said_lz4, 4: _said_zstd}
+_RATIOS: Final = {1: 1032, 2: 22, 3: 255, 4: 1 << 15}
+"""How many bytes a codec makes of one at most: deflate's longest match of two bits, snappy's of three bytes for 64, lz4's length
+byte, a block of zstd that repeats one byte."""
+_READERS: Final[dict[int, Callable[[memoryview, int], bytes]]] = {1: _gunzip, 2: _unsnap, 3: _unlz4, 4: _unzstd}

@@ -1,0 +1,222 @@
+"""The settings of topics by Kafka's names: retention and cleanup can be changed, the others are read-only.
+
+cleanup.policy        delete, or compact, or both       compaction_delay_us
+delete.retention.ms   how long null values stay       compaction_delay_us
+retention.ms          -1 for no limit                   retention_us
+retention.bytes       -1 for no limit                   retention_bytes, which is of all partitions together
+max.message.bytes     cannot be changed: one batch      MAX_BATCH_BYTES
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from headstream.broker.accounts.permissions import Rights
+from headstream.core.model.topology import MAX_BATCH_BYTES, TopicOptions
+from headstream.errors import HeadstreamError, InvalidOptionError
+from headstream.server.kafka.calls import NODE_ID, Call, Reply
+from headstream.server.kafka.handlers.topic_names import find_place
+from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError, fault_of
+
+__all__ = ["alter_configs", "apply_config", "change_configs", "describe_configs", "spell_configs"]
+
+_TOPIC: Final = 2
+_BROKER: Final = 4
+_OF_TOPIC: Final = 1
+_OF_SERVER: Final = 5
+"""Source of a setting: the topic, or the server's default."""
+_LONG: Final = 5
+_INT: Final = 3
+_LIST: Final = 7
+_STRING: Final = 2
+_SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
+
+_TOMBSTONES_MS: Final = 86_400_000
+"""How long null values stay in a compacted topic by default: as in Kafka."""
+_FIXED: Final[Mapping[str, tuple[str, int]]] = {
+    "max.message.bytes": (str(MAX_BATCH_BYTES), _INT),
+    "message.timestamp.type": ("CreateTime", _STRING),
+    "compression.type": ("uncompressed", _STRING),
+    "min.insync.replicas": ("1", _INT),
+}
+"""Settings with one value for all topics."""
+
+
+def _spell_policy(options: TopicOptions) -> str:
+    if options.compaction_delay_us is None:
+        return "delete"
+    return "compact" if options.retention_us is None and options.retention_bytes is None else "compact,delete"
+
+
+def _spell_limit(value: int | None, unit: int = 1) -> str:
+    return "-1" if value is None else str(value // unit)
+
+
+_CHANGEABLE: Final[Mapping[str, tuple[Callable[[TopicOptions], str], int]]] = {
+    "cleanup.policy": (_spell_policy, _LIST),
+    "retention.ms": (lambda options: _spell_limit(options.retention_us, 1000), _LONG),
+    "retention.bytes": (lambda options: _spell_limit(options.retention_bytes), _LONG),
+    "delete.retention.ms": (
+        lambda options: str(_TOMBSTONES_MS if options.compaction_delay_us is None else options.compaction_delay_us // 1000),
+        _LONG,
+    ),
+}
+
+
+def spell_configs(options: TopicOptions) -> list[dict[str, Any]]:
+    """Return the settings of a topic for a response.
+
+    Args:
+        options: The topic's options.
+    """
+    found = [
+        {"name": name, "value": spell(options), "read_only": False, "config_source": _OF_TOPIC, "config_type": kind}
+        for name, (spell, kind) in _CHANGEABLE.items()
+    ]
+    found += [
+        {"name": name, "value": value, "read_only": True, "config_source": _OF_SERVER, "config_type": kind}
+        for name, (value, kind) in _FIXED.items()
+    ]
+    return sorted(found, key=lambda config: str(config["name"]))
+
+
+def apply_config(options: TopicOptions, name: str, value: str | None) -> TopicOptions:
+    """Return a topic's options with one setting changed.
+
+    Args:
+        options: The topic's options.
+        name: The setting's name.
+        value: Its new value; None for the default.
+
+    Raises:
+        ProtocolError: the setting is unknown or read-only, or the value is invalid.
+    """
+    try:
+        if name == "cleanup.policy":
+            return _apply_policy(options, value or "delete")
+        if name == "retention.ms":
+            return replace(options, retention_us=_limit(name, value, 1000))
+        if name == "retention.bytes":
+            return replace(options, retention_bytes=_limit(name, value, 1))
+        if name == "delete.retention.ms":
+            delay_ms = _TOMBSTONES_MS if value is None else _number(name, value)
+            return options if options.compaction_delay_us is None else replace(options, compaction_delay_us=1000 * delay_ms)
+    except InvalidOptionError as error:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name}: {error.what}") from None
+    fixed = _FIXED.get(name)
+    if fixed is None:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"the setting {name} is not supported")
+    if value is not None and value != fixed[0]:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is {fixed[0]} and cannot be changed")
+    return options
+
+
+def _number(name: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is a whole number, not {value!r}") from None
+
+
+def _limit(name: str, value: str | None, unit: int) -> int | None:
+    number = -1 if value is None else _number(name, value)
+    return None if number < 0 else number * unit
+
+
+def _apply_policy(options: TopicOptions, value: str) -> TopicOptions:
+    wanted = {word.strip() for word in value.split(",")} - {""}
+    if not wanted or wanted - {"compact", "delete"}:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"cleanup.policy is compact, delete or both, not {value!r}")
+    if "compact" not in wanted:
+        return replace(options, compaction_delay_us=None)
+    if "delete" not in wanted:
+        options = replace(options, retention_us=None, retention_bytes=None)
+    if options.compaction_delay_us is not None:
+        return options
+    return replace(options, compaction_delay_us=1000 * _TOMBSTONES_MS)
+
+
+def describe_configs(call: Call) -> Reply:
+    """Return the settings of topics, and of the broker."""
+    return {"results": [_describe(call, resource) for resource in call.request["resources"]]}
+
+
+def _describe(call: Call, resource: dict[str, Any]) -> dict[str, Any]:
+    named = {"resource_type": resource["resource_type"], "resource_name": resource["resource_name"]}
+    try:
+        configs = _find(call, resource)
+    except HeadstreamError as error:
+        return named | {"error_code": fault_of(error), "error_message": error.what}
+    wanted = resource["configuration_keys"]
+    return named | {"configs": [config for config in configs if wanted is None or config["name"] in wanted]}
+
+
+def _find(call: Call, resource: dict[str, Any]) -> list[dict[str, Any]]:
+    if resource["resource_type"] == _TOPIC:
+        return spell_configs(find_place(call, resource["resource_name"], Rights.read_topic).topic.options)
+    if resource["resource_type"] == _BROKER and resource["resource_name"] in ("", str(NODE_ID)):
+        fixed = {"message.max.bytes": str(MAX_BATCH_BYTES), "auto.create.topics.enable": "false", "broker.id": str(NODE_ID)}
+        return [
+            {"name": name, "value": value, "read_only": True, "config_source": _OF_SERVER, "config_type": _STRING}
+            for name, value in fixed.items()
+        ]
+    raise ProtocolError(ErrorCode.INVALID_REQUEST, "settings exist only for topics and for broker 1")
+
+
+def alter_configs(call: Call) -> Reply:
+    """Replace all settings of topics."""
+    return _change_all(call, {"config_operation": _SET}, replaces_all=True)
+
+
+def change_configs(call: Call) -> Reply:
+    """Change some settings of topics."""
+    return _change_all(call, {}, replaces_all=False)
+
+
+def _change_all(call: Call, given: dict[str, int], *, replaces_all: bool) -> dict[str, Any]:
+    responses = []
+    for resource in call.request["resources"]:
+        fault, message = ErrorCode.NONE, None
+        try:
+            _change(call, resource, [config | given for config in resource["configs"]], replaces_all)
+        except HeadstreamError as error:
+            fault, message = fault_of(error), error.what
+        named = {"resource_type": resource["resource_type"], "resource_name": resource["resource_name"]}
+        responses.append(named | {"error_code": fault, "error_message": message})
+    return {"responses": responses}
+
+
+def _change(call: Call, resource: dict[str, Any], configs: list[dict[str, Any]], replaces_all: bool) -> None:
+    if resource["resource_type"] != _TOPIC:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "only settings of topics can be changed")
+    server = call.context.dispatcher
+    with server.broker.backing.writable_log().administration:
+        topic = find_place(call, resource["resource_name"], Rights.manage_topic).topic
+        options = (
+            replace(
+                TopicOptions(),
+                deduplication_count=topic.options.deduplication_count,
+                summary_headers=topic.options.summary_headers,
+            )
+            if replaces_all
+            else topic.options
+        )
+        for config in configs:
+            name, value, operation = config["name"], config["value"], config["config_operation"]
+            if operation in (_APPEND, _SUBTRACT):
+                value = _combined(options, name, value or "", operation)
+            options = apply_config(options, name, None if operation == _DELETE else value)
+        if not call.request["validate_only"]:
+            changed = ("retention_us", "retention_bytes", "compaction_delay_us")
+            server.broker.topics.update(topic.name, **{name: getattr(options, name) for name in changed})
+
+
+def _combined(options: TopicOptions, name: str, value: str, operation: int) -> str:
+    """Return a list setting with values added or removed."""
+    if name != "cleanup.policy":
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is not a list")
+    words = set(_spell_policy(options).split(","))
+    more = {word.strip() for word in value.split(",")}
+    return ",".join(sorted(words | more if operation == _APPEND else words - more))

@@ -1,0 +1,193 @@
+"""Record batches from and to clients: heads, checksums, compression, and rare records that the kernels do not handle.
+
+a client's batch -> checked -> decompressed -> decode_records -> sent messages
+stored messages  -> encode_batch -> a batch for clients
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from headstream.core.codec.batch.checksum import crc32c
+from headstream.core.codec.batch.kafka.batches import HEAD_BYTES, encode_batch
+from headstream.core.codec.batch.kafka.records import decode_records
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.codec.kafka.kinds import encode_kinds, encode_value
+from headstream.core.codec.kafka.messages import decode_record
+from headstream.core.codec.kafka.record import KafkaHeader, KafkaRecord
+from headstream.core.model.constructors import int64
+from headstream.core.model.header_values import HeaderKind
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message, MessageState
+from headstream.core.model.reserved import KEY_HEADER, KINDS_HEADER, NULL_HEADER, STATE_HEADER, TIMESTAMP_HEADER
+from headstream.core.model.topology import MAX_BATCH_BYTES
+from headstream.errors import DecodeError, HeaderError
+from headstream.server.kafka.handlers.compression import bound_decompressed, decompress
+from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError
+
+__all__ = ["LEADER_EPOCH", "ClientBatch", "make_batch", "read_batch"]
+
+LEADER_EPOCH: Final = 0
+"""The epoch of the only leader."""
+
+_HEAD: Final = struct.Struct(">qiibIhiqqqhii")
+_LENGTH_END: Final = 12
+_CHECKED_AT: Final = 21
+_CODEC: Final = 7
+_LOG_TIME: Final = 8
+_TRANSACTIONAL: Final = 16
+_CONTROL: Final = 32
+_NO_TIME_MS: Final = -1
+"""The time of a record without one."""
+_OWN: Final = frozenset({KEY_HEADER, NULL_HEADER})
+
+
+class ClientBatch(NamedTuple):
+    """A client's batch for a partition.
+
+    Args:
+        messages: As sent messages, back to back.
+        messages_count: Their number.
+        producer_id: The idempotent producer's id, else -1.
+        epoch: The producer's epoch.
+        sequence: The first message's sequence.
+    """
+
+    messages: bytearray
+    messages_count: int
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+def read_batch(records: memoryview | None) -> ClientBatch:
+    """Return the messages of a client's batch; a partition accepts one batch per request.
+
+    Args:
+        records: The batch.
+
+    Raises:
+        DecodeError: the bytes are not a batch, or do not match its checksum.
+        ProtocolError: the batch is invalid for clients, or unsupported.
+        LimitError, HeaderError: the log rejects its messages.
+    """
+    if records is None or len(records) < HEAD_BYTES:
+        raise DecodeError("a record batch is cut short", 0, HEAD_BYTES, 0 if records is None else len(records))
+    _, length, _, magic, check, attributes, delta, base_ms, _, producer_id, epoch, sequence, count = _HEAD.unpack_from(records)
+    if magic != 2:
+        raise ProtocolError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"record batches have format 2, this one has {magic}")
+    if length != len(records) - _LENGTH_END:
+        if _LENGTH_END <= length < len(records) - _LENGTH_END:
+            raise ProtocolError(ErrorCode.INVALID_RECORD, "a partition accepts one record batch per request")
+        raise DecodeError("a record batch's length differs from its header", 8, length, len(records) - _LENGTH_END)
+    if crc32c(records[_CHECKED_AT:]) != check:
+        raise DecodeError("a record batch does not match its checksum", 17)
+    if attributes & (_TRANSACTIONAL | _CONTROL):
+        raise ProtocolError(ErrorCode.INVALID_RECORD, "transactions are not supported")
+    if count < 1 or delta != count - 1:
+        raise ProtocolError(ErrorCode.INVALID_RECORD, f"{count} records end at offset {delta}")
+    codec, packed = attributes & _CODEC, records[HEAD_BYTES:]
+    plain = decompress(codec, packed, bound_decompressed(codec, packed, MAX_BATCH_BYTES))
+    try:
+        messages = decode_records(plain, count, None if attributes & _LOG_TIME else base_ms, _decode_rare_record, MAX_BATCH_BYTES)
+    except DecodeError as error:
+        raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from None
+    return ClientBatch(messages, count, producer_id, epoch, sequence)
+
+
+def make_batch(chunks: Sequence[BytesLike], base_offset: int, last_offset: int) -> bytearray:
+    """Return a batch for clients.
+
+    Args:
+        chunks: Stored messages; without any, the batch has no records and moves a client past its offsets.
+        base_offset: The batch's first offset: that of the first message, or less.
+        last_offset: Its last one: that of the last message, or more; less than 2^31 behind the first one.
+    """
+    return encode_batch(chunks, base_offset, last_offset, LEADER_EPOCH, _encode_rare_message)
+
+
+# -- what the kernels leave -----------------------------------------------------------------------------------
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while data[at] > 127:
+        value |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+    value |= data[at] << shift
+    return value >> 1 ^ -(value & 1), at + 1
+
+
+def _bytes(data: memoryview, at: int) -> tuple[bytes | None, int]:
+    size, at = _varint(data, at)
+    return (None, at) if size < 0 else (bytes(data[at : at + size]), at + size)
+
+
+def _decode_rare_record(record: memoryview, base_ms: int | None) -> bytes:
+    """Return the sent message of a checked record, without its length."""
+    delta, at = _varint(record, 1)
+    _, at = _varint(record, at)
+    key, at = _bytes(record, at)
+    value, at = _bytes(record, at)
+    count, at = _varint(record, at)
+    headers: list[KafkaHeader] = []
+    for _ in range(count):
+        name, at = _bytes(record, at)
+        data, at = _bytes(record, at)
+        try:
+            headers.append(((name or b"").decode(), data))
+        except UnicodeDecodeError:
+            raise HeaderError("a header's key is not UTF-8", where=repr(name)) from None
+    if not any(name == KINDS_HEADER and data is not None for name, data in headers):
+        headers.append((KINDS_HEADER, b""))  # nothing is typed: headers of other tools stay unchanged
+    time_ms = None if base_ms is None or base_ms + delta == _NO_TIME_MS else base_ms + delta
+    message = decode_record(KafkaRecord(value=value, key=key, headers=tuple(headers), timestamp_ms=time_ms))
+    if message.state != MessageState.AVAILABLE:
+        raise HeaderError("a new message is always available", where=STATE_HEADER, advice="Set its state afterwards")
+    pairs = list(message.headers.items())
+    reserved = next((name for name, _ in pairs if name in _OWN), None)
+    if reserved is not None:
+        raise HeaderError(f"the header {reserved!r} is reserved", advice="Give the record a key, or a null value")
+    has_time = any(name == TIMESTAMP_HEADER and value.kind == HeaderKind.INT64 for name, value in pairs)
+    if time_ms is not None and not has_time:
+        pairs.insert(0, (TIMESTAMP_HEADER, int64(1000 * time_ms)))
+    return encode_sent([Message(payload=value, key=key, headers=Headers(pairs), id=message.id)])
+
+
+def _spell_varint(number: int) -> bytes:
+    value, spelled = (number << 1) ^ (number >> 63), bytearray()
+    while value > 127:
+        spelled.append(value & 127 | 128)
+        value >>= 7
+    spelled.append(value)
+    return bytes(spelled)
+
+
+def _spell_bytes(data: bytes | None) -> bytes:
+    return b"\x01" if data is None else _spell_varint(len(data)) + data
+
+
+def _encode_rare_message(stored: memoryview, base_ms: int | None, base_offset: int) -> tuple[bytes, int]:
+    """Return the record of a stored message, with its length, and its time in milliseconds."""
+    message = next(iter(decode_polled(stored)))
+    pairs = list(message.headers.items())
+    times = [value.value for name, value in pairs if name == TIMESTAMP_HEADER and value.kind == HeaderKind.INT64]
+    time_us = next((time for time in times if isinstance(time, int) and time // 1000 != _NO_TIME_MS), message.timestamp or 0)
+    if pairs and pairs[0][0] == TIMESTAMP_HEADER and pairs[0][1].kind == HeaderKind.INT64 and pairs[0][1].value == time_us:
+        pairs = pairs[1:] if time_us % 1000 == 0 else pairs
+    headers: list[KafkaHeader] = [(name, encode_value(value)) for name, value in pairs]
+    kinds = encode_kinds(pairs)
+    if kinds is not None:
+        headers.append((KINDS_HEADER, kinds))
+    time_ms = time_us // 1000
+    delta = 0 if base_ms is None else time_ms - base_ms
+    offset_delta = (message.offset or 0) - base_offset
+    parts = [b"\0", _spell_varint(delta), _spell_varint(offset_delta), _spell_bytes(message.key), _spell_bytes(message.payload)]
+    parts.append(_spell_varint(len(headers)))
+    for name, data in headers:
+        parts += [_spell_bytes(name.encode()), _spell_bytes(data)]
+    body = b"".join(parts)
+    return _spell_varint(len(body)) + body, time_ms

@@ -1,0 +1,107 @@
+"""Schemas of Kafka's protocol: a text lists the fields of requests and responses by version; the encoding follows from it.
+
+    find_coordinator request key=10 versions=0-4 flexible=3+
+      key string 0-3                          in versions 0 to 3
+      coordinator_keys []string 4+            from version 4 on
+      coordinators [] 4+ {                    an array of structures
+        error_message string ?                nullable (`?2+`   : from version 2 on)
+        node_id int32 =-1                     the default, where it is not 0, "" or empty
+        leader struct tag=1 {                 a tagged field
+      }
+
+A message is a dict by the names of its fields. Numbers are big-endian. In flexible versions lengths are unsigned varints, one
+more than the length (0 is null), and a structure ends with its tagged fields.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from headstream.core.codec.buffer import BytesLike
+from headstream.errors import DecodeError
+from headstream.server.kafka.protocol.field_reading import MAX_ELEMENTS, Cursor, make_reader
+from headstream.server.kafka.protocol.field_writing import Write, make_writer
+from headstream.server.kafka.protocol.schema_text import KafkaField, parse_text
+
+__all__ = ["MAX_ELEMENTS", "Schema", "parse_schemas"]
+
+
+@dataclass(frozen=True, eq=False)  # hashed by identity, with each request
+class Schema:
+    """A request or a response in all its versions.
+
+    Args:
+        name: The API's, as `list_offsets`.
+        api_key: The API's number.
+        first_version: The first supported version.
+        last_version: The last one.
+        flexible_from: The first flexible version, or None.
+        fields: Its fields.
+    """
+
+    name: str
+    api_key: int
+    first_version: int
+    last_version: int
+    flexible_from: int | None
+    fields: tuple[KafkaField, ...]
+
+    def is_flexible(self, version: int) -> bool:
+        """Return whether a version is flexible."""
+        return self.flexible_from is not None and version >= self.flexible_from
+
+    def decode(self, version: int, data: BytesLike) -> dict[str, Any]:
+        """Return a message by the names of its fields; records are parts of the data, not copied.
+
+        Args:
+            version: One of those known here.
+            data: The message; what follows it is ignored.
+
+        Raises:
+            DecodeError: the bytes are not such a message.
+        """
+        cursor = Cursor(memoryview(data))
+        try:
+            return _reader_of(self, version)(cursor)
+        except (struct.error, UnicodeDecodeError) as error:
+            raise DecodeError(f"{self.name} version {version}: {error}", cursor.at) from None
+
+    def encode(self, version: int, values: Mapping[str, Any]) -> list[BytesLike]:
+        """Return a message in pieces; missing fields have their defaults.
+
+        Args:
+            version: One of those known here.
+            values: The fields by name; those that the version does not have are left out. Records are a list of pieces.
+        """
+        pieces: list[BytesLike] = [bytearray()]
+        _writer_of(self, version)(pieces, values)
+        return [piece for piece in pieces if len(piece)]
+
+
+@lru_cache(maxsize=1024)
+def _reader_of(schema: Schema, version: int) -> Callable[[Cursor], dict[str, Any]]:
+    return make_reader(schema.fields, version, is_flexible=schema.is_flexible(version))
+
+
+@lru_cache(maxsize=1024)
+def _writer_of(schema: Schema, version: int) -> Write:
+    return make_writer(schema.fields, version, is_flexible=schema.is_flexible(version))
+
+
+def parse_schemas(text: str) -> dict[tuple[str, str], Schema]:
+    """Parse schemas; return them by name and `request` or `response`.
+
+    Args:
+        text: The notation above; a line without indentation begins a schema.
+
+    Raises:
+        ValueError: a line is invalid.
+    """
+    return {
+        (name, way): Schema(name, key, first, last, flexible, fields)
+        for name, way, key, first, last, flexible, fields in parse_text(text)
+    }

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import base64
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headstream.cli.main import cli
+from headstream.cli.shared.lines import encode_line
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
+from headstream.replicate.codec import (
+    Change,
+    ColumnMetadata,
+    Lineage,
+    TableMetadata,
+    data_message,
+    data_schema,
+    encode_mask,
+    metadata_message,
+)
+from headstream.replicate.schemas.explanation import Explainer
+from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+
+COLUMNS = (
+    ColumnMetadata("ID", 1, "INT4", primary_key_position=1, nullable=False),
+    ColumnMetadata("NAME", 2, "WSTRING", length=20),
+    ColumnMetadata("TOTAL", 4, "NUMERIC", precision=10, scale=2),
+    ColumnMetadata("DAY", 9, "DATE"),
+    ColumnMetadata("AT", 10, "DATETIME"),
+    ColumnMetadata("PHOTO", 11, "BLOB"),
+    ColumnMetadata("RATE", 12, "REAL8"),
+)
+LINEAGE = Lineage("server", "task", "SHOP", "ORDERS", 3, "2026-01-31T12:00:00")
+METADATA = TableMetadata("A1" * 16, LINEAGE, COLUMNS, data_schema(COLUMNS, logical_types=True))
+ROW = {
+    "ID": 7, "NAME": None, "TOTAL": Decimal("12.50"), "DAY": date(2026, 1, 31), "AT": datetime(2026, 1, 31, 12),
+    "PHOTO": b"\x00\xff", "RATE": float("inf"),
+}  # fmt: skip
+CHANGE = Change(
+    "UPDATE", ROW, {"ID": 7}, "2026" + "0" * 31, "2026-01-31T12:00:01", "p", "t",
+    encode_mask([4, 9]), encode_mask([1, 4, 9, 10, 11, 12, 16]), 1, True,
+)  # fmt: skip
+
+
+def explain(*values: bytes, known: TableMetadata | None = None, **options: Any) -> dict[str, Any]:
+    explainer = Explainer(lambda schema_id: known if known and known.schema_id == schema_id else None, **options)
+    for value in values:
+        explained = explainer.explain(value)
+    json.dumps(explained, allow_nan=False)
+    return explained
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+@pytest.mark.parametrize("with_schema_id", [True, False])
+def test_metadata_is_explained_as_a_table(form: Any, with_schema_id: bool) -> None:
+    explained = explain(metadata_message(METADATA, form=form, with_schema_id=with_schema_id))
+    assert (explained["type"], explained["form"], explained["fault"]) == ("MD", form, None)
+    assert (explained["table"], explained["schema_id"], explained["key"]) == ("SHOP.ORDERS", "A1" * 16, ["ID"])
+    assert [(row["name"], row["ordinal"], row["table_type"]) for row in explained["columns"]] == [
+        ("ID", 1, "INT"), ("NAME", 2, "STRING"), ("TOTAL", 4, "DECIMAL(10,2)"), ("DAY", 9, "DATE"), ("AT", 10, "TIMESTAMP"),
+        ("PHOTO", 11, "BINARY"), ("RATE", 12, "DOUBLE"),
+    ]  # fmt: skip
+    assert explained["lineage"]["table_version"] == 3
+
+
+def test_metadata_with_a_type_or_schema_of_no_use_is_broken_and_still_explained() -> None:
+    odd = ColumnMetadata("X", 13, "BFILE")
+    explained = explain(metadata_message(TableMetadata("B", LINEAGE, (*COLUMNS, odd), METADATA.data_schema)))
+    assert "'BFILE'" in explained["fault"]
+    assert explained["columns"][-1]["table_type"] is None
+    explained = explain(metadata_message(TableMetadata("B", LINEAGE, COLUMNS, "{")))
+    assert "an Avro schema that is not JSON" in explained["fault"]
+    assert (explained["type"], explained["schema_id"]) == ("MD", "B")
+
+
+def test_metadata_without_a_key_is_noted() -> None:
+    explained = explain(metadata_message(TableMetadata("B", LINEAGE, COLUMNS[1:], METADATA.data_schema)))
+    assert "no primary key" in explained["note"]
+
+
+def test_data_is_explained_by_the_metadata_before_it() -> None:
+    explained = explain(metadata_message(METADATA), data_message(METADATA, CHANGE, headers={"h": "1"}))
+    assert (explained["type"], explained["table"], explained["fault"], explained["note"]) == ("DT", "SHOP.ORDERS", None, None)
+    assert explained["operation"] == "UPDATE"
+    assert explained["changed"] == ["TOTAL", "DAY"]
+    assert explained["present"] == ["ID", "TOTAL", "DAY", "AT", "PHOTO", "RATE", "#16"]
+    assert explained["data"] == {
+        "ID": 7, "NAME": None, "TOTAL": "12.50", "DAY": "2026-01-31", "AT": "2026-01-31T12:00:00", "PHOTO": "00FF", "RATE": "inf",
+    }  # fmt: skip
+    assert explained["before"]["ID"] == 7
+    assert explained["envelope_headers"] == {"h": "1"}
+    assert explained["transaction_last_event"] is True
+
+
+def test_data_is_explained_by_metadata_known_from_elsewhere_and_not_by_another() -> None:
+    message = data_message(METADATA, CHANGE)
+    assert explain(message, known=METADATA)["table"] == "SHOP.ORDERS"
+    other = TableMetadata("B2", LINEAGE, COLUMNS, METADATA.data_schema)
+    explained = explain(message, known=other)
+    assert "unknown schema" in explained["note"]
+    assert explained["fault"] is None
+    assert "data" not in explained
+
+
+def test_masks_are_read_in_the_order_that_is_given_in_avro_alone() -> None:
+    big = Change("UPDATE", ROW, None, change_mask=encode_mask([4, 9], order="big"))
+    assert explain(data_message(METADATA, big), known=METADATA, mask_order="big")["changed"] == ["TOTAL", "DAY"]
+    finite = Change("UPDATE", {**ROW, "RATE": 1.5}, None, change_mask=encode_mask([4, 9]))
+    explained = explain(data_message(METADATA, finite, form="json"), known=METADATA, mask_order="big")
+    assert explained["changed"] == ["TOTAL", "DAY"]
+
+
+def test_masks_without_metadata_are_read_by_the_order_of_the_columns_and_that_is_noted() -> None:
+    change = Change("UPDATE", {"ID": 7}, None, change_mask=encode_mask([1, 3]))
+    explained = explain(data_message(METADATA, change, form="json"))
+    assert explained["changed"] == ["ID", "TOTAL"]
+    assert "order" in explained["note"]
+
+
+def test_data_with_a_schema_of_its_own_needs_no_other() -> None:
+    explained = explain(data_message(METADATA.data_schema, CHANGE, own_schema=METADATA.data_schema))
+    assert explained["data"]["ID"] == 7
+    assert explained["own_schema"] is True
+
+
+def test_data_in_avro_that_names_no_schema_is_broken() -> None:
+    assert "without a schema" in explain(data_message(METADATA, CHANGE, schema_id=None))["fault"]
+
+
+def test_data_that_its_schema_does_not_fit_is_broken_at_a_byte() -> None:
+    explained = explain(data_message(METADATA, CHANGE)[:-1] + b"\x7f", known=METADATA)
+    assert "at byte" in explained["fault"]
+    assert explained["table"] == "SHOP.ORDERS"
+
+
+@pytest.mark.parametrize("value", [b"", b"x", b"atMSG", b"atMSG\x04XX", b"{", b'{"a": 1}', b"\xff\xfe"])
+def test_what_is_no_message_is_broken(value: bytes) -> None:
+    explained = explain(value)
+    assert explained["fault"]
+    assert explained["size_bytes"] == len(value)
+
+
+def test_registry_framing_is_recognized() -> None:
+    assert "schema number 7" in explain(b"\0\0\0\0\7abc")["fault"]
+
+
+def inspect(*arguments: str | Path, stdin: bytes = b"") -> Result:
+    return CliRunner().invoke(cli, ["replicate", "inspect", *map(str, arguments)], input=stdin)
+
+
+def listed(*arguments: str | Path, stdin: bytes = b"", code: int = 0) -> list[dict[str, Any]]:
+    ran = inspect(*arguments, "--output", "json", stdin=stdin)
+    assert ran.exit_code == code, ran.output
+    found: list[dict[str, Any]] = json.loads(ran.stdout)
+    return found
+
+
+FINITE = Change("INSERT", {**ROW, "RATE": 1.5}, None)
+
+
+def test_inspect_reads_one_message_a_file(tmp_path: Path) -> None:
+    (tmp_path / "md").write_bytes(metadata_message(METADATA))
+    (tmp_path / "dt").write_bytes(data_message(METADATA, CHANGE))
+    pretty = json.dumps(json.loads(data_message(METADATA, FINITE, form="json")), indent=2)
+    (tmp_path / "json").write_text(pretty)
+    found = listed(tmp_path / "md", tmp_path / "dt", tmp_path / "json")
+    assert [(item["where"], item["type"], item["table"]) for item in found] == [
+        (str(tmp_path / name), kind, "SHOP.ORDERS") for name, kind in (("md", "MD"), ("dt", "DT"), ("json", "DT"))
+    ]
+
+
+def test_inspect_reads_messages_by_line_and_lines_of_export_from_standard_input() -> None:
+    stored = Message(
+        payload=data_message(METADATA, CHANGE),
+        topic="cdc/data",
+        partition=2,
+        offset=5,
+        timestamp=0,
+        headers=Headers({"attempt": 1}),
+    )
+    lines = [metadata_message(METADATA, form="json"), b"", encode_line(stored).encode()]
+    lines += [json.dumps({"topic": "cdc/data", "payload": base64.b64encode(data_message(METADATA, CHANGE)).decode()}).encode()]
+    found = listed("-", stdin=b"\n".join(lines))
+    assert [item["where"] for item in found] == [
+        "standard input, line 1", "standard input, line 3: cdc/data partition 2 offset 5", "standard input, line 4"
+    ]  # fmt: skip
+    assert [item["fault"] for item in found] == [None, None, None]
+    assert [item["table"] for item in found] == ["SHOP.ORDERS"] * 3
+
+
+def test_inspect_ends_with_1_where_a_message_is_broken_and_explains_the_others() -> None:
+    lines = [
+        data_message(METADATA, FINITE, form="json"),
+        b"nonsense",
+        b'{"topic": "a/b", "payload": null}',
+        b'{"topic": "x", "offset": 1}',
+    ]
+    found = listed("-", stdin=b"\n".join(lines), code=1)
+    assert [item["fault"] is None for item in found] == [True, False, False, False]
+    assert "3 messages are invalid" in inspect("-", stdin=b"\n".join(lines)).stderr
+
+
+def test_inspect_finds_schemas_in_a_zone(tmp_path: Path) -> None:
+    SchemaZone(tmp_path / "zone").add(ZoneEntry(METADATA, 1, "cdc/metadata", 1, 0))
+    (tmp_path / "dt").write_bytes(data_message(METADATA, CHANGE))
+    (found,) = listed(tmp_path / "dt", "--zone", tmp_path / "zone")
+    assert found["table"] == "SHOP.ORDERS"
+
+
+def test_inspect_shows_tables_to_people(tmp_path: Path) -> None:
+    (tmp_path / "md").write_bytes(metadata_message(METADATA))
+    (tmp_path / "dt").write_bytes(data_message(METADATA, CHANGE))
+    shown = [line.split() for line in inspect(tmp_path / "md", tmp_path / "dt").stdout.splitlines()]
+    assert ["4", "TOTAL", "NUMERIC", "0", "10", "2", "0", "yes", "DECIMAL(10,2)"] in shown
+    assert ["changed", "TOTAL,", "DAY"] in shown
+    assert ["ID", "7", "7"] in shown
+    assert ["NAME", "(absent)", "(null)"] in shown

@@ -1,0 +1,385 @@
+"""Commands over connections that break: what is asked again, what is not, and what is said of it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import headstream as hs
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Fsync, Limits
+from headstream.core.wire.commands.sessions import Ping
+from headstream.core.wire.commands.streams import CreateStream
+from headstream.core.wire.extensions.groups import (
+    CommitOffsets,
+    CommittedOffsets,
+    EnterGroup,
+    ListOffsets,
+    MemberAssignment,
+    NewMember,
+    ReportMember,
+)
+from headstream.core.wire.extensions.messages import AppendMessages, FetchedMessages, FetchMessages, FirstOffset
+from headstream.core.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer
+from headstream.core.wire.extensions.topics import GetIdentity, GetOpenTopic, ListOpenTopics, OpenPartition, OpenTopic
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import refusal
+from headstream.errors import AuthenticationError, OutcomeUnknownError, SequenceError, ServerError, ServerUnreachableError
+from tests.support.messages.batches import sent, stored
+from tests.support.server.scripted_server import HANG_UP, SILENCE, ScriptedServer
+
+
+def topic_of(deduplication_count: int | None = None) -> OpenTopic:
+    partitions = (OpenPartition(1, 0, 100, 0, 0, 1),)
+    return OpenTopic(
+        "shop", "orders", 1, 0, Limits.IGGY, Fsync.INTERVAL, None, None, None, deduplication_count, "1/1", partitions
+    )
+
+
+class Script:
+    """Answers one after the other to commands of a kind; the last one again and again."""
+
+    def __init__(self, kind: type[Command[Any]], *answers: Any, topic: OpenTopic | None = None) -> None:
+        self._kind = kind
+        self._answers = list(answers)
+        self._topic = topic or topic_of()
+
+    def __call__(self, command: Command[Any]) -> Any:
+        if isinstance(command, GetOpenTopic):
+            return self._topic
+        if isinstance(command, InitProducer) and self._kind is not AppendNumbered:
+            raise refusal(3)  # as an older server does
+        if isinstance(command, InitProducer):
+            return NewProducer(7, 0)
+        if not isinstance(command, self._kind):
+            return None
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_what_reads_is_asked_again_over_a_new_connection() -> None:
+    with ScriptedServer(Script(ListOpenTopics, HANG_UP, HANG_UP, ())) as server, hs.connect(server.url) as log:
+        assert log.topics() == []
+        assert len(server.commands) == 3
+        assert len(server.logins) == 3
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_not_used() -> None:
+    with ScriptedServer(Script(CreateStream, HANG_UP)) as server, hs.connect(server.url) as log:
+        server.hang_up()
+        log.server.ping()  # nothing was lost: it was seen before anything was sent
+        assert [type(command) for command in server.commands] == [Ping]
+
+
+def test_what_must_not_be_done_twice_is_not_and_the_error_says_that_nobody_knows() -> None:
+    with (
+        ScriptedServer(Script(CreateStream, HANG_UP)) as server,
+        hs.connect(server.url) as log,
+        pytest.raises(OutcomeUnknownError, match=r"broke: the server closed it .*The outcome of the command is unknown"),
+    ):
+        log.create_stream("shop")
+    assert len(server.commands) == 1
+
+
+def test_no_answer_in_time_is_a_broken_connection() -> None:
+    with (
+        ScriptedServer(Script(ListOpenTopics, SILENCE)) as server,
+        hs.connect(server.url + "?timeout_ms=60&retry_timeout_ms=0") as log,
+        pytest.raises(OutcomeUnknownError, match="no answer within 60 ms"),
+    ):
+        log.topics()
+
+
+@pytest.mark.parametrize("status", [30, 40])
+def test_a_server_that_has_forgotten_the_connection_is_logged_in_to_again(status: int) -> None:
+    script = Script(CreateStream, refusal(status), ServerError("second"))
+    with ScriptedServer(script) as server, hs.connect(server.url) as log, pytest.raises(ServerError, match="second"):
+        log.create_stream("shop")
+    assert len(server.logins) == 2
+
+
+@pytest.mark.parametrize(("remembered", "id", "count"), [(100, 7, 2), (None, 7, 1), (100, 0, 1)])
+def test_a_send_without_an_answer_is_repeated_only_where_repeats_are_found(remembered: int | None, id: int, count: int) -> None:
+    script = Script(AppendMessages, HANG_UP, FirstOffset(5), topic=topic_of(remembered))
+    with ScriptedServer(script) as server, hs.connect(server.url) as log:
+        send = log._transport.messages.send
+        name = TopicName("shop", "orders")
+        batch = sent(b"x", message_id=id)
+        if count == 2:
+            assert send(name, 1, batch) == 5
+        else:
+            with pytest.raises(OutcomeUnknownError):
+                send(name, 1, batch)
+    appends = [command for command in server.commands if isinstance(command, AppendMessages)]
+    assert [bytes(command.messages) for command in appends] == [batch] * count
+
+
+@pytest.mark.parametrize("remembered", [100, None])
+def test_a_send_without_an_answer_stays_in_doubt_when_the_server_does_not_come_back(remembered: int | None) -> None:
+    script = Script(AppendMessages, SILENCE, topic=topic_of(remembered))
+    with ScriptedServer(script) as server, hs.connect(server.url + "?timeout_ms=100&retry_timeout_ms=200") as log:
+        producer = log.producer("shop/orders", batch_count=2, linger_ms=60_000)
+        server.stop_listening()
+        for payload in (b"a", b"b", b"c"):
+            producer.send(payload)
+        with pytest.raises(OutcomeUnknownError, match="no answer within 100 ms") as caught:
+            producer.flush()
+        assert caught.value.__notes__ == [
+            "2 messages sent to shop/orders may have been stored or not, 1 messages sent to shop/orders were not stored: "
+            "error.messages has them, the producer goes on with others."
+        ]
+        assert [message.payload for message in caught.value.messages] == [b"a", b"b", b"c"]
+        assert [message.payload for message in caught.value.in_doubt] == [b"a", b"b"]
+
+
+def test_a_producer_gives_ids_where_the_topic_looks_for_repeats() -> None:
+    script = Script(AppendMessages, HANG_UP, FirstOffset(0), topic=topic_of(1000))
+    with ScriptedServer(script) as server, hs.connect(server.url) as log:
+        with log.producer("shop/orders") as producer:
+            producer.send(b"a")
+        first, second = (bytes(c.messages) for c in server.commands if isinstance(c, AppendMessages))
+        assert first == second
+        assert first[:16] != bytes(16)
+
+
+def numbers_of(server: ScriptedServer) -> list[tuple[int, int, int]]:
+    return [(c.producer_id, c.epoch, c.sequence) for c in server.commands if isinstance(c, AppendNumbered)]
+
+
+def test_a_numbered_batch_without_an_answer_is_sent_again_with_its_number() -> None:
+    script = Script(AppendNumbered, HANG_UP, AppendedBatch(10, 5, 2, True), AppendedBatch(12, 6, 1, False))
+    with (
+        ScriptedServer(script) as server,
+        hs.connect(server.url) as log,
+        log.producer("shop/orders", linger_ms=60_000) as producer,
+    ):
+        first = producer.send_many([b"a", b"b"])
+        assert first[1].result(10) == (1, 11, 5)
+        assert producer.send_and_wait(b"c") == (1, 12, 6)
+        assert numbers_of(server) == [(7, 0, 0), (7, 0, 0), (7, 0, 2)]
+        assert producer.stats().repeated_count == 1
+
+
+def test_a_numbered_batch_that_is_given_up_in_doubt_ends_its_epoch() -> None:
+    script = Script(AppendNumbered, SILENCE, AppendedBatch(10, 5, 1, False))
+    with ScriptedServer(script) as server, hs.connect(server.url) as log:
+        with log.producer("shop/orders", delivery_timeout_ms=150) as producer:
+            doubtful = producer.send(b"a")
+            with pytest.raises(OutcomeUnknownError, match="no answer within") as caught:
+                doubtful.result(10)
+            assert [message.payload for message in caught.value.in_doubt] == [b"a"]
+            assert producer.send_and_wait(b"b") == (1, 10, 5)  # and what a receipt has raised is not raised again
+        assert numbers_of(server)[-1] == (7, 1, 0)
+
+
+def test_a_refusal_after_a_broken_connection_leaves_the_batch_in_doubt() -> None:
+    script = Script(AppendNumbered, HANG_UP, refusal(41))
+    with (
+        ScriptedServer(script) as server,
+        hs.connect(server.url) as log,
+        log.producer("shop/orders") as producer,
+        pytest.raises(OutcomeUnknownError),
+    ):
+        producer.send_and_wait(b"a")
+
+
+def test_a_batch_that_does_not_follow_is_sent_as_the_first_of_another_producer() -> None:
+    script = Script(AppendNumbered, SequenceError("5 is expected"), AppendedBatch(0, 5, 1, False))
+    with ScriptedServer(script) as server, hs.connect(server.url) as log, log.producer("shop/orders") as producer:
+        assert producer.send_and_wait(b"a").offset == 0
+        assert sum(isinstance(command, InitProducer) for command in server.commands) == 2
+
+
+def test_an_older_server_is_sent_to_without_numbers_and_only_the_batch_in_doubt_is_in_doubt() -> None:
+    script = Script(AppendMessages, HANG_UP, FirstOffset(5))
+    with ScriptedServer(script) as server, hs.connect(server.url) as log, log.producer("shop/orders") as producer:
+        with pytest.raises(OutcomeUnknownError) as caught:
+            producer.send_and_wait(b"a")
+        assert [message.payload for message in caught.value.in_doubt] == [b"a"]
+        assert producer.send_and_wait(b"b") == (1, 5, None)
+
+
+def test_the_first_connection_is_tried_once_and_the_error_says_where() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    with pytest.raises(ServerUnreachableError, match=rf"Connection refused \(headstream://127.0.0.1:{port}\)") as caught:
+        hs.connect(f"headstream://u:secret@127.0.0.1:{port}")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_plain_iggy_server_is_refused_by_name() -> None:
+    with (
+        ScriptedServer(Script(GetIdentity, refusal(3))) as server,
+        pytest.raises(ServerError, match=r"does not support Headstream's own commands .*plain Iggy server"),
+    ):
+        hs.connect(server.url)
+
+
+def test_a_wrong_password_says_who_and_where_and_not_which() -> None:
+    def answer(command: Command[Any]) -> Any:
+        raise AssertionError
+
+    class Refusing(ScriptedServer):
+        def _respond(self, command: Command[Any]) -> Any:
+            return (42).to_bytes(4, "little") + bytes(4)
+
+    with Refusing(answer) as server, pytest.raises(AuthenticationError, match="user 'iggy' cannot log in") as caught:
+        hs.connect(server.url)
+    assert "secret" not in str(caught.value)
+
+
+def test_garbage_is_no_answer() -> None:
+    with (
+        ScriptedServer(Script(ListOpenTopics, b"\xff" * 40)) as server,
+        hs.connect(server.url + "?retry_timeout_ms=0") as log,
+        pytest.raises(OutcomeUnknownError, match="invalid response"),
+    ):
+        log.topics()
+
+
+def fetched(*messages: bytes, next_offset: int, end_offset: int = 100) -> FetchedMessages:
+    return FetchedMessages(1, end_offset, next_offset, 0, len(messages), b"".join(messages))
+
+
+def test_the_next_batch_is_asked_for_while_the_body_works() -> None:
+    answers = [fetched(stored(b"%d" % n, offset=n), next_offset=n + 1, end_offset=3) for n in range(3)]
+    with ScriptedServer(Script(FetchMessages, *answers)) as server, hs.connect(server.url) as log:
+        with log.consumer("shop/orders", timeout_ms=0) as consumer:
+            assert next(consumer).offset == 0
+            consumer.seek(1, 0)  # what was asked for is given up
+        values = [command.value for command in server.commands if isinstance(command, FetchMessages)]
+        assert values == [0, 1]
+
+
+def test_a_batch_asked_for_ahead_is_given_up_without_asking_again() -> None:
+    first = fetched(stored(b"0", offset=0), next_offset=1)
+    with ScriptedServer(Script(FetchMessages, first, HANG_UP)) as server, hs.connect(server.url) as log:
+        with log.consumer("shop/orders", timeout_ms=0) as consumer:
+            next(consumer)
+        assert len([command for command in server.commands if isinstance(command, FetchMessages)]) == 2
+
+
+def test_a_wrong_payload_is_polled_again_once_and_then_named() -> None:
+    good = stored(b"payload")
+    bad = good[:-1] + b"X"
+    with ScriptedServer(Script(FetchMessages, fetched(bad, next_offset=1), fetched(good, next_offset=1))) as server:
+        with hs.connect(server.url) as log:
+            assert [message.payload for message in log.poll("shop/orders", 1)] == [b"payload"]
+        assert len(server.commands) == 2
+    before, behind = stored(b"before", offset=0), stored(b"behind", offset=2)
+    good = stored(b"payload", offset=1)
+    script = Script(FetchMessages, fetched(before, good[:-1] + b"X", behind, next_offset=3), fetched(good, behind, next_offset=3))
+    with ScriptedServer(script) as server, hs.connect(server.url) as log:
+        assert [message.payload for message in log.poll("shop/orders", 1, count=3)] == [b"before", b"payload", b"behind"]
+        asked = [(command.value, command.count) for command in server.commands if isinstance(command, FetchMessages)]
+        assert asked == [(0, 3), (1, 2)]
+    with ScriptedServer(Script(FetchMessages, fetched(bad, next_offset=1))) as server, hs.connect(server.url) as log:
+        with pytest.raises(hs.ChecksumError, match=r"offset 0 .*\(shop/orders, partition 1\)"):
+            log.poll("shop/orders", 1)
+        assert len(server.commands) == 2
+
+
+@pytest.mark.parametrize(
+    ("scheme", "said", "text"),
+    [
+        ("headstream", b"", r"cannot be reached: the connection to the server broke: the server closed it \(head[^ ]*\)\. See"),
+        (
+            "headstream",
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            r"the server speaks HTTP: begin the URL with http://\) \(head[^ ]*\)\. See",
+        ),
+        ("http", b"\x00\x01\x02\n", r"broke: the server does not speak HTTP \(http://[^ ]*\)\. See"),
+        ("https", b"no TLS at all", r"cannot be reached: it does not speak TLS there \(https://[^ ]*\)\. Begin"),
+    ],
+)
+def test_a_server_of_something_else_is_told_in_plain_words(scheme: str, said: bytes, text: str) -> None:
+    def answer() -> None:
+        link, _ = listener.accept()
+        with link:
+            link.recv(1 << 16)
+            link.sendall(said)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ServerUnreachableError, match=text):
+            hs.connect(f"{scheme}://iggy:iggy@127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()
+
+
+def test_a_batch_asked_for_ahead_is_not_waited_for_when_nobody_wants_it() -> None:
+    first = fetched(stored(b"0", offset=0), next_offset=1)
+    with ScriptedServer(Script(FetchMessages, first, SILENCE)) as server, hs.connect(server.url + "?timeout_ms=60000") as log:
+        with log.consumer("shop/orders", timeout_ms=0) as consumer:
+            next(consumer)
+            began_s = time.monotonic()
+        assert time.monotonic() - began_s < 30  # of the minute that an answer may take
+
+
+@pytest.mark.parametrize("gone", [1, 5])
+def test_a_member_that_is_gone_again_before_its_first_report_joins_again(gone: int) -> None:
+    reports: list[int] = []
+
+    def answer(command: Command[Any]) -> Any:
+        if isinstance(command, GetOpenTopic):
+            return topic_of()
+        if isinstance(command, EnterGroup):
+            return NewMember(len(reports))
+        if isinstance(command, ReportMember):
+            reports.append(command.member)
+            if len(reports) <= gone:
+                raise hs.ClosedError("there is no such member")
+            return MemberAssignment(1, {1: 1}, {})
+        if isinstance(command, ListOffsets):
+            return CommittedOffsets({1: 5})
+        return None
+
+    with (
+        ScriptedServer(answer) as server,
+        hs.connect(server.url) as log,
+        log.consumer("shop/orders", group="g", timeout_ms=0) as consumer,
+    ):
+        assert consumer.positions == {1: 5}
+        assert reports == [*range(gone + 1)]
+
+
+def test_an_awaited_call_that_is_cancelled_does_not_wait_for_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headstream.client.worker._CANCEL_TIMEOUT_S", 0.01)
+
+    async def body(url: str) -> None:
+        async with hs.connect_async(url) as log:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(log.topics(), 0.05)
+            assert len(await log.topics()) == 0
+
+    script = Script(ListOpenTopics, SILENCE, ())
+    with ScriptedServer(script) as server:
+        began_s = time.monotonic()
+        asyncio.run(body(server.url + "?timeout_ms=60000"))
+        assert time.monotonic() - began_s < 30  # of the minute that an answer may take
+        assert len(server.commands) == 2  # it was not asked again behind the caller's back
+
+
+def test_an_event_loop_is_not_held_up_by_a_commit_between_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headstream.client.worker._CANCEL_TIMEOUT_S", 0.01)
+    both = fetched(stored(b"0", offset=0), stored(b"1", offset=1), next_offset=2, end_offset=2)
+    answers = {ListOffsets: CommittedOffsets({}), FetchMessages: both, CommitOffsets: SILENCE, GetOpenTopic: topic_of()}
+
+    async def body(url: str) -> None:
+        async with hs.connect_async(url) as log, log.consumer("shop/orders", name="n") as consumer:
+            assert (await anext(consumer)).offset == 0
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(consumer), 0.05)
+            await consumer.close(commit=False)
+
+    with ScriptedServer(lambda command: answers.get(type(command))) as server:
+        began_s = time.monotonic()
+        asyncio.run(body(server.url + "?timeout_ms=60000"))
+        assert time.monotonic() - began_s < 30  # of the minute that an answer may take

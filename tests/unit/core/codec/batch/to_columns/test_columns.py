@@ -1,0 +1,273 @@
+"""decode_columns: every column against the messages, and VARIANT against Spark's own reader of it."""
+
+from __future__ import annotations
+
+import mmap
+import random
+import struct
+import uuid
+import zlib
+from decimal import Decimal, localcontext
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import VariantVal
+
+from headstream.core.codec.batch.results import Columns
+from headstream.core.codec.binary import decode_headers, decode_polled
+from headstream.core.model import constructors as kinds
+from headstream.core.model.header_values import HeaderValue
+from headstream.errors import DecodeError, InvalidOptionError, LimitError
+from tests.support import kernels
+from tests.support.messages.batches import header, stored
+
+KEY = header("hs.key", 1, b"key bytes")
+NULL = header("hs.null", 3, b"\x01")
+TRACE = header("trace", 2, b"abc") + header("n", 12, struct.pack("<Q", 42)) + header("ok", 3, b"\x01")
+MESSAGES = [
+    stored(b"plain", offset=5, timestamp_us=1_700_000_000_000_000, message_id=1),
+    stored(b"with headers", TRACE, offset=6, state=20, timestamp_us=7, message_id=(1 << 128) - 2),
+    stored(b"keyed", KEY + TRACE, offset=7, state=99),
+    stored(b"", KEY + NULL + header("after", 4, b"\xff"), offset=8),
+    stored(b"", NULL, offset=9),
+    stored(b"", header("x", 9, b"\x01") + NULL, offset=10),
+    stored(b"x", KEY + NULL, offset=11),
+    stored(b"x" * 3000, header("hs.key", 2, b"a string is no key"), offset=12),
+    stored(b"", header("hs.key", 1, b""), offset=(1 << 63) - 1),
+]
+BATCH = b"".join(MESSAGES)
+
+
+@pytest.fixture(params=kernels.variants("batch.to_columns.columns"), ids=kernels.name_of)
+def columns(request: pytest.FixtureRequest) -> ModuleType:
+    module: ModuleType = request.param
+    return module
+
+
+def binary(offsets: Any, data: Any, validity: Any, count: int) -> list[bytes | None]:
+    buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(offsets), pa.py_buffer(data)]
+    array = pa.Array.from_buffers(pa.binary(), count, buffers)
+    array.validate(full=True)
+    values: list[bytes | None] = array.to_pylist()
+    return values
+
+
+def variants(result: Columns) -> list[Any]:
+    values = binary(result.headers_offsets, result.headers_data, None, result.count)
+    metadata = binary(result.metadata_offsets, result.metadata_data, None, result.count)
+    with localcontext(prec=40):  # Spark's reader rounds to the context's precision
+        return [VariantVal(value or b"", keys or b"").toPython() for value, keys in zip(values, metadata, strict=True)]
+
+
+def variant_of(columns: ModuleType, block: bytes) -> Any:
+    (value,) = variants(columns.decode_columns(stored(b"p", block)))
+    return value
+
+
+def test_columns_hold_what_the_messages_do(columns: ModuleType) -> None:
+    result = columns.decode_columns(BATCH)
+    messages = decode_polled(BATCH)
+    assert result.count == len(messages)
+    assert struct.unpack(f"<{result.count}q", result.offset) == tuple(m.offset for m in messages)
+    assert struct.unpack(f"<{result.count}q", result.timestamp) == tuple(m.timestamp for m in messages)
+    assert list(result.state) == [m.state for m in messages]
+    assert struct.unpack(f"<{result.count}I", result.checksum) == tuple(m.checksum for m in messages)
+    assert [result.id_data[at : at + 36].decode() for at in range(0, 36 * result.count, 36)] == [
+        str(uuid.UUID(bytes=m.id.to_bytes(16, "little"))) for m in messages
+    ]
+    assert binary(result.key_offsets, result.key_data, result.key_validity, result.count) == [m.key for m in messages]
+    assert binary(result.payload_offsets, result.payload_data, result.payload_validity, result.count) == [
+        m.payload for m in messages
+    ]
+    assert variants(result) == [{name: value.value for name, value in m.headers.items()} for m in messages]
+    assert not any(result.repeated)
+
+
+def test_columns_hold_header_blocks_without_the_reserved_ones(columns: ModuleType) -> None:
+    result = columns.decode_columns(BATCH, headers="binary")
+    blocks = binary(result.headers_offsets, result.headers_data, None, result.count)
+    assert [decode_headers(block or b"") for block in blocks] == [m.headers for m in decode_polled(BATCH)]
+    assert result.metadata_offsets is result.metadata_data is None
+
+
+def test_columns_leave_out_what_is_not_asked_for(columns: ModuleType) -> None:
+    result = columns.decode_columns(BATCH, headers="none", ids=False)
+    assert result.id_data is result.headers_offsets is result.headers_data is result.repeated is None
+    assert binary(result.key_offsets, result.key_data, result.key_validity, result.count) == [m.key for m in decode_polled(BATCH)]
+
+
+def test_a_validity_is_left_out_where_every_value_is_there(columns: ModuleType) -> None:
+    result = columns.decode_columns(stored(b"a", KEY) + stored(b"", KEY))
+    assert result.key_validity is result.payload_validity is None
+    many = columns.decode_columns(b"".join(stored(b"a" if i % 3 else b"", b"" if i % 3 else NULL) for i in range(50)))
+    payloads = binary(many.payload_offsets, many.payload_data, many.payload_validity, 50)
+    assert payloads == [b"a" if i % 3 else None for i in range(50)]
+
+
+def test_columns_of_no_messages_are_empty(columns: ModuleType) -> None:
+    for form in ("none", "binary", "variant"):
+        result = columns.decode_columns(b"", headers=form)
+        assert (result.count, result.offset, result.payload_offsets, result.payload_data) == (0, b"", bytes(4), b"")
+    assert variants(columns.decode_columns(b"")) == []
+
+
+EVERY_KIND: list[tuple[HeaderValue, Any]] = [
+    (kinds.raw(b"\x00\xff"), b"\x00\xff"),
+    (kinds.raw(b""), b""),
+    (kinds.raw(bytes(300)), bytes(300)),
+    (kinds.string(""), ""),
+    (kinds.string("s" * 63), "s" * 63),
+    (kinds.string("s" * 64), "s" * 64),
+    (kinds.string("żółw 🐢" * 50), "żółw 🐢" * 50),
+    (kinds.bool_(True), True),
+    (kinds.bool_(False), False),
+    *((kinds.int8(n), n) for n in (-128, -1, 0, 127)),
+    *((kinds.int16(n), n) for n in (-32768, 32767)),
+    *((kinds.int32(n), n) for n in (-(1 << 31), (1 << 31) - 1)),
+    *((kinds.int64(n), n) for n in (-(1 << 63), (1 << 63) - 1)),
+    *((kinds.uint8(n), n) for n in (0, 255)),
+    *((kinds.uint16(n), n) for n in (0, 65535)),
+    *((kinds.uint32(n), n) for n in (0, (1 << 32) - 1)),
+    *((kinds.uint64(n), Decimal(n)) for n in (0, 1 << 63, (1 << 64) - 1)),
+    *((kinds.int128(n), Decimal(n)) for n in (0, -1, 1 << 64, 10**38 - 1, -(10**38) + 1)),
+    *((kinds.int128(n), str(n)) for n in (10**38, -(10**38), (1 << 127) - 1, -(1 << 127))),
+    *((kinds.uint128(n), Decimal(n)) for n in (0, 1 << 100, 10**38 - 1)),
+    *((kinds.uint128(n), str(n)) for n in (10**38, (1 << 128) - 1, 340282366920938463463374607431768211400)),
+    (kinds.float32(1.5), 1.5),
+    (kinds.float32(float("-inf")), float("-inf")),
+    (kinds.float64(-0.1), -0.1),
+    (kinds.null(), None),
+    *((kinds.char(c), c) for c in ("\x00", "a", "\x7f", "\x80", "߿", "ࠀ", "語", "\ud7ff", "\ue000", "\uffff")),
+    (HeaderValue(65, b"\x00\xd8"), b"\x00\xd8"),  # half of a surrogate pair is no text
+    (HeaderValue(65, b"\xff\xdf"), b"\xff\xdf"),
+    (HeaderValue(200, b"of tomorrow"), b"of tomorrow"),
+    (HeaderValue(16, b""), b""),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), EVERY_KIND, ids=[str(i) for i in range(len(EVERY_KIND))])
+def test_a_variant_holds_every_kind(columns: ModuleType, value: HeaderValue, expected: Any) -> None:
+    result = variant_of(columns, header("k", value.kind, value.data))
+    assert result == {"k": expected}
+    assert type(result["k"]) is type(expected)
+
+
+def test_a_variant_is_spelled_as_the_specification_says(columns: ModuleType) -> None:
+    result = columns.decode_columns(stored(b"p", header("b", 2, b"xy") + header("a", 9, b"\x07")))
+    assert result.metadata_data == bytes([0x11, 2, 0, 1, 2]) + b"ab"
+    assert result.headers_data == bytes([2, 2, 0, 1, 0, 3, 6, 4 << 2, 7, 0, 2 << 2 | 1]) + b"xy"
+    empty = columns.decode_columns(stored(b"p"))
+    assert (empty.headers_data, empty.metadata_data) == (bytes([2, 0, 0]), bytes([0x11, 0, 0]))
+
+
+def test_a_variant_keeps_the_last_value_of_a_key_and_says_that_one_was_hidden(columns: ModuleType) -> None:
+    blocks = [
+        header("k", 9, b"\x01") + header("a", 9, b"\x02") + header("k", 2, b"last"),
+        header("k", 9, b"\x01") + header("a", 9, b"\x02"),
+        header("k", 9, b"\x01") * 3,
+        KEY + header("hs.key", 1, b"again"),
+    ]
+    result = columns.decode_columns(b"".join(stored(b"p", block) for block in blocks))
+    assert variants(result) == [{"k": "last", "a": 2}, {"k": 1, "a": 2}, {"k": 1}, {"hs.key": b"again"}]
+    assert list(result.repeated) == [1, 0, 1, 0]
+    as_blocks = columns.decode_columns(b"".join(stored(b"p", block) for block in blocks), headers="binary")
+    assert list(as_blocks.repeated) == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("count", [2, 15, 16, 17, 31, 33, 255, 256, 257, 300, 1000])
+def test_a_variant_sorts_any_number_of_keys_bytewise(columns: ModuleType, count: int) -> None:
+    random_ = random.Random(count)
+    names = [f"{random_.choice('abzéż語🐢')}{i:x}" for i in range(count)]
+    random_.shuffle(names)
+    names += names[: count // 3]  # repeats
+    pairs = [(name, i) for i, name in enumerate(names)]
+    block = b"".join(header(name, 6, struct.pack("<i", i)) for name, i in pairs)
+    result = columns.decode_columns(stored(b"p", block))
+    (value,) = variants(result)
+    assert value == dict(pairs)
+    assert list(value) == sorted(value, key=str.encode)
+    assert list(result.repeated) == [int(count // 3 > 0)]
+
+
+@pytest.mark.parametrize("total", [200, 243, 244, 245, 246, 250, 255, 256, 300, 65_000, 65_525, 65_530, 65_540, 70_000])
+def test_a_variant_of_any_size_has_the_smallest_offsets_that_do(columns: ModuleType, total: int) -> None:
+    sizes = [total // 2, total - total // 2]
+    block = b"".join(header(f"k{i}", 1, bytes([i]) * size) for i, size in enumerate(sizes)) + header("n", 64, b"")
+    result = columns.decode_columns(stored(b"p", block))
+    assert variants(result) == [{"k0": bytes(sizes[0]), "k1": b"\x01" * sizes[1], "n": None}]
+    bytes_of_values = total + 2 * 5 + 1
+    assert (result.headers_data[0] >> 2 & 3) + 1 == (1 if bytes_of_values < 256 else 2 if bytes_of_values < 65_536 else 3)
+
+
+def test_a_variant_of_very_many_bytes_of_keys(columns: ModuleType) -> None:
+    names = [f"{i:03}" + "k" * 252 for i in range(260)]
+    block = b"".join(header(name, 3, b"\x01") for name in names)
+    assert variant_of(columns, block) == dict.fromkeys(names, True)
+
+
+def test_verify_names_the_message_whose_checksum_does_not_fit(columns: ModuleType) -> None:
+    assert columns.decode_columns(BATCH, verify=True).payload_data == columns.decode_columns(BATCH).payload_data
+    at = BATCH.index(b"with headers")
+    damaged = bytearray(BATCH)
+    damaged[at] ^= 4
+    assert columns.decode_columns(damaged).count == len(MESSAGES)
+    with pytest.raises(DecodeError, match=r"checksum of a payload does not match it at byte 50 \(the message at offset 6\)"):
+        columns.decode_columns(damaged, verify=True)
+
+
+def test_every_truncation_is_refused_with_its_place(columns: ModuleType) -> None:
+    data = MESSAGES[1] + MESSAGES[3]
+    for size in range(1, len(data)):
+        if size == len(MESSAGES[1]):
+            continue
+        with pytest.raises(DecodeError) as caught:
+            columns.decode_columns(data[:size])
+        error = caught.value
+        assert error.have is not None
+        assert error.at + error.have == size
+
+
+@pytest.mark.parametrize(
+    ("block", "text"),
+    [
+        (b"\x01\0\0", "a header is cut short at byte 87"),
+        (b"\x09\0\0\0k", "the key of a header is cut short at byte 91"),
+        (header("k", 1, b"vv")[:-1], "the value of a header is cut short at byte 97"),
+        (header("", 1, b"v"), "must have 1 to 255 bytes at byte 91"),
+        (header("k" * 256, 1, b"v"), "must have 1 to 255 bytes at byte 91"),
+        (header(b"a\xff", 1, b"v"), "the key of a header is not UTF-8 at byte 92"),
+        (header("k", 2, b"a\xff"), "the value of a string header is not UTF-8 at byte 98"),
+        (header("k", 6, b"123"), "width of its kind at byte 97: 4 bytes needed, 3 there"),
+        (header("k", 3, b"\x02"), "not 0 or 1 at byte 97"),
+        (header("k", 0, b"v"), "the invalid kind 0 at byte 92"),
+    ],
+)
+def test_malformed_headers_are_refused_with_their_place(columns: ModuleType, block: bytes, text: str) -> None:
+    with pytest.raises(DecodeError, match=text):
+        columns.decode_columns(stored(b"p") + stored(b"p", block))
+
+
+def test_an_offset_beyond_int64_keeps_its_bits(columns: ModuleType) -> None:
+    result = columns.decode_columns(stored(b"p", offset=(1 << 64) - 1, timestamp_us=1 << 63))
+    assert struct.unpack("<q", result.offset) == (-1,)
+    assert struct.unpack("<q", result.timestamp) == (-(1 << 63),)
+
+
+def test_more_payload_than_offsets_can_say_is_refused_by_name(columns: ModuleType) -> None:
+    size = (1 << 31) + 100
+    with mmap.mmap(-1, size) as memory:  # never touched but for the head, so it costs no memory
+        head = stored(b"")[:41] + struct.pack("<I", size - 45)
+        memory[: len(head)] = head
+        with pytest.raises(LimitError, match=r"more than the 2147483647 of one column \(column payload\)"):
+            columns.decode_columns(memory)
+
+
+def test_an_unknown_form_of_headers_is_refused(columns: ModuleType) -> None:
+    with pytest.raises(InvalidOptionError, match="'map' is not a form of headers"):
+        columns.decode_columns(BATCH, headers="map")
+
+
+def test_the_checksums_in_these_tests_are_zlibs() -> None:
+    assert [m.checksum for m in decode_polled(BATCH)] == [zlib.crc32(m.payload or b"") for m in decode_polled(BATCH)]

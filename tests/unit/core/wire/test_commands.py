@@ -1,0 +1,327 @@
+"""Commands and replies: layouts that no captured frame has, limits with their statuses, and the spelling over HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from headstream.core.codec.binary import encode_polled, encode_sent
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
+from headstream.core.model.partitioning import Partitioning
+from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.codes import TABLE
+from headstream.core.wire.commands import groups, messages, offsets, partitions, sessions, streams, system, tokens, topics, users
+from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import status_of
+from headstream.core.wire.route_matching import find_methods, find_route
+from headstream.core.wire.sizes import format_size, parse_size
+from headstream.core.wire.table import COMMANDS, decode_command
+from headstream.errors import DecodeError, HeadstreamError, InvalidInputError
+
+ALICE = offsets.ConsumerRef(ConsumerKind.CONSUMER, "alice")
+BILLING = offsets.ConsumerRef(ConsumerKind.GROUP, "billing")
+RIGHTS = Permissions(
+    GlobalPermissions(read_servers=True, send_messages=True),
+    {
+        1: StreamPermissions(manage_stream=True, topics={4: TopicPermissions(read_topic=True), 9: TopicPermissions()}),
+        7: StreamPermissions(send_messages=True),
+    },
+)
+SENT = encode_sent([Message(payload=b"hello", headers=Headers({"trace": "abc"})), Message(payload=b"x", id=1 << 100)])
+STORED = encode_polled([Message(payload=b"hello", offset=3, timestamp=1_700_000_000_000_000, id=162)])
+
+EXAMPLES: list[Command[Any]] = [
+    sessions.Ping(),
+    sessions.Login("iggy", "iggy", "0.6.202", ""),
+    sessions.Login("iggy", "iggy"),
+    sessions.Logout(),
+    system.GetStats(),
+    system.Snapshot(system.SnapshotCompression.DEFLATED, (system.SnapshotType.SERVER_LOGS, system.SnapshotType.TEST)),
+    system.GetMe(),
+    system.GetClient(2650268133),
+    system.ListClients(),
+    users.GetUser("guest"),
+    users.ListUsers(),
+    users.CreateUser("guest", "secret", users.UserStatus.INACTIVE, RIGHTS),
+    users.CreateUser("guest", "secret", users.UserStatus.ACTIVE),
+    users.DeleteUser(2),
+    users.UpdateUser("guest", username="guest2"),
+    users.UpdateUser(2, status=users.UserStatus.INACTIVE),
+    users.UpdatePermissions(2, RIGHTS),
+    users.UpdatePermissions(2),
+    users.ChangePassword("guest", "secret", "secret2"),
+    tokens.ListTokens(),
+    tokens.CreateToken("ci-token", 3_600_000_000),
+    tokens.DeleteToken("ci-token"),
+    tokens.LoginWithToken("t" * 68),
+    streams.GetStream("a stream/100%"),
+    streams.ListStreams(),
+    streams.CreateStream(0, "orders"),
+    streams.CreateStream(5, "orders"),
+    streams.DeleteStream(5),
+    streams.UpdateStream("orders", "orders2"),
+    streams.PurgeStream("x"),
+    topics.GetTopic("orders", "eu"),
+    topics.ListTopics("orders"),
+    topics.CreateTopic("orders", 0, 3, topics.Compression.GZIP, 0, topics.NEVER, 0, "eu"),
+    topics.DeleteTopic("o", "e"),
+    topics.UpdateTopic(1, 2, topics.Compression.NONE, 1000, 2_000_000_000, 5, "eu2"),
+    topics.PurgeTopic("o", 3),
+    partitions.CreatePartitions("o", "e", 2),
+    partitions.DeletePartitions("o", "e", 2),
+    partitions.DeleteSegments("o", "e", 1, 2),
+    groups.GetGroup("o", "e", "billing"),
+    groups.ListGroups("o", "e"),
+    groups.CreateGroup("o", "e", 0, "billing"),
+    groups.DeleteGroup("o", "e", 1),
+    groups.JoinGroup("o", "e", 1),
+    groups.LeaveGroup("o", "e", "billing"),
+    offsets.GetOffset(ALICE, "o", "e", 1),
+    offsets.StoreOffset(ALICE, "o", "e", 1, 10),
+    offsets.DeleteOffset(ALICE, "o", "e", 0),
+    messages.PollMessages(ALICE, "o", "e", 1, PollingKind.TIMESTAMP, 1_700_000_000_000_000, 5, True),
+    messages.SendMessages("o", "e", Partitioning.key(b"key-1"), SENT),
+    messages.FlushMessages("o", "e", 1, True),
+]
+
+
+def status_when_decoded(command: Command[Any], payload: bytes) -> int | None:
+    try:
+        assert decode_command(command.code, payload) != command
+    except DecodeError as error:
+        return status_of(error)
+    return None
+
+
+def id_of(command: Command[Any]) -> str:
+    return type(command).__name__
+
+
+def test_every_command_of_the_table_has_an_example() -> None:
+    mine = {code for code in COMMANDS if not TABLE[code].is_extension}
+    assert {command.code for command in EXAMPLES} == mine == {code for code in TABLE if code < 10_000}
+
+
+@pytest.mark.parametrize("command", EXAMPLES, ids=id_of)
+def test_a_command_decodes_to_itself(command: Command[Any]) -> None:
+    payload = command.encode()
+    assert decode_command(command.code, payload) == command
+    assert decode_command(command.code, memoryview(bytearray(payload))) == command
+    command.validate()
+    refused = [status for end in range(len(payload)) if (status := status_when_decoded(command, payload[:end]))]
+    assert set(refused) <= {3, 82, 4028}
+
+
+@pytest.mark.parametrize("command", [command for command in EXAMPLES if command.code != 101], ids=id_of)
+@pytest.mark.parametrize("surplus", [b"\0", b"\1", b"\0\0\0\0", b"\xff" * 15])
+def test_bytes_after_the_last_field_of_a_request_are_ignored_and_counted(command: Command[Any], surplus: bytes) -> None:
+    payload = command.encode()
+    assert command.count_surplus(payload) == 0
+    if isinstance(command, (sessions.Login, tokens.LoginWithToken)) and (command.version is None or command.context is None):
+        return  # they end in texts that may be missing: such bytes are a text, or the beginning of one
+    assert decode_command(command.code, payload + surplus) == command
+    assert command.count_surplus(payload + surplus) == len(surplus)
+
+
+@pytest.mark.parametrize("command", [command for command in EXAMPLES if command.entry().route], ids=id_of)
+def test_a_command_is_itself_over_http(command: Command[Any]) -> None:
+    asked = command.to_json()
+    found = find_route(asked.method, asked.path)
+    assert found is not None
+    assert found.entry is command.entry()
+    body = b"" if asked.body is None else json.dumps(asked.body).encode()
+    assert COMMANDS[found.entry.code].decode_http(found.path, asked.query, body) == command
+
+
+REPLIES: list[tuple[type[Command[Any]], Any]] = [
+    (sessions.Login, sessions.LoggedIn(1)),
+    (system.GetMe, system.ClientDetails(9, 1, system.TransportKind.TCP, "127.0.0.1:5", (system.ClientGroup(1, 2, 3),))),
+    (system.GetClient, None),
+    (system.ListClients, (system.Client(9, 0, system.TransportKind.QUIC, "[::1]:5", 2),)),
+    (users.GetUser, users.UserDetails(1, 5, users.UserStatus.ACTIVE, "iggy", RIGHTS)),
+    (users.GetUser, users.UserDetails(1, 5, users.UserStatus.ACTIVE, "iggy")),
+    (users.ListUsers, (users.User(1, 5, users.UserStatus.ACTIVE, "iggy"), users.User(2, 6, users.UserStatus.INACTIVE, "b"))),
+    (tokens.ListTokens, (tokens.Token("ci", 0), tokens.Token("cd", 77))),
+    (tokens.CreateToken, tokens.RawToken("x" * 68)),
+    (groups.GetGroup, groups.GroupDetails(1, 3, 1, "billing", (groups.GroupMember(7, (1, 2, 3)), groups.GroupMember(8, ())))),
+    (offsets.GetOffset, offsets.StoredOffset(1, 99, 10)),
+    (messages.PollMessages, messages.PolledMessages(1, 3, 1, STORED)),
+]
+
+
+@pytest.mark.parametrize(("kind", "reply"), REPLIES)
+def test_a_reply_is_itself_in_bytes_and_in_json(kind: type[Command[Any]], reply: Any) -> None:
+    body = kind.encode_reply(reply)
+    assert kind.decode_reply(body) == reply
+    assert kind.reply_from_json(json.loads(json.dumps(kind.reply_to_json(reply)))) == reply
+    assert len(body) != 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "reply"),
+    [
+        (sessions.Login, sessions.LoggedIn(1)),
+        (users.GetUser, users.UserDetails(1, 5, users.UserStatus.ACTIVE, "iggy", RIGHTS)),
+        (tokens.CreateToken, tokens.RawToken("x" * 68)),
+        (offsets.GetOffset, offsets.StoredOffset(1, 99, 10)),
+    ],
+)
+def test_bytes_after_the_last_field_of_a_reply_are_ignored(kind: type[Command[Any]], reply: Any) -> None:
+    assert kind.decode_reply(kind.encode_reply(reply) + bytes(7)) == reply
+
+
+def test_stats_are_read_without_what_old_servers_leave_out() -> None:
+    caches = (system.CacheMetrics(1, 2, 3, 10, 0, 1.0),)
+    numbers = (1, 0.5, 3.0, 50_000_000, 16 << 30, 8_000_000_000, 7, 8, 0, 1500, 1536, 1, 2, 3, 4, 5, 6, 7)
+    stats = system.Stats(*numbers, "h", "Linux", "12", "6.1", "0.4.300", 4300, caches)
+    body = system.GetStats.encode_reply(stats)
+    assert system.GetStats.decode_reply(body) == stats
+    document = system.GetStats.reply_to_json(stats)
+    assert (document["memory_usage"], document["total_memory"], document["written_bytes"]) == ("50 MB", "16 GiB", "1.5 KB")
+    assert document["cache_metrics"] == {"1-2-3": {"hits": 10, "misses": 0, "hit_ratio": 1.0}}
+    assert system.GetStats.reply_from_json(json.loads(json.dumps(document))) == stats
+    for cut, version in ((36, "0.4.300"), (40, "0.4.300"), (51, "")):
+        old = system.GetStats.decode_reply(body[: len(body) - cut])
+        assert (old.kernel_version, old.server_version, old.caches) == ("6.1", version, ())
+
+
+def status_when_validated(command: Command[Any]) -> int | None:
+    try:
+        command.validate()
+    except HeadstreamError as error:
+        return status_of(error)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (streams.CreateStream(0, ""), 1013),
+        (streams.CreateStream(0, "é" * 127), None),
+        (streams.CreateStream(0, "é" * 128), 1013),
+        (streams.UpdateStream(1, ""), 1013),
+        (topics.CreateTopic(1, 0, 1000, topics.Compression.NONE, 0, 0, 0, "t"), None),
+        (topics.CreateTopic(1, 0, 1001, topics.Compression.NONE, 0, 0, 0, "t"), 2015),
+        (topics.CreateTopic(1, 0, 0, topics.Compression.NONE, 0, 0, 0, ""), 2014),
+        (topics.UpdateTopic(1, 1, topics.Compression.NONE, 0, 0, 0, ""), 2014),
+        (partitions.CreatePartitions(1, 1, 0), 2015),
+        (partitions.DeletePartitions(1, 1, 1001), 2015),
+        (partitions.DeleteSegments(1, 1, 1, 0), 4030),
+        (groups.CreateGroup(1, 1, 0, ""), 5005),
+        (users.CreateUser("ab", "secret", users.UserStatus.ACTIVE), 43),
+        (users.CreateUser("a" * 51, "secret", users.UserStatus.ACTIVE), 43),
+        (users.CreateUser("abc", "ab", users.UserStatus.ACTIVE), 44),
+        (users.UpdateUser(1, username="ab"), 43),
+        (users.ChangePassword(1, "abc", "a" * 101), 44),
+        (tokens.CreateToken("ab", 0), 50),
+        (tokens.DeleteToken("a" * 31), 50),
+        (tokens.LoginWithToken(""), 53),
+        (sessions.Login("ab", "secret"), 43),
+        (sessions.Login("iggy", "iggy", "0.7.0", ""), 7),
+        (sessions.Login("iggy", "iggy", "1.0.6", ""), None),
+        (sessions.Login("iggy", "iggy", "0.9.0", "headstream"), None),
+        (system.GetClient(0), 101),
+        (system.Snapshot(system.SnapshotCompression.XZ, (system.SnapshotType.ALL, system.SnapshotType.TEST)), 3),
+        (messages.SendMessages(1, 1, Partitioning.balanced(), b""), 4009),
+    ],
+)
+def test_a_limit_is_refused_with_its_status(command: Command[Any], status: int | None) -> None:
+    assert status_when_validated(command) == status
+
+
+@pytest.mark.parametrize(
+    ("code", "payload", "status"),
+    [
+        (999, b"", 3),
+        (200, b"\x01\x03\0\0\0", 3),
+        (200, b"\x02\x00", 3),
+        (200, b"\x03\x04abcd", 3),
+        (200, b"\x02\x02\xff\xfe", 3),
+        (101, b"\x02\x01a\x02\x01b\x03\x00", 4028),
+        (101, b"\x02\x01a\x02\x01b\x02\x03abc", 82),
+        (101, b"\x02\x01a\x02\x01b\x04\x00", 3),
+        (35, b"\x01\x04\1\0\0\0\x02", 3),
+        (33, b"\x03abc\x03abc\x09\x00", 3),
+    ],
+)
+def test_what_cannot_be_decoded_is_refused_with_its_status(code: int, payload: bytes, status: int) -> None:
+    with pytest.raises(DecodeError) as caught:
+        decode_command(code, payload)
+    assert status_of(caught.value) == status
+
+
+def test_groups_have_no_spelling_over_http() -> None:
+    with pytest.raises(InvalidInputError, match="no groups"):
+        offsets.GetOffset(BILLING, 1, 1, 1).to_json()
+    assert offsets.GetOffset.decode(offsets.GetOffset(BILLING, 1, 1, 1).encode()).consumer == BILLING
+    with pytest.raises(InvalidInputError, match="no route for"):
+        groups.JoinGroup(1, 1, 1).to_json()
+    with pytest.raises(InvalidInputError, match="Use the id"):
+        streams.GetStream("123").to_json()
+
+
+def test_a_poll_over_http_has_the_defaults_that_clients_know() -> None:
+    poll = messages.PollMessages.from_json({"stream_id": "1", "topic_id": "eu"}, {"kind": "n", "other": "x"}, None)
+    assert poll == messages.PollMessages(
+        offsets.ConsumerRef(ConsumerKind.CONSUMER, 1), 1, "eu", 1, PollingKind.NEXT, 0, 10, False
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "where"),
+    [
+        (lambda: streams.CreateStream.from_json({}, {}, {}), "body.name"),
+        (lambda: streams.CreateStream.from_json({}, {}, {"name": 5}), "body.name"),
+        (lambda: streams.CreateStream.from_json({}, {}, {"name": "a", "stream_id": -1}), "body.stream_id"),
+        (lambda: streams.CreateStream.from_json({}, {}, []), "body"),
+        (lambda: streams.GetStream.from_json({"stream_id": "0"}, {}, None), "path.stream_id"),
+        (lambda: messages.PollMessages.from_json({"stream_id": "1", "topic_id": "1"}, {"count": "x"}, None), "query.count"),
+        (lambda: partitions.DeletePartitions.from_json({"stream_id": "1", "topic_id": "1"}, {}, None), "query.partitions_count"),
+        (lambda: messages.SendMessages.decode_http({"stream_id": "1", "topic_id": "1"}, {}, b"{}"), "body.partitioning"),
+    ],
+)
+def test_what_http_spells_wrongly_is_named_by_its_place(make: Any, where: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        make()
+    assert caught.value.where == where
+
+
+def test_flush_takes_the_path_of_the_existing_client() -> None:
+    path = {"stream_id": "o", "topic_id": "e", "partition_id": "1", "fsync": "fsync=true"}
+    assert messages.FlushMessages.from_json(path, {}, None) == messages.FlushMessages("o", "e", 1, True)
+
+
+def test_find_route_prefers_literal_paths_and_tells_other_methods() -> None:
+    found = find_route("DELETE", "/users/logout")
+    assert found is not None
+    assert found.entry.name == "user.logout"
+    assert find_route("GET", "/nowhere") is None
+    assert find_methods("/nowhere") == []
+    assert find_methods("/streams") == ["GET", "POST"]
+    with pytest.raises(DecodeError, match="UTF-8"):
+        find_route("GET", "/streams/%ff")
+
+
+def test_passwords_and_tokens_are_not_shown() -> None:
+    for value in (sessions.Login("iggy", "hush"), users.ChangePassword(1, "hush", "hush"), tokens.RawToken("hush")):
+        assert "hush" not in repr(value)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1 KB"), (1024, "1 KiB"), (1500, "1.5 KB"), (1536, "1.5 KiB"), (55914, "55.914 KB")],
+)
+def test_sizes_have_the_largest_exact_unit(size: int, text: str) -> None:
+    assert format_size(size) == text
+    assert parse_size(text) == size
+    assert parse_size(size) == size
+
+
+def test_sizes_that_are_none_are_refused() -> None:
+    for wrong in ("", "1.5 XB", "-1 B", -1, None, True, "100 EiB", "1 " * 100):
+        with pytest.raises(DecodeError):
+            parse_size(wrong)

@@ -1,0 +1,267 @@
+"""One compaction of a partition: what stays, whatever it is broken off at, and who reads and changes states meanwhile."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+import pytest
+
+from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.message import Message
+from headstream.errors import CorruptLogError, OffsetOutOfRangeError
+from headstream.log.checks.partition_verification import verify_partition
+from headstream.log.checks.repair import repair_partition
+from headstream.log.partition.closed_segments import finish_pass, list_closed
+from headstream.log.partition.index_rebuild import IndexRebuild
+from headstream.log.partition.partition import PartitionWriter
+from headstream.log.partition.segment_removal import drop_segment
+from headstream.log.segments.files import BufferPool
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.layout import INDEX_SUFFIX, segment_path
+from headstream.log.system.files import Files, MemoryFile, MemoryFiles
+from headstream.log.upkeep.compaction_pass import CompactionPass, Outcome
+from headstream.log.upkeep.segment_rewrite import PassContext
+from headstream.testing.faulty_files import FaultyFiles, Killed
+
+SEED = bytes(16)
+PLACE = "p"
+
+
+class Sent(NamedTuple):
+    offset: int
+    key: bytes
+    payload: bytes | None
+    time_us: int
+
+
+def make(files: Files, segment_bytes: int) -> PartitionWriter:
+    files.make_directory(PLACE)
+    return PartitionWriter(PLACE, files, wide=True, segment_bytes=segment_bytes)
+
+
+def fill(partition: PartitionWriter, rng: random.Random, sends: int, time_us: int) -> list[Sent]:
+    done = []
+    for _ in range(sends):
+        messages = [
+            Message(
+                payload=None if rng.random() < 0.25 else rng.randbytes(rng.choice([1, 20, 150])), key=b"%d" % rng.randint(0, 9)
+            )
+            for _ in range(rng.randint(1, 5))
+        ]
+        time_us += rng.choice([0, 1, 50])
+        first = partition.append(encode_sent(messages), time_us, SEED)
+        done += [Sent(first + number, each.key or b"", each.payload, time_us) for number, each in enumerate(messages)]
+    return done
+
+
+def compact(files: Files, *, segment_bytes: int = 1000, null_before_us: int = 0, around: PassContext | None = None) -> Outcome:
+    return CompactionPass(
+        PLACE, files, segment_bytes=segment_bytes, null_before_us=null_before_us, seed=SEED, around=around
+    ).run()
+
+
+def read(files: Files, size_bytes: int = 300) -> list[Sent]:
+    with PartitionFollower(PLACE, files) as follower:
+        chunks = follower.read(follower.first_offset, size_bytes=size_bytes)
+        found = [message for chunk in chunks for message in decode_polled(chunk)]
+        assert follower.messages_count() == len(found)
+        assert all(follower.find_last(count) == found[-count].offset for count in range(1, len(found) + 1))
+        for message in found[::5]:
+            assert follower.offset_of(message.timestamp or 0) <= (message.offset or 0)
+            path, position = follower.position_of(message.offset or 0)
+            head = memoryview(bytearray(8))
+            file = files.open_read(path)
+            assert file is not None
+            file.read_into(head, position)
+            assert int.from_bytes(head, "little") == message.offset
+    return [Sent(each.offset or 0, each.key or b"", each.payload, each.timestamp or 0) for each in found]
+
+
+def what_stays(sent: list[Sent], null_before_us: int) -> list[Sent]:
+    last = {each.key: each.offset for each in sent}
+    return [
+        each for each in sent
+        if last[each.key] == each.offset and not (each.payload is None and each.time_us < null_before_us)
+    ]  # fmt: skip
+
+
+def find_damage(files: Files) -> list[str]:
+    return [each.what for each in verify_partition(PLACE, files, BufferPool()) if each.is_damage]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_last_of_each_key_stays_pass_after_pass(seed: int) -> None:
+    rng, files = random.Random(seed), MemoryFiles()
+    partition = make(files, rng.choice([200, 1000, 4000]))
+    sent: list[Sent] = []
+    for _ in range(rng.randint(1, 8)):
+        sent += fill(partition, rng, rng.randint(1, 8), sent[-1].time_us if sent else 0)
+        partition.roll()
+        before = sent[-1].time_us - rng.choice([0, 100, 10**9])
+        there = len(sent)
+        sent = what_stays(sent, before)
+        outcome = compact(files, segment_bytes=rng.choice([200, 1000, 4000]), null_before_us=before)
+        assert outcome.dropped_count == there - len(sent)
+        nulls = [each.time_us for each in sent if each.payload is None]
+        assert outcome.oldest_null_us == (min(nulls) if nulls else None)
+        assert read(files) == sent
+        assert find_damage(files) == []
+        assert list(verify_partition(PLACE, files, BufferPool())) == []
+    assert [each.is_compacted for each in list_closed(PLACE, files)] == [True] * len(list_closed(PLACE, files))
+
+
+@pytest.mark.parametrize("is_power_cut", [False, True], ids=["killed", "power cut"])
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_operation_a_pass_dies_at_nothing_that_counts_is_lost(seed: int, is_power_cut: bool) -> None:
+    for killed_in in range(1 + seed, 400, 5):
+        rng, files = random.Random(seed), FaultyFiles(seed * 1000 + killed_in)
+        partition = make(files, 400)
+        sent = fill(partition, rng, 6, 0)
+        partition.roll()
+        compact(files)
+        sent = what_stays(sent, 0)
+        sent += fill(partition, rng, 8, sent[-1].time_us)
+        partition.roll()
+        before = sent[-1].time_us - 60
+        files.killed_in = killed_in
+        try:
+            compact(files, null_before_us=before)
+        except Killed:
+            pass
+        else:
+            assert killed_in > 20
+            break
+        if is_power_cut:
+            files.cut_power()
+        files.revive()
+        expected = what_stays(sent, before)
+        found = read(files)
+        assert found == [each for each in sent if each in set(found)]
+        assert set(expected) <= set(found)
+        newest = {each.key: each for each in found}
+        for each in what_stays(sent, 0):  # a null payload is gone only when all that it removes is
+            assert newest.get(each.key, each) == each
+        assert find_damage(files) == []
+        finish_pass(PLACE, files)
+        partition = make(files, 400)
+        assert set(expected) <= set(read(files))
+        compact(files, null_before_us=before)
+        assert read(files) == expected
+        assert list(verify_partition(PLACE, files, BufferPool())) == []
+        assert partition.append(encode_sent([Message(payload=b"x", key=b"0")]), 0, SEED) == sent[-1].offset + 1
+
+
+def test_a_reader_goes_on_while_passes_come_and_go() -> None:
+    rng, files = random.Random(3), MemoryFiles()
+    partition = make(files, 500)
+    sent = fill(partition, rng, 30, 0)
+    partition.roll()
+    with PartitionFollower(PLACE, files) as follower:
+        found, offset = [], 0
+        while offset < follower.end_offset:
+            chunk, offset = follower.read_chunk(offset, follower.end_offset, 200)
+            found += [message.offset or 0 for message in decode_polled(bytes(chunk))]
+            compact(files, segment_bytes=rng.choice([500, 2000]))
+        assert found == sorted(set(found))
+        assert {each.offset for each in what_stays(sent, 0)} <= set(found)
+        with pytest.raises(OffsetOutOfRangeError, match=r"the message at offset \d+ is gone"):
+            follower.position_of(next(each.offset for each in sent if each not in what_stays(sent, 0)))
+
+
+def test_states_that_are_set_while_a_segment_is_copied_are_in_the_copy() -> None:
+    rng, files = random.Random(1), MemoryFiles()
+    partition = make(files, 5000)
+    sent = fill(partition, rng, 10, 0)
+    partition.roll()
+    changes = 0
+    stays = what_stays(sent, 0)[0]
+
+    def count_changes() -> int:
+        """Set a state between the look at the number and the copy: its byte is written to the old file."""
+        nonlocal changes
+        if changes < 2:
+            changes += 1
+            with PartitionFollower(PLACE, files) as follower:
+                path, position = follower.position_of(stays.offset)
+            files.open_write(path).write_at(bytes([20]), position + 8)
+        return changes
+
+    compact(files, around=PassContext(state_changes=count_changes))
+    with PartitionFollower(PLACE, files) as follower:
+        states = {m.offset: m.state for chunk in follower.read(0) for m in decode_polled(chunk)}
+    assert states == {each.offset: 20 if each is stays else 1 for each in what_stays(sent, 0)}
+
+
+def test_a_pass_that_is_not_wanted_any_more_leaves_all_as_it_was() -> None:
+    rng, files = random.Random(1), MemoryFiles()
+    partition = make(files, 400)
+    sent = fill(partition, rng, 10, 0)
+    partition.roll()
+    names = files.list_names(PLACE)
+    for asked in range(4):
+        answers = iter([True] * asked)
+        outcome = compact(files, around=PassContext(is_wanted=lambda answers=answers: next(answers, False)))  # type: ignore[misc]
+        assert not outcome.is_whole
+        assert set(what_stays(sent, 0)) <= set(read(files)) <= set(sent)
+        if asked < 2:
+            assert files.list_names(PLACE) == names
+
+
+class WatchedFiles(MemoryFiles):
+    """Notes what is opened for writing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+
+    def open_write(self, path: str) -> MemoryFile:
+        self.opened.append(path)
+        return super().open_write(path)
+
+
+def test_no_file_is_made_for_a_segment_that_retention_has_just_dropped() -> None:
+    rng, files = random.Random(1), WatchedFiles()
+    partition = make(files, 5000)
+    fill(partition, rng, 10, 0)
+    partition.roll()
+    asked = 0
+
+    def drop_before_the_copy() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 2:  # the first time is before the pass lists segments
+            drop_segment(PLACE, 0, 0, files)
+            files.opened.clear()
+        return True
+
+    outcome = compact(files, around=PassContext(is_wanted=drop_before_the_copy))
+    assert asked == 2
+    assert not outcome.is_whole
+    assert files.opened == []  # a .log without an index would look like damage to readers, and to the next opening
+
+
+def test_damage_is_not_copied() -> None:
+    rng, files = random.Random(1), MemoryFiles()
+    partition = make(files, 5000)
+    fill(partition, rng, 10, 0)
+    partition.roll()
+    files.open_write(segment_path(PLACE, 0, ".log")).write_at(b"\xff", 60)
+    names = files.list_names(PLACE)
+    with pytest.raises(CorruptLogError, match="are damaged: this partition is not compacted"):
+        compact(files)
+    assert files.list_names(PLACE) == names
+
+
+def test_an_index_of_a_compacted_segment_is_built_again() -> None:
+    rng, files = random.Random(1), MemoryFiles()
+    partition = make(files, 5000)
+    sent = fill(partition, rng, 10, 0)
+    partition.roll()
+    compact(files)
+    files.remove(segment_path(PLACE, 0, INDEX_SUFFIX))
+    assert "the index is missing" in find_damage(files)[0]
+    assert any("rebuilt" in action.what for action in repair_partition(PLACE, files))
+    assert read(files) == what_stays(sent, 0)
+    assert find_damage(files) == []
+    assert IndexRebuild(PLACE, 0, None, files, 1).run() == []

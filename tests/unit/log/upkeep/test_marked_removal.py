@@ -1,0 +1,383 @@
+"""Removal of marked messages: when they leave the disk, what stays, and what an interruption leaves."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+
+from headstream.core.model.message import MessageState, StateChange
+from headstream.core.model.topology import Fsync, Limits, TopicOptions
+from headstream.errors import CorruptLogError, LegalHoldError, OffsetOutOfRangeError
+from headstream.log.administration import create_topic, delete_partitions, delete_stream, delete_topic, purge_topic, update_topic
+from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.checks.backup import Backup
+from headstream.log.checks.removal import remove_log
+from headstream.log.checks.verification import Verification
+from headstream.log.log import Log
+from headstream.log.partition.closed_segments import list_closed
+from headstream.log.partition.segment_summaries import summarize_segment
+from headstream.log.system.files import MemoryFiles, OsFiles
+from headstream.log.upkeep.compaction import Compaction
+from headstream.log.upkeep.marked_removal import MarkedRemoval
+from headstream.log.upkeep.retention import Retention
+from headstream.log.upkeep.summaries import Summaries
+from headstream.testing.faulty_files import FaultyFiles, Killed
+from headstream.testing.log_histories import KillableLog
+from tests.support.log.logs import SEED, batch, read_all
+from tests.support.messages.batches import header, sent
+
+MARKED = MessageState.MARKED_FOR_DELETION.value
+HOUR_US = 3600 * 1_000_000
+DAY_US = 24 * HOUR_US
+IDENTITY = "6d2f1a52-7a3e-4a53-9d3c-9b5b7f0f6a10"
+COPY = "6d2f1a52-7a3e-4a53-9d3c-9b5b7f0f6a11"
+
+
+class Clock:
+    """A clock that says what it is told."""
+
+    now_us = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_us
+
+
+def open_log(root: Path | str, files: OsFiles | MemoryFiles) -> Log:
+    log = Log(str(root), files, is_memory=isinstance(files, MemoryFiles), segment_bytes=4096)
+    log.start_writing(IDENTITY, 1)
+    return log
+
+
+@pytest.fixture(params=["os", "memory"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
+    log = open_log(tmp_path / "log", OsFiles()) if request.param == "os" else open_log("memory", MemoryFiles())
+    create_topic(log, "shop", "orders", 2, Limits.WIDE, 5)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def topic_of(log: Log) -> TopicRecord:
+    return log.snapshot()["shop"].topics["orders"]
+
+
+def payload(number: int) -> bytes:
+    return b"<%06d>" % number + b"." * 992
+
+
+def fill(log: Log, count: int) -> None:
+    """Send messages of 1000 bytes: three fit a segment."""
+    for number in range(count):
+        log.append(topic_of(log), 1, batch(payload(number)), 100 + number, SEED)
+
+
+def mark(log: Log, *offsets: int, at_us: int = 1_000_000, reason: str = "", state: int = MARKED) -> None:
+    log.states.set(topic_of(log), 1, offsets, StateChange(-1, state, reason, "me", at_us))
+
+
+def option(log: Log, **options: int | None) -> None:
+    update_topic(log, topic_of(log), options=TopicOptions(**options))  # type: ignore[arg-type]
+
+
+def offsets(log: Log) -> list[int | None]:
+    messages = read_all(log.files, log.partition_directory(topic_of(log), 1))
+    assert all(message.payload == payload(message.offset or 0) and message.verify() for message in messages)
+    return [message.offset for message in messages]
+
+
+def contents(log: Log) -> bytes:
+    """Return the content of all files of a log."""
+    if isinstance(log.files, OsFiles):
+        return b"".join(path.read_bytes() for path in Path(log.root).rglob("*") if path.is_file())
+    directory, content = log.partition_directory(topic_of(log), 1), b""
+    for name in log.files.list_names(directory) or []:
+        file = log.files.open_read(f"{directory}/{name}")
+        assert file is not None
+        buffer = memoryview(bytearray(file.size_bytes()))
+        file.read_into(buffer, 0)
+        content += bytes(buffer)
+    return content
+
+
+def test_what_is_removed_is_in_no_file_and_all_else_stays_at_its_offset(log: Log, clock: Clock) -> None:
+    fill(log, 11)
+    mark(log, 0, 4, 10, reason="erase")
+    assert b"<000004>" in contents(log)
+    removal = MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase")
+    assert (removal.removed_count, removal.left_count) == (3, 0)
+    assert removal.removed_bytes == 3 * (1000 + 45)
+    assert offsets(log) == [1, 2, 3, 5, 6, 7, 8, 9]
+    for number in range(11):
+        assert (payload(number)[:8] in contents(log)) == (number not in (0, 4, 10))
+    assert log.states.changes(topic_of(log), 1) == []
+    fill(log, 1)
+    assert read_all(log.files, log.partition_directory(topic_of(log), 1))[-1].offset == 11
+
+
+def test_marks_of_another_reason_keep_their_grace(log: Log, clock: Clock) -> None:
+    fill(log, 7)
+    mark(log, 1, reason="erase")
+    mark(log, 2, 4, reason="mistake")
+    MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase")
+    assert offsets(log) == [0, 2, 3, 4, 5, 6]
+    assert [change.offset for change in log.states.changes(topic_of(log), 1)] == [2, 4]
+    mark(log, 2, state=1)
+    assert [change.offset for change in log.states.changes(topic_of(log), 1)] == [4]
+
+
+def test_a_mark_can_be_reverted_until_its_grace_is_nearly_over_and_not_afterwards(log: Log, clock: Clock) -> None:
+    fill(log, 7)
+    option(log, deletion_grace_us=DAY_US)
+    mark(log, 1, 5, at_us=clock.now_us)
+    removal = MarkedRemoval(log, clock)
+    clock.now_us += DAY_US - 6 * 60 * 1_000_000
+    assert removal.apply() == 0
+    mark(log, 1, state=1)
+    clock.now_us += 2 * 60 * 1_000_000
+    assert removal.apply() == 1
+    assert offsets(log) == [0, 1, 2, 3, 4, 6]
+    with pytest.raises(OffsetOutOfRangeError, match="the message at offset 5 is gone"):
+        mark(log, 5, state=1)
+    assert removal.apply() == 0
+
+
+def test_marks_of_one_hour_are_removed_by_one_pass_and_later_ones_wait(log: Log, clock: Clock) -> None:
+    fill(log, 7)
+    option(log, deletion_grace_us=DAY_US)
+    for offset, minutes in ((0, 0), (1, 50), (2, 70)):
+        mark(log, offset, at_us=clock.now_us + minutes * 60 * 1_000_000)
+    clock.now_us += DAY_US
+    assert MarkedRemoval(log, clock).apply() == 2
+    assert offsets(log) == [2, 3, 4, 5, 6]
+
+
+def test_without_a_grace_marks_stay(log: Log, clock: Clock) -> None:
+    fill(log, 7)
+    option(log, deletion_grace_us=None)
+    mark(log, 1)
+    clock.now_us = 1 << 60
+    assert MarkedRemoval(log, clock).apply() == 0
+    assert offsets(log) == list(range(7))
+
+
+def test_a_segment_without_a_due_message_is_not_written(log: Log, clock: Clock) -> None:
+    fill(log, 10)
+    mark(log, 4, reason="erase")
+    assert MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase").rewritten_count == 1
+    assert [each.generation for each in list_closed(log.partition_directory(topic_of(log), 1), log.files)] == [0, 1, 0]
+
+
+def test_the_groups_of_a_limited_pass_are_counted_until_none_is_left(log: Log, clock: Clock) -> None:
+    fill(log, 10)
+    mark(log, 0, 4, 8, reason="erase")
+    removal, left = MarkedRemoval(log, clock), []
+    for _ in range(3):
+        left.append(removal.remove_now(topic_of(log), 1, "erase", most_groups=1).left_count)
+    assert left == [2, 1, 0]
+    assert offsets(log) == [1, 2, 3, 5, 6, 7, 9]
+
+
+HELD: dict[str, Callable[[Log], object]] = {
+    "erase": lambda log: MarkedRemoval(log, lambda: 1).remove_now(topic_of(log), 1, "erase"),
+    "purge": lambda log: purge_topic(log, topic_of(log), 9),
+    "delete the topic": lambda log: delete_topic(log, topic_of(log)),
+    "delete the stream": lambda log: delete_stream(log, "shop"),
+    "delete a partition": lambda log: delete_partitions(log, topic_of(log), 1),
+    "drop segments": lambda log: Retention(log, lambda: 1).drop_oldest(topic_of(log), 1, 1),
+}
+
+
+@pytest.mark.parametrize("what", HELD)
+def test_under_legal_hold_nothing_is_removed_by_a_command(log: Log, what: str) -> None:
+    fill(log, 10)
+    mark(log, 4, reason="erase")
+    option(log, legal_hold=1)
+    with pytest.raises(LegalHoldError, match=r"'shop/orders' is under legal hold.*--legal-hold off"):
+        HELD[what](log)
+    assert offsets(log) == list(range(10))
+    option(log)
+    HELD[what](log)
+
+
+def test_under_legal_hold_nothing_is_removed_in_the_background(log: Log, clock: Clock) -> None:
+    fill(log, 10)
+    mark(log, 4, at_us=1)
+    limits = {"deletion_grace_us": 0, "retention_us": 1, "compaction_delay_us": 0}
+    option(log, legal_hold=1, **limits)
+    clock.now_us = 1 << 60
+    works = MarkedRemoval(log, clock), Compaction(log, clock), Retention(log, clock)
+    assert [work.apply() for work in works] == [0, 0, 0]
+    assert offsets(log) == list(range(10))
+    option(log, **limits)
+    assert works[0].apply() == 1
+    assert works[2].apply()
+
+
+def test_a_log_with_a_held_topic_is_not_removed(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", OsFiles())
+    create_topic(log, "shop", "orders", 1, Limits.IGGY, 5, Fsync.NEVER, TopicOptions(legal_hold=True))
+    log.close()
+    with pytest.raises(LegalHoldError):
+        remove_log(log.root, OsFiles())
+    log = open_log(log.root, OsFiles())
+    update_topic(log, topic_of(log), options=TopicOptions())
+    log.close()
+    assert "catalog.sqlite" in remove_log(log.root, OsFiles())
+
+
+def keyed(log: Log, number: int, key: bytes) -> None:
+    block = header("hs.key", 1, key)
+    log.append(topic_of(log), 1, sent(payload(number), block), 100 + number, SEED)
+
+
+def test_a_removed_message_still_replaces_older_ones_of_its_key(log: Log, clock: Clock) -> None:
+    option(log, compaction_delay_us=DAY_US)
+    for number in range(10):
+        keyed(log, number, b"ab"[number % 2 :][:1])
+    mark(log, 8, reason="erase")
+    MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase")
+    assert offsets(log) == [9]
+    assert b"<000006>" not in contents(log)
+
+
+def test_a_topic_from_which_messages_were_removed_can_be_compacted_by_key_later(log: Log, clock: Clock) -> None:
+    for number in range(10):
+        keyed(log, number, b"k%d" % (number % 3))
+    mark(log, 1, 4, reason="erase")
+    MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase")
+    assert offsets(log) == [0, 2, 3, 5, 6, 7, 8, 9]
+    option(log, compaction_delay_us=DAY_US)
+    Compaction(log, clock).compact(topic_of(log), 1)
+    assert offsets(log) == [7, 8, 9]
+
+
+def test_a_compaction_keeps_marked_messages_for_their_grace(log: Log, clock: Clock) -> None:
+    option(log, compaction_delay_us=DAY_US, deletion_grace_us=HOUR_US)
+    for number in range(7):
+        keyed(log, number, b"k%d" % number)
+    mark(log, 1, at_us=clock.now_us)
+    Compaction(log, clock).compact(topic_of(log), 1)
+    assert offsets(log) == list(range(7))
+    clock.now_us += HOUR_US
+    Compaction(log, clock).compact(topic_of(log), 1)
+    assert offsets(log) == [0, 2, 3, 4, 5, 6]
+    assert log.states.changes(topic_of(log), 1) == []
+
+
+def test_a_damaged_segment_stays_and_the_others_are_done(tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    log = open_log(tmp_path, OsFiles())
+    create_topic(log, "shop", "orders", 1, Limits.IGGY, 5)
+    fill(log, 13)
+    mark(log, 1, 4, 8, at_us=1, reason="erase")
+    directory = Path(log.partition_directory(topic_of(log), 1))
+    damaged = directory / f"{3:020d}.log"
+    content = bytearray(damaged.read_bytes())
+    content[500] ^= 1
+    damaged.write_bytes(content)
+    with pytest.raises(CorruptLogError, match="offsets 3 to 3 are damaged"):
+        MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase")
+    assert [each.generation for each in list_closed(str(directory), log.files)] == [1, 0, 1, 0]
+    assert damaged.read_bytes() == content
+    option(log, deletion_grace_us=0)
+    with caplog.at_level(logging.WARNING):
+        assert MarkedRemoval(log, clock).apply() == 0
+    assert "marked messages of shop/orders partition 1 stay on the disk beyond their grace" in caplog.text
+    log.close()
+
+
+def test_the_state_of_a_message_that_is_gone_is_forgotten_by_the_next_pass(log: Log, clock: Clock) -> None:
+    fill(log, 7)
+    mark(log, 1, reason="erase")
+    log.states.forget_marked = lambda *_: None  # type: ignore[method-assign]
+    MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase")
+    assert [change.offset for change in log.states.changes(topic_of(log), 1)] == [1]
+    del log.states.forget_marked
+    assert MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase").rewritten_count == 0
+    assert log.states.changes(topic_of(log), 1) == []
+
+
+def test_a_rewritten_log_is_sound_and_its_backup_is_whole(tmp_path: Path, clock: Clock) -> None:
+    log = open_log(tmp_path / "log", OsFiles())
+    create_topic(log, "shop", "orders", 1, Limits.IGGY, 5)
+    fill(log, 8)
+    mark(log, 1, 3, 4, 5, 7, reason="erase")  # a whole segment, and the newest message
+    MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase")
+    assert offsets(log) == [0, 2, 6]
+    Backup(log.root, str(tmp_path / "copy"), OsFiles()).run(COPY)
+    log.close()
+    for root in (tmp_path / "log", tmp_path / "copy"):
+        assert [finding for finding in Verification(str(root), OsFiles()).run() if finding.is_damage] == []
+        copy = open_log(root, OsFiles())
+        assert offsets(copy) == [0, 2, 6]
+        assert copy.append(topic_of(copy), 1, batch(payload(8)), 10**9, SEED) == 8
+        copy.close()
+
+
+def test_a_summary_of_the_messages_before_a_removal_is_not_written(
+    log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, 7)
+    mark(log, 1, reason="erase")
+    update_topic(log, topic_of(log), options=TopicOptions(summary_headers="user_id"))
+
+    def summarize_and_remove(*arguments: Any) -> bytes:
+        content = summarize_segment(*arguments)
+        MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase")
+        return content
+
+    monkeypatch.setattr("headstream.log.upkeep.summaries.summarize_segment", summarize_and_remove)
+    Summaries(log, clock).apply()
+    assert f"{0:020d}.summary" not in (log.files.list_names(log.partition_directory(topic_of(log), 1)) or [])
+    monkeypatch.undo()
+    Summaries(log, clock).apply()
+    assert f"{0:020d}.summary" in (log.files.list_names(log.partition_directory(topic_of(log), 1)) or [])
+
+
+def start_history(root: Path, seed: int) -> tuple[KillableLog, FaultyFiles]:
+    files = FaultyFiles(seed)
+    log = KillableLog(str(root), files, 400)
+    log.start_writing("identity", 1, briefly=True)
+    create_topic(log, "shop", "orders", 1, Limits.IGGY, 1, Fsync.ALWAYS)
+    for number in range(9):
+        log.append(topic_of(log), 1, batch(b"<%06d>" % number + b"." * 60), 100 + number, SEED)
+    mark(log, 1, 4, 8, reason="erase")
+    return log, files
+
+
+@pytest.mark.parametrize("fate", ["kill", "power cut"])
+def test_killed_at_each_operation_an_erasure_loses_nothing_else_and_the_next_one_finishes_it(tmp_path: Path, fate: str) -> None:
+    memory = Path("/dev/shm")  # the catalog's syncs cost nothing there
+    for operation in range(1, 10_000):
+        log, files = start_history(Path(mkdtemp(dir=memory if memory.is_dir() else tmp_path)), operation)
+        files.killed_in = operation
+        try:
+            MarkedRemoval(log, lambda: 1).remove_now(topic_of(log), 1, "erase")
+        except Killed:
+            pass
+        else:
+            log.crash()
+            shutil.rmtree(log.root)
+            break
+        (files.revive if fate == "kill" else files.cut_power)()
+        log.crash()
+        log = KillableLog(log.root, files, 400)
+        log.start_writing("identity", 1, briefly=True)
+        there = [message.offset for message in read_all(files, log.partition_directory(topic_of(log), 1))]
+        assert {0, 2, 3, 5, 6, 7} <= set(there)
+        MarkedRemoval(log, lambda: 1).remove_now(topic_of(log), 1, "erase")
+        messages = read_all(files, log.partition_directory(topic_of(log), 1))
+        assert [message.offset for message in messages] == [0, 2, 3, 5, 6, 7]
+        assert [files.find(b"<%06d>" % number) for number in (1, 4, 8)] == [[], [], []]
+        log.crash()
+        shutil.rmtree(log.root)
+    assert operation > 50

@@ -1,0 +1,397 @@
+"""QUIC: requests on streams, what is no request, unauthenticated clients, floods, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aioquic.quic import events
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnection
+
+import headstream as hs
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.message import Message
+from headstream.core.wire.codes import EXTENSION_CONTEXT, Code
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.streams import CreateStream
+from headstream.core.wire.commands.system import GetMe, TransportKind
+from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
+from headstream.core.wire.commands.users import CreateUser, UpdateUser, UserStatus
+from headstream.core.wire.extensions.producers import AppendNumbered, InitProducer
+from headstream.core.wire.frames import encode_request, request_head
+from headstream.core.wire.statuses import Status
+from headstream.errors import AuthenticationError, InvalidOptionError, ServerUnreachableError
+from headstream.server.app import QUIC_CERTIFICATE
+from headstream.server.config.tcp_settings import TcpSettings
+from headstream.server.iggy.quic.server import QuicServer
+from headstream.server.iggy.quic.tls import AddressTokens, load_certificate, make_self_signed
+from headstream.server.network.addresses import Address
+from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES
+from tests.support.server.certificates import write_certificate
+from tests.support.server.served import Running, config_of, serving, wait_for
+
+PING = encode_request(Code.PING)
+LOGIN = encode_request(Code.LOGIN, Login("iggy", "iggy").encode())
+EXTENDED_LOGIN = encode_request(Code.LOGIN, Login("iggy", "iggy", "", EXTENSION_CONTEXT).encode())
+_TIMEOUT_S = 20.0
+
+MakeLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+class RawQuic:
+    """A client that knows the protocol and nothing else, driven by hand; as existing clients it checks no certificate.
+
+    Args:
+        address: The server.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.settimeout(0.02)
+        self._quic = QuicConnection(configuration=QuicConfiguration(is_client=True, verify_mode=ssl.CERT_NONE))
+        self._quic.connect((address.host, address.port), now=time.monotonic())
+        self.is_connected = self.is_closed = self.was_retried = False
+        self.bodies: dict[int, bytes] = {}
+        self.whole: set[int] = set()
+        self.reset: set[int] = set()
+
+    def __enter__(self) -> RawQuic:
+        self.wait(lambda: self.is_connected)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._quic.close()
+        self.send()
+        self._socket.close()
+
+    def send(self) -> None:
+        """Send what there is to send."""
+        for datagram, place in self._quic.datagrams_to_send(now=time.monotonic()):
+            self._socket.sendto(datagram, place)
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """Go on until something is the case."""
+        until_s = time.monotonic() + _TIMEOUT_S
+        while not condition():
+            assert time.monotonic() < until_s
+            self.send()
+            try:
+                datagram, place = self._socket.recvfrom(65_536)
+            except TimeoutError:
+                self._quic.handle_timer(now=time.monotonic())
+            else:
+                self.was_retried |= datagram[0] & 0xF0 == 0xF0
+                self._quic.receive_datagram(datagram, place, now=time.monotonic())
+            event = self._quic.next_event()
+            while event is not None:
+                self._take(event)
+                event = self._quic.next_event()
+
+    def _take(self, event: events.QuicEvent) -> None:
+        if isinstance(event, events.HandshakeCompleted):
+            self.is_connected = True
+        elif isinstance(event, events.ConnectionTerminated):
+            self.is_closed = True
+        elif isinstance(event, events.StreamReset):
+            self.reset.add(event.stream_id)
+        elif isinstance(event, events.StreamDataReceived):
+            self.bodies[event.stream_id] = self.bodies.get(event.stream_id, b"") + event.data
+            if event.end_stream:
+                self.whole.add(event.stream_id)
+
+    def begin(self, data: bytes, *, is_end: bool = True) -> int:
+        """Send bytes on a stream of their own, and return its number."""
+        stream = self._quic.get_next_available_stream_id()
+        self._quic.send_stream_data(stream, data, end_stream=is_end)
+        self.send()
+        return stream
+
+    def request(self, data: bytes) -> tuple[int, bytes]:
+        """Return the status and the body of the response to a request."""
+        stream = self.begin(data)
+        self.wait(lambda: stream in self.whole)
+        body = self.bodies[stream]
+        assert int.from_bytes(body[4:8], "little") == len(body) - 8
+        return int.from_bytes(body[:4], "little"), body[8:]
+
+
+@pytest.fixture
+def running(make_loop: MakeLoop) -> Iterator[Running]:
+    """A server over QUIC."""
+    with serving(config_of(quic_address=Address("127.0.0.1", 0)), make_loop) as running:
+        yield running
+
+
+def quic_of(running: Running) -> QuicServer:
+    server: Any = running.server
+    assert isinstance(server._quic, QuicServer)
+    return server._quic
+
+
+def address_of(running: Running) -> Address:
+    assert running.server.quic_address is not None
+    return running.server.quic_address
+
+
+def test_quic_answers_a_stream_a_request_when_a_client_has_logged_in(running: Running) -> None:
+    with RawQuic(address_of(running)) as client:
+        assert client.request(PING) == (0, b"")
+        assert client.request(encode_request(Code.LIST_STREAMS)) == (Status.UNAUTHENTICATED, b"")
+        assert client.request(LOGIN) == (0, b"\x01\0\0\0")
+        me = GetMe.decode_reply(client.request(encode_request(Code.ME))[1])
+        assert (me.user_id, me.transport) == (1, TransportKind.QUIC)
+        assert quic_of(running).traffic.commands[Code.PING].done == 1
+
+
+def test_quic_answers_what_it_does_not_understand_and_resets_what_is_no_request(running: Running) -> None:
+    with RawQuic(address_of(running)) as client:
+        assert client.request(encode_request(9999, b"payload"))[0] == Status.INVALID_COMMAND
+        stream = client.begin(b"abc")
+        client.wait(lambda: stream in client.reset)
+        assert client.request(PING) == (0, b"")
+
+
+def test_quic_answers_other_streams_when_the_request_on_one_is_half_there(running: Running) -> None:
+    with RawQuic(address_of(running)) as client:
+        client.request(LOGIN)
+        client.begin(request_head(Code.SEND_MESSAGES, 100_000) + bytes(50_000), is_end=False)
+        assert client.request(PING) == (0, b"")
+
+
+def test_quic_refuses_more_than_a_login_has_before_the_login(running: Running) -> None:
+    with RawQuic(address_of(running)) as client:
+        stream = client.begin(request_head(Code.LOGIN, 100_000) + bytes(UNAUTHENTICATED_BYTES), is_end=False)
+        client.wait(lambda: stream in client.whole)
+        assert int.from_bytes(client.bodies[stream][:4], "little") == Status.UNAUTHENTICATED
+
+
+def test_quic_holds_a_window_when_an_unauthenticated_client_leaves_gaps(running: Running) -> None:
+    with RawQuic(address_of(running)) as client:
+        client.request(PING)
+        sender = client._quic._get_or_create_stream_for_send(client._quic.get_next_available_stream_id())
+        sender.sender.write(bytes(30_000))
+        sender.sender._pending.subtract(0, 29_000)  # only the end of it is sent
+        client.send()
+        client.request(PING)
+        [server] = quic_of(running)._clients
+        connection = server._connection
+        buffers = [len(stream.receiver._buffer) for stream in connection._streams.values()]
+        assert max(buffers) == 30_000
+        assert connection._local_max_data.value <= connection._local_max_data.used + connection.window_bytes
+        assert all(stream.max_stream_data_local <= 30_000 + 32_768 for stream in connection._streams.values())
+
+
+def test_quic_answers_users_when_unauthenticated_clients_have_no_turn(running: Running) -> None:
+    quic = quic_of(running)
+
+    async def stop_rounds() -> None:
+        quic._turns._left, quic._turns._is_scheduled = 0, True
+
+    async def go_on() -> None:
+        quic._turns._begin_round()
+
+    with RawQuic(address_of(running)) as user, RawQuic(address_of(running)) as stranger:
+        assert user.request(LOGIN)[0] == stranger.request(PING)[0] == 0
+        running.run(stop_rounds())
+        stream = stranger.begin(PING)
+        newcomer = RawQuic(address_of(running))
+        newcomer.send()
+        wait_for(lambda: quic._waiting >= 2)
+        assert [user.request(PING) for _ in range(5)] == [(0, b"")] * 5
+        assert stream not in stranger.whole
+        assert len(quic._clients) == 2
+        running.run(go_on())
+        stranger.wait(lambda: stream in stranger.whole)
+        newcomer.wait(lambda: newcomer.is_connected)
+        newcomer._socket.close()
+        assert quic._waiting == 0
+
+
+def test_quic_drops_datagrams_of_unauthenticated_clients_when_too_many_wait(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headstream.server.iggy.quic.server._MOST_WAITING", 5)
+    quic = quic_of(running)
+    address = ("127.0.0.1", 1)
+
+    async def flood() -> int:
+        quic._turns._left, quic._turns._is_scheduled = 0, True
+        for number in range(20):
+            quic._take(bytes([0xC0, 0, 0, 0, 1, 8, *bytes(7), number, 8, *bytes(8), 0, 0x44, 0x90]) + bytes(1300), address)
+        for _ in range(20):
+            quic._take(os.urandom(1), address)  # no datagram of QUIC
+        waiting = quic._waiting
+        quic._turns._begin_round()
+        return waiting
+
+    assert running.run(flood()) == 5
+    wait_for(lambda: quic._waiting == 0)
+
+
+def test_quic_ends_handshakes_that_do_not_end_themselves(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headstream.server.iggy.quic.connection.HANDSHAKE_S", 0.1)
+    silent = RawQuic(address_of(running))
+    silent.send()
+    wait_for(lambda: quic_of(running).handshakes_count == 1)
+    wait_for(lambda: quic_of(running).handshakes_count == 0)
+    silent._socket.close()
+
+
+def test_quic_serves_a_client_when_many_handshakes_are_half_open_and_has_it_prove_its_address(running: Running) -> None:
+    with ExitStack() as stack:
+        for _ in range(300):
+            silent = RawQuic(address_of(running))
+            stack.callback(silent._socket.close)
+            silent.send()
+        with RawQuic(address_of(running)) as client:
+            assert client.was_retried
+            assert client.request(PING) == (0, b"")
+            assert quic_of(running).handshakes_count <= 32
+
+
+def test_quic_ends_the_oldest_connections_without_a_login_when_all_places_are_taken(make_loop: MakeLoop) -> None:
+    config = config_of(quic_address=Address("127.0.0.1", 0), tcp=TcpSettings(max_connections=2))
+    with serving(config, make_loop) as running, ExitStack() as stack:
+        strangers = [stack.enter_context(RawQuic(address_of(running))) for _ in range(2)]
+        assert strangers[1].request(PING) == (0, b"")
+        half_open = RawQuic(address_of(running))  # its first packet alone takes a place, and so does the next one's
+        half_open.send()
+        strangers[0].wait(lambda: strangers[0].is_closed)
+        users = []
+        for _ in range(2):
+            users.append(stack.enter_context(RawQuic(address_of(running))))
+            assert users[-1].request(LOGIN) == (0, b"\x01\0\0\0")
+        strangers[1].wait(lambda: strangers[1].is_closed)
+        assert [user.request(PING) for user in users] == [(0, b"")] * 2
+        assert quic_of(running).traffic.refused_connections == 0
+        late = RawQuic(address_of(running))
+        late.send()
+        wait_for(lambda: quic_of(running).traffic.refused_connections == 1)
+        assert [user.request(PING) for user in users] == [(0, b"")] * 2
+        for each in (half_open, late):
+            each.__exit__()
+
+
+def test_quic_serves_when_a_flood_of_datagrams_comes(running: Running) -> None:
+    stop = threading.Event()
+
+    def flood() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            for _ in range(100_000):
+                if stop.is_set():
+                    return
+                sock.sendto(os.urandom(64) + bytes(1200), address_of(running))
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        with running.peer() as peer:
+            assert [peer.request(Code.PING) for _ in range(100)] == [(0, b"")] * 100
+        with RawQuic(address_of(running)) as client:
+            assert client.request(PING) == (0, b"")
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_quic_ends_the_session_when_the_client_leaves(running: Running) -> None:
+    sessions = running.server.dispatcher.sessions
+    with RawQuic(address_of(running)) as client:
+        client.request(LOGIN)
+        assert [session.transport for session in sessions.list()] == [TransportKind.QUIC]
+    wait_for(lambda: not sessions.list())
+    assert quic_of(running).budget.held_bytes == 0
+    assert not quic_of(running)._by_id
+
+
+def test_quic_closes_the_connection_and_answers_nothing_more_when_its_user_is_deactivated(running: Running) -> None:
+    with running.peer() as root, RawQuic(address_of(running)) as client:
+        root.ask(CreateUser("alice", "alicealice", UserStatus.ACTIVE))
+        assert client.request(encode_request(Code.LOGIN, Login("alice", "alicealice").encode()))[0] == 0
+        assert client.request(encode_request(Code.ME))[0] == Status.UNAUTHORIZED
+        root.ask(UpdateUser("alice", status=UserStatus.INACTIVE))
+        stream = client.begin(encode_request(Code.ME))
+        client.wait(lambda: client.is_closed)
+        assert stream not in client.whole
+        sessions = running.server.dispatcher.sessions
+        assert not [session for session in sessions.list() if session.transport is TransportKind.QUIC]
+
+
+def test_quic_answers_where_a_numbered_batch_is_when_it_comes_again(running: Running) -> None:
+    with running.peer() as root, RawQuic(address_of(running)) as client:
+        root.ask(CreateStream(0, "shop"))
+        root.ask(CreateTopic("shop", 0, 1, Compression.NONE, NEVER, SERVER_DEFAULT, 0, "orders"))
+        client.request(EXTENDED_LOGIN)
+        init = InitProducer()
+        producer = init.decode_reply(memoryview(client.request(encode_request(init.code, init.encode()))[1]))
+        sent = encode_sent([Message(payload=bytes(100_000))])
+        append = AppendNumbered("shop", "orders", 1, producer.producer_id, producer.epoch, 0, sent)
+        bodies = [client.request(encode_request(append.code, append.encode()))[1] for _ in range(2)]
+        stored = [append.decode_reply(memoryview(body)) for body in bodies]
+        assert [(each.offset, each.is_repeat) for each in stored] == [(0, False), (0, True)]
+
+
+def test_quic_client_trusts_the_certificate_that_the_server_has_made_and_no_other(tmp_path: Path) -> None:
+    with serving(config_of(quic_address=Address("127.0.0.1", 0), data=str(tmp_path / "log"))) as running:
+        port, certificate = address_of(running).port, tmp_path / "log" / "runtime" / QUIC_CERTIFICATE
+        for host in ("localhost", "127.0.0.1"):
+            with hs.connect(f"quic://iggy:iggy@{host}:{port}", tls_ca_file=str(certificate)) as log:
+                assert log.topics() == []
+        with pytest.raises(ServerUnreachableError, match="certificate"):
+            hs.connect(f"quic://iggy:iggy@localhost:{port}", retry_timeout_ms=0)
+        with pytest.raises(AuthenticationError, match="cannot log in"):
+            hs.connect(f"quic://iggy:wrong@localhost:{port}", tls_verify=False)
+        made = certificate.read_bytes()
+    with serving(config_of(quic_address=Address("127.0.0.1", 0), data=str(tmp_path / "log"))):
+        assert certificate.read_bytes() == made
+        assert (certificate.parent / "quic_key.pem").stat().st_mode & 0o777 == 0o600
+
+
+def test_quic_refuses_a_key_that_others_can_read_when_it_is_configured(tmp_path: Path) -> None:
+    files = write_certificate(tmp_path, "localhost")
+    (tmp_path / "key.pem").chmod(0o644)
+    with pytest.raises(InvalidOptionError, match=r"its mode is 0644 .*key\.pem.*chmod 600"):
+        load_certificate(QuicConfiguration(is_client=False), files)
+    (tmp_path / "key.pem").chmod(0o600)
+    load_certificate(QuicConfiguration(is_client=False), files)
+
+
+def test_quic_replaces_its_own_key_and_logs_it_when_others_can_read_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    key = tmp_path / "quic_key.pem"
+    make_self_signed(tmp_path / QUIC_CERTIFICATE, key)
+    known = key.read_bytes()
+    caplog.clear()
+    make_self_signed(tmp_path / QUIC_CERTIFICATE, key)
+    assert not caplog.messages
+    key.chmod(0o640)
+    make_self_signed(tmp_path / QUIC_CERTIFICATE, key)
+    assert "created a self-signed QUIC certificate" in caplog.text
+    assert "its mode is 0640" in caplog.text
+    assert key.read_bytes() != known
+    assert key.stat().st_mode & 0o777 == 0o600
+
+
+def test_quic_client_says_that_nothing_listens_there() -> None:
+    with pytest.raises(ServerUnreachableError):
+        hs.connect("quic://iggy:iggy@127.0.0.1:1", connect_timeout_ms=500, retry_timeout_ms=0)
+
+
+def test_address_tokens_are_good_for_one_address_and_some_seconds() -> None:
+    tokens, address = AddressTokens(), ("10.0.0.1", 4000)
+    token = tokens.make(address, b"original", b"retry", 100.0)
+    assert tokens.read(token, address, 105.0) == (b"original", b"retry")
+    assert tokens.read(token, ("10.0.0.2", 4000), 105.0) is None
+    assert tokens.read(token, address, 111.0) is None
+    assert tokens.read(token[:-1] + b"\0", address, 105.0) is None or token[-1] == 0
+    assert tokens.read(b"", address, 105.0) is None
+    assert AddressTokens().read(token, address, 105.0) is None
