@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headstream.broker.groups.assignment import assign
-from headstream.broker.groups.membership import GroupMembers
+from headstream.broker.groups.membership import GroupMembers, assign
 from headstream.core.model.groups import Assignment
 from headstream.errors import RebalancedError
 

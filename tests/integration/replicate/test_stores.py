@@ -22,7 +22,7 @@ from headstream.replicate.codec import ColumnMetadata, data_message, metadata_me
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions
 from headstream.replicate.decoding.mask_orders import MaskOrders
 from headstream.replicate.inputs.inputs import add_declared_schemas
-from headstream.replicate.run.stored_metrics import StoredMetrics
+from headstream.replicate.run.pipeline import StoredMetrics
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry, check_zone, table_id
 from headstream.replicate.storage.delta_places import open_table

@@ -17,7 +17,7 @@ from headstream.replicate.decoding.decode import Decoded, Decoder, open_zone
 from headstream.replicate.engines.engine import TableEngine
 from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC
-from headstream.replicate.run.checkpoint_opening import open_keeper
+from headstream.replicate.run.pipeline import open_keeper
 from headstream.replicate.run.processor import Processor
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.run.unit_merge import Parts

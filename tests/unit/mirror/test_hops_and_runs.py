@@ -11,7 +11,7 @@ from headstream.metrics.families import write_openmetrics
 from headstream.mirror.hops import Hop, check_log_name, logs_passed, newest_hop, with_hop
 from headstream.mirror.metrics import describe_mirror
 from headstream.mirror.mirror import MirrorStats
-from headstream.mirror.runs import OffsetRuns
+from headstream.mirror.target import OffsetRuns
 
 
 def test_hops_are_read_back_newest_first() -> None:

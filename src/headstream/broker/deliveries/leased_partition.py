@@ -15,9 +15,7 @@ from headstream.core.model.pauses import PauseRule
 from headstream.core.model.polling import OffsetOwner, PollingStrategy
 from headstream.errors import CorruptSendError
 from headstream.log.catalog.catalog import TopicRecord
-from headstream.log.partition.lease_keys import LeaseKeys
-from headstream.log.partition.lease_outcome import LeaseOutcome
-from headstream.log.partition.lease_table import LeaseTable
+from headstream.log.partition.lease_table import LeaseKeys, LeaseOutcome, LeaseTable
 
 __all__ = ["LeasedPartition", "scan_keys"]
 

@@ -40,8 +40,7 @@ from headstream.core.model.polling import OffsetOwner
 from headstream.errors import GroupInUseError, InvalidInputError, InvalidOptionError, OffsetOutOfRangeError
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.partition.delivery_state import Lease
-from headstream.log.partition.lease_outcome import LeaseOutcome
-from headstream.log.partition.lease_table import LeaseTable
+from headstream.log.partition.lease_table import LeaseOutcome, LeaseTable
 from headstream.log.partition.offset_file_counts import NO_USER
 
 __all__ = ["Leases"]

@@ -6,8 +6,8 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,14 +20,68 @@ from headstream.cli.shared.output import print_text, write_json_list
 from headstream.cli.shared.parameters import Checked, open_log, output_option, url_option, warn_missing_log
 from headstream.cli.top.keys import read_key, single_keys
 from headstream.cli.top.rates import ORDERS, Overview, Sample, compare, sort_topics
+from headstream.client.transports.remote.address import SCHEMES
 from headstream.core.model.quantities import parse_duration_us
-from headstream.errors import InvalidInputError, ServerUnreachableError
+from headstream.errors import InvalidInputError, NotFoundError, PermissionDeniedError, ServerUnreachableError, UnsupportedError
 
 if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.replicate.storage.places import Place
 
-__all__ = ["top"]
+__all__ = ["read_sample", "top"]
+
+
+# Samples of a log: its topics, their groups, and the load of its server.
+
+_SERVER_COUNTS: Final = (
+    *("memory_bytes", "cpu_usage", "clients_count", "streams_count", "topics_count", "partitions_count"),
+    *("messages_count", "messages_size_bytes", "groups_count"),
+)
+
+
+def read_sample(log: Client, url: str, topics: Iterable[str], checkpoints: Mapping[str, Callable[[], Path]]) -> Sample:
+    """Return what a log says now.
+
+    Args:
+        log: The log.
+        url: Its URL.
+        topics: The topics whose groups are read, one request each.
+        checkpoints: The checkpoints of Replicate pipelines, each with a function that returns a directory with its newest ledger.
+    """
+    found = tuple(log.topics())
+    groups = []
+    for name in topics:
+        with suppress(NotFoundError, PermissionDeniedError):  # deleted just now, or only to be polled
+            groups += log.groups(name)
+    return Sample(
+        time_us=time.time_ns() // 1000,
+        topics=found,
+        groups=tuple(groups),
+        server=_read_server(log, url),
+        pipelines={name: _read_pipeline(read()) for name, read in checkpoints.items()},
+    )
+
+
+def _read_server(log: Client, url: str) -> dict[str, Any]:
+    scheme = url.partition(":")[0]
+    if scheme == "kafka":
+        return asdict(log.cluster_stats())
+    if scheme not in SCHEMES:
+        return {}
+    try:
+        stats = log.server.stats()
+    except (PermissionDeniedError, UnsupportedError):
+        return {}
+    return {name: getattr(stats, name) for name in _SERVER_COUNTS}
+
+
+def _read_pipeline(checkpoint: Path) -> dict[str, Any]:
+    from headstream.replicate.parked.ledger import Ledger
+    from headstream.replicate.run.status import read_status
+
+    with closing(Ledger(checkpoint / "ledger.sqlite", read_only=True)) as ledger:
+        return read_status(ledger, time.time_ns() // 1000)
+
 
 _MOST_TOPICS: Final = 100
 """Topics whose groups are read by default: each costs one request."""
@@ -113,7 +167,6 @@ class _Watched:
 
     def read(self, order: str) -> Overview | None:
         """Return the rates since the sample before, or None if there was none."""
-        from headstream.cli.top.reading import read_sample
 
         sample = read_sample(self._log, self._url, self._topics or self._busiest, self._checkpoints)
         before, self._before = self._before, sample

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -20,11 +20,121 @@ from headstream.core.model.deliveries import MAX_FAILING, MAX_PENDING_RANGES, De
 from headstream.core.model.leases import MAX_LEASE_US, SKIPPED, LeaseChange, LeasedRange, LeaseRefusal, LeaseStep
 from headstream.core.model.offset_ranges import OffsetRanges, ranges_of
 from headstream.core.model.transitions import Transition, TransitionKind
+from headstream.log.partition.delivery_journal import Touched
 from headstream.log.partition.delivery_state import DeliveryState, Lease, record_failure, retried
-from headstream.log.partition.lease_keys import LeaseKeys
-from headstream.log.partition.lease_outcome import LeaseOutcome
 
-__all__ = ["LeaseTable"]
+__all__ = ["LeaseKeys", "LeaseOutcome", "LeaseTable"]
+
+
+# LeaseKeys: which message of each key is the first one that is not done, so that later ones wait for it. Sans-IO.
+
+
+# LeaseOutcome: what a change of leases did, for the journal, the dead letter, the worker and the counters.
+
+
+@dataclass(slots=True)
+class LeaseOutcome:
+    """What a change did, for the journal and the counters.
+
+    Args:
+        waits: Ranges that wait now.
+        failing: Messages that failed.
+        leased: Tokens of new leases.
+        settled: Token and range: what a worker settled.
+        ended: Token and range: what is not leased any more, because its time was over.
+        deferred: Ranges that are deferred now.
+        extended: Token and message: what has an end of its own now.
+        poisoned: Messages to copy into the dead letter.
+        refused: What was refused.
+        succeeded_count: How many attempts have succeeded now.
+        failed_count: How many have failed now.
+        transitions: What has happened, for counters and audit rows.
+    """
+
+    waits: list[tuple[int, int]] = field(default_factory=list)
+    failing: list[int] = field(default_factory=list)
+    leased: list[int] = field(default_factory=list)
+    settled: list[tuple[int, int, int]] = field(default_factory=list)
+    ended: list[tuple[int, int, int]] = field(default_factory=list)
+    deferred: list[tuple[int, int]] = field(default_factory=list)
+    extended: list[tuple[int, int]] = field(default_factory=list)
+    poisoned: list[Delivery] = field(default_factory=list)
+    refused: list[LeaseRefusal] = field(default_factory=list)
+    succeeded_count: int = 0
+    failed_count: int = 0
+    transitions: list[Transition] = field(default_factory=list)
+
+    def touched(self) -> Touched:
+        """Return it for the journal."""
+        return Touched(
+            waits=tuple(self.waits),
+            failing=tuple(self.failing),
+            leased=tuple(self.leased),
+            settled=tuple(self.settled),
+            ended=tuple(self.ended),
+            deferred=tuple(self.deferred),
+            extended=tuple(self.extended),
+        )
+
+
+class LeaseKeys:
+    """The open messages of a group in one partition, by key; one thread at a time. A message without a key never waits."""
+
+    def __init__(self) -> None:
+        self._queues: dict[bytes, deque[int]] = {}
+        self._keys: dict[int, bytes] = {}
+        self._ready: list[int] = []
+
+    def add(self, offset: int, key: bytes | None) -> bool:
+        """Add an open message, those of a key in their order, and return whether it waits for none."""
+        if key is not None:
+            queue = self._queues.setdefault(key, deque())
+            queue.append(offset)
+            self._keys[offset] = key
+            if len(queue) > 1:
+                return False
+        heapq.heappush(self._ready, offset)
+        return True
+
+    def finish(self, from_offset: int, until_offset: int) -> None:
+        """Record that messages are done or deferred: the next one of each key no longer waits."""
+        if until_offset - from_offset > len(self._keys):
+            offsets = sorted(offset for offset in self._keys if from_offset <= offset < until_offset)
+        else:
+            offsets = [offset for offset in range(from_offset, until_offset) if offset in self._keys]
+        for offset in offsets:
+            key = self._keys.pop(offset)
+            queue = self._queues[key]
+            if queue[0] != offset:  # leased by a worker without order
+                queue.remove(offset)
+                continue
+            queue.popleft()
+            if queue:
+                heapq.heappush(self._ready, queue[0])
+            else:
+                del self._queues[key]
+
+    def release(self, from_offset: int, until_offset: int) -> None:
+        """Record that messages can be leased again."""
+        for offset in range(from_offset, until_offset):
+            heapq.heappush(self._ready, offset)
+
+    def take(self, count: int, pending: OffsetRanges) -> list[int]:
+        """Return messages that wait for none, in the order of their offsets.
+
+        Args:
+            count: Maximum number of messages.
+            pending: Those that can be leased.
+        """
+        taken: list[int] = []
+        while self._ready and len(taken) < count:
+            offset = heapq.heappop(self._ready)
+            key = self._keys.get(offset)
+            is_first = key is None or self._queues[key][0] == offset
+            if is_first and offset in pending and offset not in taken[-1:]:
+                taken.append(offset)
+        return taken
+
 
 _WHOLE: Final = -1
 """Instead of a message: the end of its whole lease."""

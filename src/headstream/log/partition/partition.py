@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from headstream.core.codec.batch.results import Stamped
@@ -24,29 +25,115 @@ from headstream.core.codec.batch.stored.stamp import check_sent, stamp
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.producers import Appended, BatchNumber
 from headstream.core.model.topology import Fsync, TopicOptions
-from headstream.errors import StorageError
-from headstream.log.partition.commit_truncation import truncate_damaged
+from headstream.errors import CorruptSendError, StorageError
 from headstream.log.partition.compacted_input import check_keys
 from headstream.log.partition.deduplication import Repeats
 from headstream.log.partition.partition_end import NO_NUMBER, NO_SEGMENT, PartitionEnd
 from headstream.log.partition.producer_states import ProducerStates, check_number
 from headstream.log.partition.recovery import Tail, note_failed_sync, recover
-from headstream.log.partition.sealing import seal_segment
 from headstream.log.partition.segment_size import check_sent_bytes
 from headstream.log.partition.syncing import GroupCommit, closed_error
+from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.index import IndexReader
 from headstream.log.segments.layout import (
     INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     IndexEntry,
+    Seal,
+    base_offsets,
     encode_entry,
     encode_header,
+    encode_seal,
     segment_path,
 )
 from headstream.log.system.files import Files, WriteFile
+from headstream.log.system.findings import report
 
-__all__ = ["PartitionWriter", "ReservedError"]
+__all__ = ["PartitionWriter", "ReservedError", "seal_segment", "truncate_damaged"]
+
+
+# Truncates what a power cut damaged of a staged commit in a partition: a damaged send, and the sends after it.
+#
+# Recovery keeps a damaged send before a whole one, since the latter was possibly acknowledged. Nothing of an unfinished
+# commit was acknowledged: its part of the partition is cut off from the first damaged send on, and
+# appended again from the staged files.
+
+
+# Seals a segment when the next one begins: its index gets the next segment's first offset, so that its loss is noticed.
+
+
+def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:
+    """Write the seal after the last entry of a segment's index.
+
+    The next segment's files are synced by now. The seal itself is not synced: a missing or partial seal leaves the
+    index as valid as one that was never sealed. So does a refused write.
+
+    Args:
+        end: The writing end in the segment that is sealed; it can be without one.
+        next_base: The next segment's first offset.
+        files: Its file system.
+    """
+    base = end.base_offset
+    if base == NO_SEGMENT:
+        return
+    with suppress(StorageError):
+        index = files.open_write(segment_path(end.directory, base, INDEX_SUFFIX))
+        try:
+            seal = Seal(end.byte_position, next_base)
+            index.write_at(encode_seal(seal, base), INDEX_HEADER_BYTES + end.entries * INDEX_ENTRY_BYTES)
+        finally:
+            index.close()
+
+
+def truncate_damaged(directory: str, files: Files, from_offset: int) -> bool:
+    """Cut off the first damaged send from an offset on, and all after it; return whether there was one.
+
+    A damaged send of an earlier segment stays, and reads of it raise an error: segments are synced before the next one begins.
+
+    Args:
+        directory: The partition's directory, which is reserved meanwhile.
+        files: Its file system.
+        from_offset: The beginning of the unfinished commit's part.
+
+    Raises:
+        CorruptLogError: files contradict each other in a way that no crash explains.
+        StorageError: the system refused an operation.
+    """
+    damaged = _find_damaged(directory, files, from_offset)
+    base = base_offsets(files.list_names(directory) or [])[-1:]
+    if damaged is None or not base or damaged < base[0]:
+        return False
+    path = segment_path(directory, base[0], INDEX_SUFFIX)
+    data, index = files.open_write(segment_path(directory, base[0], LOG_SUFFIX)), files.open_write(path)
+    try:
+        reader = IndexReader(index, path, base[0])
+        kept = end = 0
+        for number in range(reader.count):
+            entry = reader.find_entry(number)
+            if entry is not None and entry.end_offset <= damaged:
+                kept, end = number + 1, entry.end_position
+        report(path, f"the sends from offset {damaged} on, of an unfinished commit, are damaged: they are appended again")
+        index.truncate(INDEX_HEADER_BYTES + kept * INDEX_ENTRY_BYTES)
+        index.sync()  # before the data it names is cut off
+        data.truncate(end)
+        data.sync()
+    finally:
+        data.close()
+        index.close()
+    return True
+
+
+def _find_damaged(directory: str, files: Files, from_offset: int) -> int | None:
+    with PartitionFollower(directory, files) as follower:
+        try:
+            for _ in follower.read(max(from_offset, follower.first_offset)):
+                pass
+        except CorruptSendError as error:
+            return max(error.from_offset, from_offset)
+    return None
+
 
 _NO_OPTIONS: Final = TopicOptions()
 

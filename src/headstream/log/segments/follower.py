@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final, Self
+from functools import wraps
+from typing import Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from headstream.core.filters.filter import Filter
 from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError, PartitionNotFoundError
@@ -24,13 +25,84 @@ from headstream.log.segments.checking import unreadable_segment
 from headstream.log.segments.files import BufferPool, OsReadFiles, ReadFiles
 from headstream.log.segments.layout import INDEX_SUFFIX, base_offsets, segment_path, start_offsets
 from headstream.log.segments.read_ahead import ReadAhead
-from headstream.log.segments.retry_on_removal import retry_on_removal
 from headstream.log.segments.segment import Segment
 from headstream.log.segments.segment_end import find_unindexed
 from headstream.log.segments.skipping import SegmentSkips
-from headstream.log.segments.times import find_later
 
-__all__ = ["DEFAULT_CHUNK_BYTES", "PartitionFollower"]
+__all__ = ["DEFAULT_CHUNK_BYTES", "PartitionFollower", "find_later", "retry_on_removal"]
+
+
+# retry_on_removal: repeats a query of a partition when retention or compaction removes a segment meanwhile.
+#
+# The list of segments can be outdated. If a listed segment is missing when its files are opened, the list is renewed and the
+# whole query repeated; it fails only if the segment is missing from the new list too.
+
+
+# Finds the segment of a time, by the times of the segments' first messages.
+
+
+def find_later(count: int, first_time_of: Callable[[int], int | None], timestamp_us: int) -> int:
+    """Return the number of the first segment that begins at a time or later; `count` if there is none.
+
+    Args:
+        count: Number of segments; their times never decrease.
+        first_time_of: Returns the time of a segment's first message, microseconds since 1970 UTC, or None if compaction has
+            emptied it or it cannot be read: the next segment's time is used then.
+        timestamp_us: The time.
+    """
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        times = map(first_time_of, range(middle, count))
+        first = next((time_us for time_us in times if time_us is not None), None)
+        if first is not None and first < timestamp_us:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+_ATTEMPTS: Final = 4
+"""Another segment can be removed while the list is renewed; four times in a row is not a coincidence."""
+
+
+class _Renewable(Protocol):
+    is_in_query: bool
+    """Whether a query is running: queries nested in it fail with it."""
+
+    def renew(self) -> None: ...
+
+
+_Follower = TypeVar("_Follower", bound=_Renewable)
+_Answer = TypeVar("_Answer")
+_Arguments = ParamSpec("_Arguments")
+_Query = Callable[Concatenate[_Follower, _Arguments], _Answer]
+
+
+def retry_on_removal(query: _Query[_Follower, _Arguments, _Answer]) -> _Query[_Follower, _Arguments, _Answer]:
+    """Repeat a query after renew() if a segment was removed meanwhile.
+
+    Args:
+        query: The method; it must not change state.
+    """
+
+    @wraps(query)
+    def wrapper(follower: _Follower, /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Answer:
+        if follower.is_in_query:
+            return query(follower, *arguments, **options)
+        for _ in range(_ATTEMPTS - 1):
+            follower.is_in_query = True
+            try:
+                return query(follower, *arguments, **options)
+            except OffsetOutOfRangeError:
+                follower.is_in_query = False
+                follower.renew()
+            finally:
+                follower.is_in_query = False
+        return query(follower, *arguments, **options)
+
+    return wrapper
+
 
 DEFAULT_CHUNK_BYTES: Final = 4 << 20
 """Large enough that the bytes dominate a read's cost, small enough for a processor's cache."""

@@ -28,13 +28,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from headstream.core.model.topology import Fsync
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Fsync, Limits
 from headstream.errors import (
     CorruptLogError,
     DecodeError,
     HeadstreamError,
     InvalidInputError,
+    LimitError,
+    NotFoundError,
+    PartitionNotFoundError,
     StorageError,
+    TopicNotFoundError,
 )
 from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
 from headstream.log.catalog.commit_records import (
@@ -45,25 +50,140 @@ from headstream.log.catalog.commit_records import (
     pending_commits,
     record_commit,
 )
+from headstream.log.partition.compacted_input import check_keys
 from headstream.log.segments.layout import INBOX_NAME
-from headstream.log.staged.commit_checks import find_topics
-from headstream.log.staged.inbox import list_manifests, take_manifest
 from headstream.log.staged.staging import (
+    MANIFEST_SUFFIX,
     TAKEN_SUFFIX,
     Manifest,
     chunks_of,
     epoch_directory,
+    inbox_name,
     inbox_path,
     read_chunk,
+    read_manifest,
     sweep_abandoned,
     sweep_epochs,
 )
+from headstream.log.system.files import Files
 
 if TYPE_CHECKING:
     from headstream.log.log import Log
     from headstream.log.partition.partition import PartitionWriter
 
-__all__ = ["ONCE", "StagedCommits"]
+__all__ = ["ONCE", "StagedCommits", "find_topics", "list_manifests", "take_manifest"]
+
+
+# Checks of a staged commit before its intent is recorded: once they pass, all of it can be appended.
+
+
+# The inbox: manifests for the log's writer, and those set aside.
+#
+#     <writer>-<epoch>.json      committed, and not taken yet
+#         <writer>-<epoch>.taken     being appended, or left by a writer that crashed meanwhile
+#         *.damaged                  set aside: the bytes are not a manifest
+#         *.misnamed                 set aside: the manifest's writer or epoch differs from its file's name
+#         *.unreadable               set aside: the system cannot read it, as when it is a directory
+#
+# Files set aside stay until an operator moves them away; they never block another commit.
+
+
+def list_manifests(root: str, files: Files) -> list[str]:
+    """Return the paths of the manifests in a log's inbox, in the order of their names."""
+    inbox = f"{root}/{INBOX_NAME}"
+    return [f"{inbox}/{name}" for name in sorted(files.list_names(inbox) or ()) if name.endswith((MANIFEST_SUFFIX, TAKEN_SUFFIX))]
+
+
+def take_manifest(path: str, files: Files) -> Manifest | None:
+    """Rename a manifest, so that it can no longer be withdrawn, and return it; None if it was withdrawn or is set aside.
+
+    Args:
+        path: The manifest's path.
+        files: Its file system.
+
+    Raises:
+        StorageError: the system refused to rename it.
+    """
+    stem, _, suffix = path.rpartition(".")
+    taken = f"{stem}{TAKEN_SUFFIX}"
+    if f".{suffix}" != TAKEN_SUFFIX:
+        try:
+            files.rename(path, taken)
+        except StorageError:
+            if files.exists(path):
+                raise
+            return None  # withdrawn just now
+    try:
+        manifest = read_manifest(taken, files)
+    except CorruptLogError as error:
+        _set_aside(taken, files, "damaged", error.what)
+        return None
+    except StorageError as error:
+        _set_aside(taken, files, "unreadable", error.what)
+        return None
+    if manifest is not None and inbox_name(manifest.writer, manifest.epoch, TAKEN_SUFFIX) != taken.rpartition("/")[2]:
+        _set_aside(taken, files, "misnamed", f"it is of writer {manifest.writer!r}, epoch {manifest.epoch}")
+        return None
+    return manifest
+
+
+def _set_aside(path: str, files: Files, why: str, reason: str) -> None:
+    _log.error("a staged commit is set aside as %s.%s: %s", path, why, reason)
+    files.rename(path, f"{path}.{why}")
+
+
+def find_topics(log: Log, manifest: Manifest) -> dict[str, TopicRecord]:
+    """Return the topics of a manifest by name, after checking that all of it can be appended.
+
+    Args:
+        log: The log.
+        manifest: The manifest.
+
+    Raises:
+        NotFoundError: a topic or partition is missing, or the manifest is of another log.
+        CorruptLogError: a staged file is missing or damaged.
+        LimitError: the topic does not take such messages.
+        StorageError: the system refused to read a staged file.
+    """
+    if manifest.identity != log.identity:
+        raise NotFoundError(f"it belongs to another log, {manifest.identity}", where=log.root)
+    topics: dict[str, TopicRecord] = {}
+    for part in manifest.parts:
+        path = f"{epoch_directory(log.root, manifest.writer, manifest.epoch)}/{part.name}"
+        file = log.files.open_read(path)
+        size_bytes = 0
+        if file is not None:
+            size_bytes = file.size_bytes()
+            file.close()
+        if size_bytes < sum(chunk.size_bytes for chunk in part.chunks):
+            raise CorruptLogError("a staged file is missing or cut short", where=path, advice="Send the batch again")
+        position = 0
+        for chunk in part.chunks:
+            topic = topics.get(chunk.topic)
+            if topic is None:
+                topic = topics[chunk.topic] = _find_topic(log, chunk.topic)
+            if not 1 <= chunk.partition <= topic.partitions:
+                raise PartitionNotFoundError(
+                    f"topic {chunk.topic!r} has no partition {chunk.partition}",
+                    advice=f"Its partitions are 1 to {topic.partitions}",
+                )
+            if topic.options.compaction_delay_us is not None:
+                check_keys(read_chunk(path, log.files, position, chunk), chunk.topic)
+            position += chunk.size_bytes
+    for name, limits in manifest.limits.items():
+        if limits == Limits.WIDE.value and topics[name].limits is Limits.IGGY:
+            raise LimitError(f"topic {name!r} was recreated, with limits iggy", advice="Send the batch again")
+    return topics
+
+
+def _find_topic(log: Log, name: str) -> TopicRecord:
+    parsed = TopicName.parse(name)
+    stream = log.snapshot().get(parsed.stream)
+    topic = None if stream is None else stream.topics.get(parsed.topic)
+    if topic is None:
+        raise TopicNotFoundError(f"topic {name!r} no longer exists", where=log.root, advice="Create it first")
+    return topic
+
 
 ONCE: Final = "once-"
 """Prefix of the names of writers that commit one epoch only."""

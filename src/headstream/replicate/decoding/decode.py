@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.errors import SchemaError
+from headstream.interceptors import trace_contexts
 from headstream.replicate.codec import envelopes as forms
 from headstream.replicate.codec.envelopes import Envelopes, group_by_schema, split_envelopes, ungrouped_rows
 from headstream.replicate.columns.raw import COORDINATE_COLUMNS, in_raw_types, offsets_and_data, raw_rows, read_ipc, write_ipc
@@ -38,7 +39,6 @@ from headstream.replicate.decoding.frame_times import PartitionTimes, times_of
 from headstream.replicate.decoding.json_rows import decode_json_rows
 from headstream.replicate.decoding.mask_orders import MaskOrders
 from headstream.replicate.decoding.rows import decode_avro_events, decode_avro_rows
-from headstream.replicate.decoding.trace_contexts import find_contexts
 from headstream.replicate.schemas.registry import RegistrySchemas, framed_ids
 from headstream.replicate.schemas.schema_catalog import DecodeOptions, Missing, SchemaCatalog, Unwanted
 from headstream.replicate.schemas.schemas import TableSchema
@@ -46,7 +46,22 @@ from headstream.replicate.schemas.zone import SchemaZone, check_zone
 from headstream.replicate.schemas.zone_objects import copy_directory
 from headstream.replicate.storage.places import StorePlace
 
-__all__ = ["DECODED_SCHEMA", "DECODED_SPARK_SCHEMA", "Decoded", "Decoder", "decode_partitions", "open_zone"]
+__all__ = ["DECODED_SCHEMA", "DECODED_SPARK_SCHEMA", "Decoded", "Decoder", "decode_partitions", "find_contexts", "open_zone"]
+
+
+# Trace contexts of a column of messages' headers.
+
+
+def find_contexts(headers: pa.Array) -> list[str]:
+    """Return the different contexts of some messages, in order.
+
+    Args:
+        headers: Header blocks, binary.
+    """
+    offsets, data = offsets_and_data(headers)
+    ends = np.frombuffer(offsets, np.int32)
+    return trace_contexts.find_contexts(memoryview(data)[ends[0] : ends[-1]])
+
 
 _REGISTRY_REASON: Final = "the message has schema registry framing, and no registry is configured: set registry"
 

@@ -10,24 +10,26 @@ Each is converted to the columns of raw.SOURCE_COLUMNS. A DataFrame has, under t
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
 
 from headstream.connect import connect
 from headstream.errors import DecodeError, InvalidOptionError, SchemaError, StorageError
 from headstream.replicate.codec import TableMetadata, decode_envelope, decode_metadata
 from headstream.replicate.codec.derived import derive_metadata
+from headstream.replicate.columns.raw import SOURCE_COLUMNS
 from headstream.replicate.decoding.decode import DECODED_SPARK_SCHEMA
 from headstream.replicate.decoding.frame_times import FrameTimes, PartitionTimes
-from headstream.replicate.inputs.aligned_reader import planned_until
+from headstream.replicate.inputs.aligned_reader import AlignedStreamReader, planned_until
 from headstream.replicate.inputs.collecting import collect
-from headstream.replicate.inputs.log_source import FORMAT, READ_COLUMNS, Decode, decoding_source
 from headstream.replicate.inputs.recreated import accept_recreated_log, begin_anew
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
 from headstream.replicate.settings.config import ReplicateConfig, is_kafka
@@ -35,10 +37,76 @@ from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 from headstream.spark.kafka.header_rows import HeaderDecoder
 from headstream.spark.kafka.topics import forget_recreated
-from headstream.spark.source.options import RowShape
+from headstream.spark.source.options import RowShape, parse_options
 from headstream.spark.workers.arrow_functions import arrow_function
 
-__all__ = ["Input", "add_declared_schemas", "check_topics", "open_input", "query_checkpoint"]
+__all__ = [
+    "FORMAT",
+    "READ_COLUMNS",
+    "Decode",
+    "Input",
+    "add_declared_schemas",
+    "check_topics",
+    "decoding_source",
+    "open_input",
+    "query_checkpoint",
+    "to_raw",
+]
+
+
+# Streams a log's decoded messages: the task that reads them also decodes them.
+#
+# A message's columns would otherwise go from a Python worker through Spark's rows to another Python worker, which costs more
+# than reading and decoding them.
+
+Decode: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""Raw messages, the columns of raw.SOURCE_COLUMNS -> batches of decode.DECODED_SCHEMA."""
+
+FORMAT: Final = "headstream-replicate"
+READ_COLUMNS: Final = "stream,topic,partition,offset,timestamp,key,headers,payload"
+"""The columns read from a log; other columns are not needed."""
+
+
+def decoding_source(decode: Decode) -> type[DataSource]:
+    """Return a data source for one pipeline, to be registered: the options of `headstream`, the columns of DECODED_SCHEMA.
+
+    The class contains the function, because options are visible in query plans.
+
+    Args:
+        decode: The function that each task runs on its messages.
+    """
+
+    class Reader(AlignedStreamReader):
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            return decode(to_raw(batch) for batch in super().read(partition))
+
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return FORMAT
+
+        def schema(self) -> str:
+            return DECODED_SPARK_SCHEMA
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+            options = parse_options(dict(self.options))
+            options.check_stream()
+            return Reader(options)
+
+    return Source
+
+
+def to_raw(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows of a log, READ_COLUMNS, as raw messages.
+
+    Args:
+        batch: With binary headers.
+    """
+    found: dict[str, Any] = {name: batch.column(name) for name in batch.schema.names}
+    found["topic"] = pc.binary_join_element_wise(found["stream"], found["topic"], "/")
+    found["timestamp_us"] = found["timestamp"].cast(pa.int64())
+    return pa.RecordBatch.from_arrays([found[name] for name in SOURCE_COLUMNS], names=list(SOURCE_COLUMNS))
+
 
 _HEAP_SHARE: Final = 8
 """A micro-batch is at most this fraction (1/n) of the driver's heap: decoded and collected, it is in memory several times."""

@@ -7,21 +7,28 @@ from __future__ import annotations
 
 import functools
 import logging
+import shutil
 import sys
+import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headstream.errors import HeadstreamError, InvalidInputError, LogError, ReplicateError
+from headstream.errors import HeadstreamError, InvalidInputError, LogError, ReplicateError, StorageError
 from headstream.metrics.output import MetricsOutput
 from headstream.replicate.apply.on_executors.stored_batch import open_store_session
-from headstream.replicate.checkpoint.keeper import LocalKeeper
+from headstream.replicate.checkpoint.driver_lock import DriverLock
+from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper, StoreKeeper
+from headstream.replicate.checkpoint.moved import MOVED_FILE, check_not_moved, note_moved
 from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import RAW_SCHEMA, SOURCE_COLUMNS, match_rows
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
@@ -31,9 +38,8 @@ from headstream.replicate.engines.job_labels import JobLabels
 from headstream.replicate.inputs.collecting import collect, find_planned_batch, find_source_fault, is_too_big, reason_of
 from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
 from headstream.replicate.parked.ledger import Ledger
-from headstream.replicate.run.background import BackgroundRun
+from headstream.replicate.parked.own_log import recover_log
 from headstream.replicate.run.batch_spans import BatchSpans
-from headstream.replicate.run.checkpoint_opening import open_keeper
 from headstream.replicate.run.decoded_storage import store_decoded
 from headstream.replicate.run.metrics import describe_pipeline
 from headstream.replicate.run.processor import Processor
@@ -41,16 +47,143 @@ from headstream.replicate.run.progress import Listener, ProgressReports, batch_n
 from headstream.replicate.run.registration import CatalogTables
 from headstream.replicate.run.session_check import check_classic, check_delta, check_workers
 from headstream.replicate.run.status import HEARTBEAT_US, describe_orders, note_status, note_targets, read_status
-from headstream.replicate.run.stored_metrics import StoredMetrics
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.run.unit_merge import Parts
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_check import check_stores
+from headstream.replicate.storage.store_files import StoreFiles
 from headstream.replicate.tables.tables import TargetTables
 
-__all__ = ["ReplicatePipeline"]
+__all__ = ["BackgroundRun", "ReplicatePipeline", "StoredMetrics", "open_keeper"]
+
+
+# Runs a pipeline in a thread of its own, and keeps its result for who waits.
+
+
+# Opens a pipeline's checkpoint: a directory, or one in an object store, with a working copy in a temporary directory.
+
+
+# A pipeline's metrics in an object store: one object, written at most once in ten seconds.
+
+_WRITE_EVERY_S: Final = 10.0
+_RETRY_US: Final = 1_000_000
+"""How long a failing request is retried, microseconds: metrics do not hold a pipeline up, and newer ones follow."""
+
+
+class StoredMetrics:
+    """Writes texts of metrics to an object; a store that fails is a warning in the log.
+
+    Args:
+        place: The object's URI.
+        clock_s: The time, seconds.
+    """
+
+    def __init__(self, place: StorePlace, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._files = StoreFiles(place, _RETRY_US)
+        self._clock_s = clock_s
+        self._written_s: float | None = None
+
+    def write(self, text: str, *, is_last: bool) -> None:
+        """Write a text if the last one is ten seconds old, or if this is the last one.
+
+        Args:
+            text: The metrics.
+            is_last: Whether no other one follows.
+        """
+        if not is_last and self._written_s is not None and self._clock_s() < self._written_s + _WRITE_EVERY_S:
+            return
+        self._written_s = self._clock_s()
+        try:
+            self._files.write(text.encode())
+        except StorageError as error:
+            _LOGGER.warning("the metrics cannot be written: %s", error)
+
+
+def open_keeper(config: ReplicateConfig, clock_us: Callable[[], int]) -> tuple[Keeper, ReplicateConfig]:
+    """Open the checkpoint of a pipeline; return what keeps it, and the settings with the directory of its state.
+
+    Args:
+        config: The pipeline's settings.
+        clock_us: The time, microseconds since 1970 UTC.
+
+    Raises:
+        ReplicateError: the checkpoint has been moved; or one is to be moved to a place that has one, or while a run has it.
+        StorageError: the store cannot be read or written.
+    """
+    place = config.checkpoint
+    if not isinstance(place, StorePlace):
+        check_not_moved(place)
+        return LocalKeeper(place), config
+    check_stores([place])
+    directory = Path(tempfile.mkdtemp(prefix="headstream-checkpoint-"))
+    keeper = StoreKeeper(place, directory, clock_us)
+    weakref.finalize(keeper, shutil.rmtree, directory, True)  # at the end of the process, if close() was not called
+    try:
+        if config.checkpoint_from is None:
+            keeper.open(repair=recover_log)
+        else:
+            _move(config.checkpoint_from, keeper)
+    except BaseException:
+        keeper.close()
+        raise
+    return keeper, replace(config, local_copy=directory)
+
+
+def _move(first: Path, keeper: StoreKeeper) -> None:
+    """Begin a checkpoint in an object store with one in a directory, which no run has meanwhile."""
+    if not (first / "ledger.sqlite").is_file():
+        raise StorageError(
+            "there is no pipeline's checkpoint", where=str(first), advice="Name the directory that a pipeline used"
+        )
+
+    def prepare(copy: Path) -> None:
+        (copy / MOVED_FILE).unlink(missing_ok=True)
+        recover_log(copy)
+        note_moved(first, keeper.place)
+
+    lock = DriverLock(first)
+    lock.acquire()
+    try:
+        check_not_moved(first, keeper.place)
+        keeper.open(first, repair=prepare)
+    finally:
+        lock.release()
+
+
+class BackgroundRun:
+    """A run in the background, begun by making this; a failure is logged, and raised again by wait().
+
+    Args:
+        run: Runs the pipeline to its end.
+    """
+
+    def __init__(self, run: Callable[[], Summary]) -> None:
+        self._run = run
+        self._summary: Summary | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="headstream-replicate", daemon=True)
+        self._thread.start()
+
+    def wait(self, timeout_s: float | None) -> Summary | None:
+        """Wait for the end of the run; return its summary, or None if it goes on.
+
+        Args:
+            timeout_s: Seconds to wait; None for unlimited.
+        """
+        self._thread.join(timeout_s)
+        if self._error is not None:
+            raise self._error
+        return self._summary
+
+    def _work(self) -> None:
+        try:
+            self._summary = self._run()
+        except BaseException as error:
+            self._error = error
+            _LOGGER.error("the pipeline has failed: %s", error, exc_info=None if isinstance(error, HeadstreamError) else error)
+
 
 _LOGGER = logging.getLogger("headstream.replicate")
 _TIMES = "partition_times"

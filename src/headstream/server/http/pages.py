@@ -7,6 +7,8 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
 from headstream.broker.cached_value import CachedValue
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.system import measure
@@ -17,6 +19,9 @@ from headstream.core.wire.commands.sessions import LoggedIn
 from headstream.core.wire.commands.tokens import LoginWithToken, RawToken
 from headstream.core.wire.records import Record
 from headstream.errors import DecodeError, HeadstreamError, NotFoundError
+from headstream.log.catalog.catalog import find_topic
+from headstream.log.catalog.state_records import count_marks
+from headstream.log.log import Log
 from headstream.server.config.http_settings import HttpSettings
 from headstream.server.http.hosts import HEALTH_PATH
 from headstream.server.http.replies import Reply, json_reply, misspelled_reply, refused_reply, text_reply
@@ -27,7 +32,41 @@ from headstream.server.resources.memory_budget import MemoryBudget
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-__all__ = ["Page", "PageRoute", "Pages"]
+__all__ = ["Page", "PageRoute", "Pages", "describe_removals"]
+
+
+# Metrics of messages that are marked for deletion: how many there are, how old the marks are, and what was removed.
+
+
+def describe_removals(log: Log, now_us: int) -> Iterator[Metric]:
+    """Yield the metrics of removals.
+
+    Args:
+        log: The log.
+        now_us: The time, microseconds since 1970 UTC.
+    """
+    catalog, topics = log.catalog(), log.snapshot()
+    marked = held = 0
+    oldest_us = now_us
+    for number, count, marked_us in () if catalog is None else count_marks(catalog):
+        topic = find_topic(topics, number)
+        if topic is not None and topic.options.legal_hold:
+            held += count
+        elif topic is not None:
+            marked, oldest_us = marked + count, min(oldest_us, marked_us)
+    removed = log.background.removed
+    for name, text, total in (
+        ("messages", "Messages marked for deletion that were removed from the disk.", removed.removed_count),
+        ("bytes", "Bytes by which segments became smaller because marked messages were removed.", removed.removed_bytes),
+    ):
+        yield CounterMetricFamily(f"headstream_removed_{name}", text, value=total)
+    for name, text, value in (
+        ("marked_messages", "Messages marked for deletion that are still on the disk, of topics without legal hold.", marked),
+        ("held_messages", "Messages marked for deletion that a legal hold keeps.", held),
+        ("oldest_mark_seconds", "Age of the oldest mark for deletion, of topics without legal hold.", (now_us - oldest_us) / 1e6),
+    ):
+        yield GaugeMetricFamily(f"headstream_{name}", text, value=value)
+
 
 Page: TypeAlias = Callable[[bytes], Reply]
 """Answers a request from its body, on a worker thread; needs no token."""
@@ -138,7 +177,6 @@ class Pages:
         """Return all metrics of the server; thread-safe."""
         from headstream.server.http.delivery_metrics import describe_deliveries
         from headstream.server.http.metrics import describe_server
-        from headstream.server.http.removal_metrics import describe_removals
 
         broker, audit = self._dispatcher.broker, self._dispatcher.audit
         now_us = broker.backing.clock_us()

@@ -14,7 +14,7 @@ import functools
 import logging
 import ssl as tls
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -39,10 +39,9 @@ from headstream.core.wire.shapes import Identifier
 from headstream.core.wire.statuses import Status
 from headstream.core.wire.table import COMMANDS
 from headstream.errors import AuthenticationError, DecodeError, HeadstreamError, NotFoundError
-from headstream.server.config.http_settings import HttpSettings
+from headstream.server.config.http_settings import CorsSettings, HttpSettings
 from headstream.server.http.connections import HttpConnections
 from headstream.server.http.console.console import Console
-from headstream.server.http.cors import cors_headers, preflight_headers
 from headstream.server.http.hosts import Hosts
 from headstream.server.http.pages import Pages
 from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports
@@ -77,7 +76,47 @@ from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount, MemoryBudget
 from headstream.server.resources.workers import Workers
 
-__all__ = ["HttpServer"]
+__all__ = ["HttpServer", "cors_headers", "preflight_headers"]
+
+
+# CORS headers: what browsers allow pages of other origins; needs no token.
+
+_VARY: Final = "origin, access-control-request-method, access-control-request-headers"
+
+
+def cors_headers(settings: CorsSettings, request: Mapping[str, str]) -> dict[str, str]:
+    """Return the CORS headers of every response.
+
+    Args:
+        settings: What is allowed.
+        request: The headers of the request.
+    """
+    headers = {"Vary": _VARY}
+    origin = request.get("Origin")
+    if "*" in settings.allowed_origins:
+        headers["Access-Control-Allow-Origin"] = "*"
+    elif origin and origin in settings.allowed_origins:
+        headers["Access-Control-Allow-Origin"] = origin
+    if settings.allow_credentials:
+        headers["Access-Control-Allow-Credentials"] = "true"
+    exposed = [name for name in settings.exposed_headers if name]
+    if exposed:
+        headers["Access-Control-Expose-Headers"] = ",".join(exposed)
+    return headers
+
+
+def preflight_headers(settings: CorsSettings, request: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of the response to a preflight (OPTIONS); arguments as for cors_headers()."""
+    headers = cors_headers(settings, request)
+    headers.pop("Access-Control-Expose-Headers", None)
+    for name, allowed in (("Methods", settings.allowed_methods), ("Headers", settings.allowed_headers)):
+        named = [item for item in allowed if item]
+        if named:
+            headers[f"Access-Control-Allow-{name}"] = ",".join(named)
+    if settings.allow_private_network and request.get("Access-Control-Request-Private-Network") == "true":
+        headers["Access-Control-Allow-Private-Network"] = "true"
+    return headers
+
 
 _BIG_BODY_BYTES: Final = 16_384
 """JSON from here on is decoded on a worker thread."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from headstream.broker.accounts.sessions import Session
+from headstream.core.codec.buffer import BytesLike
 from headstream.errors import DecodeError, HeadstreamError
 from headstream.server.iggy.tcp.timeouts import ConnectionTimeouts
 from headstream.server.kafka.apis import (
@@ -31,18 +32,96 @@ from headstream.server.kafka.apis import (
     RunsOn,
     status_of,
 )
-from headstream.server.kafka.calls import Call
+from headstream.server.kafka.calls import Call, ListenerContext
 from headstream.server.kafka.handlers.fetch import Fetch
 from headstream.server.kafka.handlers.produce import decompressed_bytes, is_big
-from headstream.server.kafka.protocol.framing import KafkaFrameBuffer, RequestHead, pull_head, skip_tags
-from headstream.server.kafka.responses import ResponseWriter
+from headstream.server.kafka.protocol.framing import KafkaFrameBuffer, RequestHead, pull_head, response_pieces, skip_tags
 from headstream.server.kafka.sessions import MECHANISMS
-from headstream.server.kafka.shared import SharedKafka
+from headstream.server.kafka.traffic import KafkaTraffic
 from headstream.server.network.addresses import Address
+from headstream.server.network.admission import UnauthenticatedTurns
+from headstream.server.network.sockets import write_pieces
 from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount
+from headstream.server.resources.workers import Workers
 
-__all__ = ["KafkaConnection"]
+__all__ = ["KafkaConnection", "ResponseWriter", "SharedKafka"]
+
+
+# ResponseWriter: the responses of one connection, written together where requests came together.
+
+
+# SharedKafka: what all connections of the Kafka listener share.
+
+
+class SharedKafka(Protocol):
+    """What all connections of the listener share."""
+
+    context: ListenerContext
+    workers: Workers
+    traffic: KafkaTraffic
+    turns: UnauthenticatedTurns
+
+    def joined(self, connection: KafkaConnection) -> bool:
+        """Register a new connection; return False beyond the limit of connections."""
+
+    def left(self, connection: KafkaConnection) -> None:
+        """Unregister a closed connection."""
+
+
+_FULL_BYTES: Final = 64 << 10
+"""From this size on, responses are written although another request is there."""
+
+
+class ResponseWriter:
+    """Collects responses until flush().
+
+    Args:
+        transport: Where they are written.
+        traffic: Counts their bytes.
+    """
+
+    __slots__ = ("_pieces", "_size_bytes", "_traffic", "_transport")
+
+    def __init__(self, transport: asyncio.WriteTransport, traffic: KafkaTraffic) -> None:
+        self._transport = transport
+        self._traffic = traffic
+        self._pieces: list[BytesLike] = []
+        self._size_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the responses are to be written now."""
+        return self._size_bytes >= _FULL_BYTES
+
+    def add(self, correlation_id: int, body: Sequence[BytesLike], *, is_flexible: bool) -> None:
+        """Add a response.
+
+        Args:
+            correlation_id: The request's.
+            body: The message.
+            is_flexible: Whether its head has a section of tagged fields.
+        """
+        pieces = response_pieces(correlation_id, body, is_flexible=is_flexible)
+        size_bytes = sum(map(len, pieces))
+        self._traffic.sent_bytes += size_bytes
+        self._size_bytes += size_bytes
+        self._pieces += pieces
+
+    def add_bytes(self, data: bytes) -> None:
+        """Add bytes that are a whole response."""
+        self._size_bytes += len(data)
+        self._pieces.append(data)
+
+    def flush(self) -> None:
+        """Write what was added."""
+        if not self._pieces:
+            return
+        pieces, size_bytes = self._pieces, self._size_bytes
+        self._pieces, self._size_bytes = [], 0
+        if not self._transport.is_closing():
+            write_pieces(self._transport, pieces, size_bytes, is_joined=False)
+
 
 _BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 _CONTROL_BYTES: Final = 4 << 20

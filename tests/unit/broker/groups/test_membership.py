@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headstream.broker.groups.assignment import assign
-from headstream.broker.groups.membership import GroupMembers
+from headstream.broker.groups.membership import GroupMembers, assign
 from headstream.core.model.groups import Assignment
 from headstream.errors import RebalancedError
 

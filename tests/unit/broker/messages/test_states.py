@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headstream.broker.messages.states import select
+from headstream.broker.messages.page import select
 from headstream.core.codec.binary import decode_polled
 from tests.support.messages.batches import stored
 

@@ -18,7 +18,7 @@ from headstream.core.wire.commands.permissions import GlobalPermissions, Permiss
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import status_of
 from headstream.core.wire.route_matching import find_methods, find_route
-from headstream.core.wire.sizes import format_size, parse_size
+from headstream.core.wire.shapes import format_size, parse_size
 from headstream.core.wire.table import COMMANDS, decode_command
 from headstream.errors import DecodeError, HeadstreamError, InvalidInputError
 

@@ -14,9 +14,7 @@ from headstream.core.model.polling import OffsetOwner
 from headstream.log.partition import delivery_journal
 from headstream.log.partition.delivery_journal import DeliveryJournal, journal_name
 from headstream.log.partition.delivery_state import DeliveryState, Lease
-from headstream.log.partition.lease_keys import LeaseKeys
-from headstream.log.partition.lease_outcome import LeaseOutcome
-from headstream.log.partition.lease_table import LeaseTable
+from headstream.log.partition.lease_table import LeaseKeys, LeaseOutcome, LeaseTable
 from headstream.log.system.files import MemoryFiles
 
 OWNER = OffsetOwner.group("workers")

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 import headstream as hs
 from headstream.interceptors.trace_contexts import MAX_CONTEXTS
-from headstream.replicate.decoding.trace_contexts import find_contexts
+from headstream.replicate.decoding.decode import find_contexts
 
 SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

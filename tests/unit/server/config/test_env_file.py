@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headstream.errors import InvalidOptionError, StorageError
-from headstream.server.config.env_file import read_env_file
+from headstream.server.config.config import read_env_file
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from headstream.errors import InvalidInputError
 from headstream.server.config.http_settings import CorsSettings
-from headstream.server.http.cors import cors_headers, preflight_headers
+from headstream.server.http.server import cors_headers, preflight_headers
 
 VARY = {"Vary": "origin, access-control-request-method, access-control-request-headers"}
 ALLOW = "Access-Control-Allow-"

@@ -12,7 +12,7 @@ from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.log import Log
 from headstream.log.system.files import MemoryFiles
 from headstream.log.upkeep.marked_removal import MarkedRemoval
-from headstream.server.http.removal_metrics import describe_removals
+from headstream.server.http.pages import describe_removals
 from headstream.testing.local_server import LocalServer
 from tests.support.log.logs import SEED, batch
 

@@ -140,7 +140,7 @@ import importlib.util, sys
 main = sys.modules["__main__"]
 main.__spec__ = importlib.util.spec_from_loader("pyspark.daemon", None)
 main.worker = lambda sock, authenticated: 0
-import headstream.replicate.inputs.log_source
+import headstream.replicate.inputs.inputs
 assert hasattr(main.worker, "__wrapped__")
 assert "headstream.spark.sink.sink" not in sys.modules
 """

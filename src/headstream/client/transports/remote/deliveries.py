@@ -3,17 +3,122 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from headstream.client.transports.remote.caller import Caller
 from headstream.client.transports.remote.progress import as_rebalanced
-from headstream.core.model.deliveries import Delivery, DeliveryChange, PartitionDeliveries, Settled, cut_error
+from headstream.core.model.deliveries import Attempt, Delivery, DeliveryChange, PartitionDeliveries, Settled, cut_error
+from headstream.core.model.delivery_views import DeliveryCounts, GroupDeliveries, MessageStory
 from headstream.core.model.groups import Member
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.pauses import PauseRule
+from headstream.core.model.leases import Grant, LeaseChange, LeasedRange, LeaseRefusal, LeaseRequest, SettledLeases
+from headstream.core.model.pauses import GroupPause, PauseRule
 from headstream.core.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, SettleDeliveries
+from headstream.core.wire.extensions.delivery_views import GetDelivery, GetGroupDeliveries
+from headstream.core.wire.extensions.leases import ChangedLease, LeaseMessages, SettleLeases
 from headstream.errors import ClosedError
 
-__all__ = ["RemoteDeliveries"]
+__all__ = ["RemoteDeliveries", "RemoteDeliveryViews", "RemoteLeases"]
+
+
+# What people see of the unfinished messages of groups on a server.
+
+
+# Leases of groups on a server.
+
+_NO_RULE: Final = 0, 0, 0
+
+
+class RemoteLeases:
+    """Commands of workers that share partitions."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def lease(self, topic: TopicName, member: Member, request: LeaseRequest) -> Grant:
+        """Lease messages of the first partition that has some; see Leases.lease()."""
+        command = LeaseMessages(
+            topic.stream,
+            topic.topic,
+            member.group,
+            member.id,
+            request.token,
+            request.count,
+            request.lease_us,
+            request.starts,
+            request.worker,
+            request.order,
+            request.attempts or 0,
+            "" if request.dead_letter is None else str(request.dead_letter),
+            request.partitions,
+            request.deferred,
+            *(request.pause_rule or _NO_RULE),
+        )
+        try:
+            found = self._caller.call(command)
+        except ClosedError as error:
+            raise as_rebalanced(error) from None
+        ranges = tuple(LeasedRange(each.from_offset, each.until_offset, each.failures) for each in found.ranges)
+        return Grant(found.partition, ranges, found.partition_generation, found.ends, found.wait_us, found.is_paused)
+
+    def settle(
+        self,
+        topic: TopicName,
+        group: str,
+        partition: int,
+        changes: Iterable[LeaseChange],
+        *,
+        dead_letter: TopicName | None = None,
+        partition_generation: int | None = None,
+        pause_rule: PauseRule | None = None,
+    ) -> SettledLeases:
+        """Record steps of leased messages; see Leases.settle()."""
+        command = SettleLeases(
+            topic.stream,
+            topic.topic,
+            group,
+            partition,
+            tuple(ChangedLease(*each[:-1], cut_error(each.error)) for each in changes),
+            partition_generation,
+            "" if dead_letter is None else str(dead_letter),
+            *(pause_rule or _NO_RULE),
+        )
+        found = self._caller.call(command)
+        refused = [LeaseRefusal(each.from_offset, each.until_offset, each.what) for each in found.refused]
+        return SettledLeases(refused, found.paused_us)
+
+
+class RemoteDeliveryViews:
+    """Views of the unfinished messages of groups."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def group(self, topic: TopicName, group: str) -> GroupDeliveries:
+        """Return what a group has not finished, counted; see DeliveryViews.group()."""
+        found = self._caller.call(GetGroupDeliveries(topic.stream, topic.topic, group))
+        pause = GroupPause(
+            *(found.paused_until_us, found.paused_since_us, found.failed_attempts, found.last_attempts, found.pauses)
+        )
+        counts = tuple(
+            DeliveryCounts(
+                *(each.partition, each.pending, each.leased, each.delayed, each.deferred, each.poisoned, each.open_letters),
+                *(each.oldest_leased_us, each.oldest_poisoned_us),
+            )
+            for each in found.partitions
+        )
+        return GroupDeliveries(found.now_us, pause, counts)
+
+    def message(self, topic: TopicName, group: str, partition: int, offset: int) -> MessageStory:
+        """Return what a group has done with one message; see DeliveryViews.message()."""
+        found = self._caller.call(GetDelivery(topic.stream, topic.topic, group, partition, offset))
+        return MessageStory(
+            *(found.partition, found.offset, found.status, found.failures),
+            tuple(Attempt(each.number, each.ended_us, each.begun_us, each.worker, each.error) for each in found.attempts),
+            *(found.worker, found.leased_us, found.lease_until_us, found.next_attempt_us),
+            *(found.first_failed_us, found.first_error, found.reason),
+            (found.letter_topic, found.letter_partition, found.letter_offset) if found.letter_topic else None,
+        )
 
 
 class RemoteDeliveries:

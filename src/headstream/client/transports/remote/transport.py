@@ -5,9 +5,7 @@ from __future__ import annotations
 from headstream.client.transports.remote.address import ServerUrl
 from headstream.client.transports.remote.caller import Caller
 from headstream.client.transports.remote.connection import Connector
-from headstream.client.transports.remote.deliveries import RemoteDeliveries
-from headstream.client.transports.remote.delivery_views import RemoteDeliveryViews
-from headstream.client.transports.remote.leases import RemoteLeases
+from headstream.client.transports.remote.deliveries import RemoteDeliveries, RemoteDeliveryViews, RemoteLeases
 from headstream.client.transports.remote.messages import RemoteMessages
 from headstream.client.transports.remote.progress import RemoteGroups, RemoteOffsets
 from headstream.client.transports.remote.topology import RemotePartitions, RemoteStreams, RemoteTopics

@@ -18,25 +18,60 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import cast
+from typing import Protocol, cast
 
 from headstream.broker.accounts.sessions import Session
+from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.requests import READS, is_slow
 from headstream.core.codec.buffer import BytesLike
-from headstream.core.wire.frames import Frame, FrameBuffer, response_head
+from headstream.core.wire.frames import Frame, FrameBuffer, FrameBufferPool, response_head
 from headstream.core.wire.statuses import Status
+from headstream.server.config.tcp_settings import ConnectionLimits
+from headstream.server.iggy.fast_path.intake import Intake
 from headstream.server.iggy.fast_path.small_requests import SmallRequests
+from headstream.server.iggy.fast_path.traffic import Traffic
 from headstream.server.iggy.requests.pending_wait import WAITS, PendingWait
 from headstream.server.iggy.requests.responder import Responder, Response
 from headstream.server.iggy.tcp.reader_switch import ROUND_BYTES, ReaderSwitch
-from headstream.server.iggy.tcp.shared import SharedTcp
 from headstream.server.iggy.tcp.timeouts import ConnectionTimeouts
 from headstream.server.network.addresses import Address
+from headstream.server.network.admission import UnauthenticatedTurns
 from headstream.server.network.sockets import write_pieces
-from headstream.server.resources.loop_rounds import FRAMES_PER_ROUND, ConnectionPolls
-from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount
+from headstream.server.resources.loop_rounds import FRAMES_PER_ROUND, ConnectionPolls, LoopRounds
+from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount, MemoryBudget
+from headstream.server.resources.wakeups import Wakeups
+from headstream.server.resources.workers import Workers
 
-__all__ = ["TcpServerConnection"]
+__all__ = ["SharedTcp", "TcpServerConnection"]
+
+
+# SharedTcp: what the connections of one server over TCP share.
+
+
+class SharedTcp(Protocol):
+    """What the connections of one server share."""
+
+    dispatcher: Dispatcher
+    limits: ConnectionLimits
+    budget: MemoryBudget
+    pool: FrameBufferPool
+    scratch: memoryview
+    has_fast_path: bool
+    intake: Intake | None
+    traffic: Traffic
+    rounds: LoopRounds
+    turns: UnauthenticatedTurns
+    wakeups: Wakeups
+    workers: Workers
+
+    def joined(self, connection: TcpServerConnection) -> bool:
+        """Register a new connection; return False beyond the limit of connections."""
+
+    def left(self, connection: TcpServerConnection) -> None:
+        """Unregister a closed connection that has no running request."""
+
+    def adapt_polls(self) -> None:
+        """Lower the size limit of polls by the bytes of unread responses."""
 
 
 class TcpServerConnection(asyncio.BufferedProtocol):
