@@ -1,18 +1,14 @@
-"""The server's logic without sockets: one file per noun.
+"""The server's logic without sockets. A server calls it per command; an embedded client calls it directly.
 
-    broker      Broker: all nouns over one log
-    streams     create, get, list, delete
-    topics      create, get, list, delete, purge
-    partitions  create, delete
-    messages    send, poll, wait, and their states
-    offsets     commit, committed
-    groups      join, leave, report, commit; list, get, seek, delete
-    connection_groups   groups of existing clients, joined per connection; members: the sessions of our groups' members
-    membership  partition owners of one group, sans-IO; assignment.py assigns, group_registry.py stores the groups
-    states      which ranges of stored bytes a poll delivers
-    waits       a wait that blocks no thread
-    commands/   the handlers of the protocol's commands, per session
-    backing     the log, clock and randomness that the nouns share, and lookup by name
+    broker.py      Broker: all nouns over one log        backing.py   the log, clock and randomness that they share
+    streams.py topics.py partitions.py
+    accounts/      users, passwords, tokens, permissions, sessions
+    messages/      send, poll, wait; offsets of consumers
+    groups/        members of consumer groups and the partitions they own
+    deliveries/    unfinished messages of groups: retries, leases, dead letters, pauses
+    commands/      the handlers of the protocol's commands, in one table (table.py)
 
-Clock and randomness are injected here as callables and passed down as arguments.
+Interface: broker.Broker, commands.dispatch.Dispatcher, commands.requests, settings.ServerSettings. Imports log,
+interceptors, core. Clock and randomness are injected here as callables and passed down as arguments. Read first:
+broker.py, messages/messages.py, commands/table.py.
 """

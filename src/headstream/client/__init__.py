@@ -1,18 +1,16 @@
 """The client library, over any transport.
 
-transport      the protocol that the embedded broker and each network transport implement
-client         Client: streams, topics, polls; makes producers and consumers
-arguments      accepted forms of topics, start positions, states and committers
-sending        messages -> batches: linger, size, partition; sans-IO, time is an argument
-producer       Producer: the thread that sends the batches that sending.py reports as due
-receiving      polled bytes -> messages, payload checksums verified
-fetching       polled bytes -> messages one by one, and the offsets that can be committed; sans-IO
-positions      offset of `first`, of `last` or of a time
-membership     a consumer's membership of its group
-consumer       Consumer: polls, waits and commits; fetching.py decides what
-progress       the client's calls for committed offsets and groups
-async_client   the same API for asyncio
+    client.py async_client.py   Client and AsyncClient: what hs.connect() and hs.connect_async() return
+    producer/       encode -> batch -> send, in the background, each message stored once
+    consumer/       poll -> decode -> loop body -> commit; retrying/ and shared/ count attempts and lease messages
+    dead_letters/   list, redrive, discard, erase
+    admin/          streams, topics, offsets of groups, states; users and tokens of a server
+    transports/     transport.py is the interface; remote/ (Iggy's protocol) and kafka/ implement it, and so does the broker
+    interception/   the points at which interceptors see messages
 
 send   Producer.send -> encode, check -> Sending.add | thread: Sending.take -> transport.messages.send -> acknowledge
 poll   transport.messages.poll -> Fetching.feed -> decode -> Consumer -> loop body -> transport.offsets.commit
+
+Imports interceptors, serializers, core; no log and no broker. Read first: client.py, producer/producer.py,
+consumer/consumer.py.
 """

@@ -1,12 +1,15 @@
-"""A directory with one writer.
+"""A log in a directory: one writer, readers in any process.
 
-files       open, write, sync, rename and truncate: a protocol, implemented by the operating system and by memory
-lock        the one writer's lock
-partition   append and roll
-recovery    what a crash can leave, and how it is repaired
-offsets     consumer offsets, from any process
-catalog     streams, topics and partitions in SQLite
-log         Log: a directory with all of these
+    segments/   the files, as any process reads them without a lock
+    system/ directory/ catalog/   the operating system, the writer's lock, streams and topics in SQLite
+    partition/  append, recovery, consumer offsets, delivery journals
+    staged/     commits of several batches at once: staged files -> manifest -> append
+    upkeep/     background jobs: retention, compaction, removal, summaries
+    checks/     verify, repair, backup
+    log.py opening.py administration.py states.py   Log: a directory with all of these
 
-send -> Log.partition(topic, number).append(batch) -> codec.batch.stamp -> data, then index entry -> acknowledged
+send -> Log.partition(topic, number).append(batch) -> core.codec.batch.stored.stamp -> data, then index entry -> acknowledged
+
+Imports core and errors. Used by broker, by spark (segments, staging) and by connect. Read first: log.py,
+partition/partition.py, segments/layout.py.
 """

@@ -13,7 +13,8 @@ since the row is added first and deleted last, every message set aside has one. 
 queries the rows before and after reading the bytes: a change in between is in one of the two. Rows of removed messages are
 deleted once their segment was replaced: who finds no rows reads the present files (PartitionStates.renew()).
 
-Long runs of messages set aside are stepped over without reading them (core/model/offset_ranges.py): a run has settled rows alone, and
+Long runs of messages set aside are stepped over without reading them (core/model/offset_ranges.py): a run has settled rows
+alone, and
 a message that becomes available leaves it before its byte is written.
 """
 

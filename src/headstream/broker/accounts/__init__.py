@@ -1,1 +1,1 @@
-"""TODO."""
+"""Users, their passwords, tokens, permissions and sessions."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Messages that a group has not finished: attempts, leases, pauses, and copies in dead-letter topics."""

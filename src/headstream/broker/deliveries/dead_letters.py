@@ -1,7 +1,8 @@
 """DeadLetterCopies: copies messages that a group gave up into dead-letter topics, whole, with their origin and their story.
 
 Payload, key, id and header bytes stay. Added headers: hs.origin.topic, .partition, .offset, .timestamp and .group;
-hs.reason (the last error), hs.reason_code (core/model/deliveries.py), hs.attempts, hs.first_error, hs.first_failed, hs.last_failed.
+hs.reason (the last error), hs.reason_code (core/model/deliveries.py), hs.attempts, hs.first_error, hs.first_failed,
+hs.last_failed.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Consumer groups: who is a member, and which member owns which partition."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Messages: append, read one page of a poll, wait; committed offsets of consumers."""

@@ -52,7 +52,8 @@ __all__ = ["Messages", "in_group"]
 #     given up                     at least poisoned, as long as its story is kept: the newest 100 of a partition
 #     pending, done                the message's own
 #
-# Only polls that ask for states get it. A poll for available messages alone gets all that are available for all groups: its offset
+# Only polls that ask for states get it. A poll for available messages alone gets all that are available for all groups: its
+# offset
 # is committed as a whole, so that a message that was left out would never be tried again.
 
 _STATE_AT: Final = 8

@@ -1,1 +1,1 @@
-"""TODO."""
+"""`headstream replicate`: run a pipeline, read its state, send requests to it, explain its messages."""

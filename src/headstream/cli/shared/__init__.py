@@ -1,1 +1,1 @@
-"""TODO."""
+"""What several commands share: options, output, the texts of headers and messages, confirmation."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Administration: streams, topics, committed offsets, message states; users and tokens of a server."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Producers: messages are encoded, grouped into batches, sent in the background, and retried until their outcome is known."""

@@ -57,7 +57,8 @@ __all__ = [
 
 # Sizes in JSON: texts with a unit, as in "1.5 KB".
 #
-# The unit is the largest of EiB, EB, PiB, PB, ... KiB, KB in which the size is at least 1 and needs at most three decimals, else B.
+# The unit is the largest of EiB, EB, PiB, PB, ... KiB, KB in which the size is at least 1 and needs at most three decimals,
+# else B.
 
 _UNITS: Final = list(reversed(SIZE_UNITS.items()))[:-1]
 

@@ -9,7 +9,8 @@
         00000000000000000000.index              a header, then one entry a send
         00000000000000000000-1.log              the first rewrite of a .log; the index names the valid generation
         00000000000000000000.summary            what the headers of a closed segment have
-        00000000000000000040.start              empty; messages before the offset of its name are deleted (log/upkeep/prefix_removal.py)
+        00000000000000000040.start              empty; messages before the offset of its name are deleted
+        (log/upkeep/prefix_removal.py)
         producers                               the latest batch of each numbering producer (log/partition/producer_states.py)
       streams/<stream>/<topic>/offsets/         consumer offsets (log/partition/offsets.py)
       staged/ inbox/                            batches to be committed together (log/staged/staging.py)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Iggy's protocol over TCP and QUIC: connections, requests, and the compiled path for small ones."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Consumer groups of Kafka's clients, and their committed offsets."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The handlers of Kafka's requests for topics and messages."""
