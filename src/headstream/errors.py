@@ -370,7 +370,6 @@ class SchemaChangeError(SchemaError):
 
     Args:
         what: What changed.
-        where: The table.
         advice: What to do about it.
         stops: Whether the settings require the pipeline to stop.
     """

@@ -36,11 +36,7 @@ def tell_of_forks(one: Forkable) -> None:
 
 
 def closed_by_fork(what: str) -> ClosedError:
-    """Return the error of an object that belongs to the parent.
-
-    Args:
-        what: What it is.
-    """
+    """Return the error of an object that belongs to the parent."""
     return ClosedError(f"the {what} was created before this process was forked", advice="Create another one in this process")
 
 

@@ -51,7 +51,6 @@ class Streams:
         """Rename a stream; its current name changes nothing.
 
         Args:
-            name: The stream.
             to: Its new name, without dot or slash.
 
         Raises:

@@ -95,7 +95,6 @@ def topic_name(name: str | TopicName, transport: Transport | None = None) -> Top
     """Parse `stream/topic`.
 
     Args:
-        name: The user's input.
         transport: The client's transport, whose topics can have names without a slash; None has none.
 
     Raises:
@@ -180,8 +179,6 @@ def choice_of(
 
     Args:
         partition: As PartitionInput.
-        key: The message's key.
-        topic: The target topic.
         numbers: The numbers of the topic's partitions.
 
     Raises:

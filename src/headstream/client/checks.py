@@ -69,7 +69,6 @@ def check_whole(name: str, value: object) -> int:
 
     Args:
         name: The argument's name in errors.
-        value: The argument.
 
     Raises:
         InvalidInputError: the value is of another type.
@@ -84,7 +83,6 @@ def check_text(name: str, value: object) -> str:
 
     Args:
         name: The argument's name in errors.
-        value: The argument.
 
     Raises:
         InvalidInputError: the value is of another type.
@@ -99,7 +97,6 @@ def check_function(name: str, value: object) -> None:
 
     Args:
         name: The argument's name in errors.
-        value: The argument.
 
     Raises:
         InvalidInputError: it cannot.
@@ -113,7 +110,6 @@ def check_many(name: str, values: Iterable[_T]) -> Iterable[_T]:
 
     Args:
         name: The argument's name in errors.
-        values: The argument.
 
     Raises:
         InvalidInputError: the value cannot be iterated, or is one payload or text.

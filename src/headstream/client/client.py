@@ -296,9 +296,7 @@ class Client(Topology, Progress, Producing, States):
         """Return how a filter of this log is evaluated: what it reads, where, and on what.
 
         Args:
-            where: The filter.
             topic: `stream/topic`, to count the segments that the filter skips and reads.
-            states: The polled states.
             on_filter_error: What happens to a message that it cannot be applied to.
 
         Raises:

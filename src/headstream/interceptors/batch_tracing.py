@@ -28,7 +28,6 @@ class BatchSpan:
     Args:
         tracing: OpenTelemetry's module `trace`.
         tracer: Makes spans.
-        span: The batch's.
     """
 
     def __init__(self, tracing: Any, tracer: Any, span: Any) -> None:
@@ -39,10 +38,6 @@ class BatchSpan:
     @contextmanager
     def step(self, name: str, attributes: Mapping[str, Any] | None = None) -> Iterator[Any]:
         """Make a span of one step; any thread.
-
-        Args:
-            name: Its name.
-            attributes: Its attributes.
 
         Yields:
             The span; an error of the body is recorded in it.
@@ -79,9 +74,7 @@ class BatchTracing:
         """Make a span around the processing of a batch.
 
         Args:
-            name: Its name.
             contexts: The `traceparent` of sampled messages; invalid ones and those beyond MAX_LINKS are left out.
-            attributes: Its attributes.
             start_ns: When it began, nanoseconds since 1970 UTC; None is now.
 
         Yields:

@@ -86,11 +86,7 @@ class Interceptor:
         return False
 
     def skips_receive(self, message: Message) -> bool:
-        """Return whether on_receive need not be called for a message; see skips_send().
-
-        Args:
-            message: A ReceivedMessage.
-        """
+        """Return whether on_receive need not be called for a message; see skips_send()."""
         return False
 
     def on_commit(self, topic: str, offsets: Mapping[int, int]) -> None | Awaitable[None]:

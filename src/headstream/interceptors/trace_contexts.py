@@ -17,11 +17,7 @@ _PATTERN: Final = re.compile(rb"traceparent.{5}([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f
 
 
 def has_context(data: BytesLike) -> bool:
-    """Return whether a message has the context of a sampled trace.
-
-    Args:
-        data: Its header block.
-    """
+    """Return whether a message has the context of a sampled trace."""
     return _PATTERN.search(data) is not None
 
 

@@ -164,9 +164,6 @@ class Tracing(Interceptor):
 
         With a rate, a message of no sampled trace has none: the context of the body is that of the caller.
 
-        Args:
-            message: A received message.
-
         Yields:
             The span; one that records nothing if there is none.
         """

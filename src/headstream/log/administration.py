@@ -47,7 +47,6 @@ def create_stream(log: Log, name: str, created_us: int, id_: int | None = None) 
 
     Args:
         log: The log; this process is its writer.
-        name: The stream's name.
         created_us: The time, microseconds since 1970 UTC.
         id_: Its id, 1 or more; None takes the smallest free one.
     """
@@ -60,8 +59,6 @@ def rename_stream(log: Log, stream: StreamRecord, name: str) -> None:
 
     Args:
         log: The log; this process is its writer.
-        stream: The stream.
-        name: Its new name.
     """
     with log.changing() as catalog:
         with catalog.transaction():
@@ -86,8 +83,6 @@ def create_topic(
 
     Args:
         log: The log; this process is its writer.
-        stream: The stream's name.
-        topic: The topic's name.
         partitions: Number of partitions, 0 to 1000.
         limits: Limits of its messages.
         created_us: The time, microseconds since 1970 UTC.
@@ -124,7 +119,6 @@ def delete_stream(log: Log, name: str) -> None:
 
     Args:
         log: The log; this process is its writer.
-        name: The stream's name.
 
     Raises:
         LegalHoldError: one of its topics is under legal hold; nothing is deleted.
@@ -144,7 +138,6 @@ def delete_topic(log: Log, topic: TopicRecord) -> None:
 
     Args:
         log: The log; this process is its writer.
-        topic: The topic.
 
     Raises:
         LegalHoldError: it is under legal hold.
@@ -161,7 +154,6 @@ def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
 
     Args:
         log: The log; this process is its writer.
-        topic: The topic.
         now_us: The time, microseconds since 1970 UTC.
 
     Raises:
@@ -185,7 +177,6 @@ def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> Non
 
     Args:
         log: The log; this process is its writer.
-        topic: The topic.
         count: Number of partitions, 1 or more.
         now_us: The time, microseconds since 1970 UTC.
 
@@ -210,7 +201,6 @@ def delete_partitions(log: Log, topic: TopicRecord, count: int, *, least: int = 
 
     Args:
         log: The log; this process is its writer.
-        topic: The topic.
         count: Number of partitions to delete.
         least: Minimum number of partitions that remain.
 
@@ -247,7 +237,6 @@ def update_topic(
 
     Args:
         log: The log; this process is its writer.
-        topic: The topic.
         name: Its new name; no other topic of the stream has it.
         options: All its options, the unchanged ones too.
         labels: Compression and replication as clients state them.
@@ -264,8 +253,6 @@ def create_group(log: Log, topic: TopicRecord, name: str, id_: int | None = None
 
     Args:
         log: The log; this process is its writer.
-        topic: The topic.
-        name: The group's name.
         id_: Its id, 1 or more; None takes the smallest free one.
     """
     with log.changing() as catalog, catalog.transaction([topic.number]):
@@ -277,8 +264,6 @@ def delete_group(log: Log, topic: TopicRecord, id_: int) -> None:
 
     Args:
         log: The log; this process is its writer.
-        topic: The topic.
-        id_: The group's id.
     """
     with log.changing() as catalog, catalog.transaction([topic.number]):
         catalog.delete_group(topic.number, id_)

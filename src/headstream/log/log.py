@@ -48,8 +48,6 @@ class Log:
     """A log of streams, topics and partitions; any thread. opening.py opens one.
 
     Args:
-        root: Its directory.
-        files: Its file system.
         is_memory: Whether it exists in this process's memory only.
         segment_bytes: Size at which a new segment is begun.
     """

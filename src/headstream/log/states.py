@@ -61,8 +61,6 @@ class MessageStates:
     """The states of a log's messages; any thread.
 
     Args:
-        catalog: The log's.
-        files: Its file system.
         directory_of: Topic, partition -> the partition's directory.
         lock: Held while files of old segments are changed or removed.
 
@@ -94,7 +92,6 @@ class MessageStates:
         If all are available, the usual case, the result is cached until the catalog changes.
 
         Args:
-            topic: The topic.
             number: The partition's, from 1.
             from_offset: The first offset included.
         """
@@ -116,10 +113,8 @@ class MessageStates:
         for other states the rows up to the first one are read.
 
         Args:
-            topic: The topic.
             number: The partition's, from 1.
             from_offset: The first offset included.
-            states: The states.
         """
         others = states - {_AVAILABLE}
         found = find_state_among(self._catalog, topic.number, number, from_offset, others) if others else None
@@ -154,7 +149,6 @@ class MessageStates:
         """Return the messages of a partition that are not available, by offset, with author, reason and time.
 
         Args:
-            topic: The topic.
             number: The partition's, from 1.
             from_offset: The first offset included.
             count: The most messages; negative is all.
@@ -175,9 +169,7 @@ class MessageStates:
         """Set the state of messages; when this returns, it is done and synced.
 
         Args:
-            topic: The topic.
             number: The partition's, from 1.
-            offsets: The messages' offsets.
             change: The new state with reason, author and time; its offset is ignored.
 
         Raises:
@@ -317,7 +309,6 @@ class PartitionStates:
 
     Args:
         states: Those of the log.
-        topic: The topic.
         number: The partition's, from 1.
     """
 

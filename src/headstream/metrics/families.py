@@ -43,7 +43,6 @@ def write_metrics_file(path: Path, families: Iterable[Metric]) -> None:
 
     Args:
         path: The file; its directory is created if missing.
-        families: The metrics.
 
     Raises:
         StorageError: it cannot be written.

@@ -25,11 +25,8 @@ class Hop(NamedTuple):
     """The place of a message in the log that it was copied from.
 
     Args:
-        log: The log's name.
         topic: `stream/topic`.
-        partition: Its number there.
         generation: The partition's generation, 0 if unknown.
-        offset: The message's offset.
     """
 
     log: str

@@ -145,7 +145,6 @@ class Mirror:
     Args:
         source: The log to copy from; connected without interceptors.
         target: The log to copy to; connected without interceptors.
-        options: The options.
 
     Raises:
         InvalidOptionError: a log has no identity and no name, or both are the same log without a route.

@@ -60,7 +60,6 @@ def match_topics(source: Client, patterns: Iterable[str]) -> list[Topic]:
     """Return the topics of a log that match patterns, by name.
 
     Args:
-        source: The log.
         patterns: `stream/topic`, or patterns of it with `*`, `?` and `[...]`.
 
     Raises:
@@ -115,7 +114,6 @@ def create_like(target: Client, topic: Topic, name: str) -> Topic:
     """Create a topic in the destination like one of the source, and return it.
 
     Args:
-        target: The destination.
         topic: The topic of the source.
         name: `stream/topic` in the destination.
     """

@@ -78,10 +78,8 @@ class TargetTopic:
     after it, and that a killed mirror does not know of, are behind them. They are read back here, by their header hs.mirror.
 
     Args:
-        target: The destination.
         name: `stream/topic` there; created if it is missing.
         like: The topic of the source whose messages go there first.
-        source: The source's name.
         committer: The mirror's name for committed offsets.
         from_first: Whether to read all of the topic back: the source has no committed offsets of the mirror.
         has_state: Returns whether a message of the source is in another state than available.
@@ -137,7 +135,6 @@ class TargetTopic:
 
         Args:
             message: As it is stored in the source.
-            hop: Its place there.
             source_numbers: The numbers of the topic's partitions in the source.
         """
         headers = message.headers

@@ -16,7 +16,6 @@ def msgspec(of: type[_T], *, format: Literal["json", "msgpack"] = "json") -> Ser
     """Return a serializer of a type that msgspec knows: a Struct, dataclass, TypedDict, or a built-in; values are validated.
 
     Args:
-        of: The type.
         format: `json` or `msgpack`.
 
     Raises:

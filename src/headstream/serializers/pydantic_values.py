@@ -14,9 +14,6 @@ _T = TypeVar("_T")
 def pydantic(of: type[_T]) -> Serializer[_T]:
     """Return a serializer of a type that pydantic knows: a BaseModel, dataclass, TypedDict, or a built-in; values are validated.
 
-    Args:
-        of: The type.
-
     Raises:
         MissingExtraError: pydantic is not installed (the extra `pydantic`).
     """

@@ -68,7 +68,6 @@ def explain_failure(error: Exception, action: str, name: str, *, where: str, adv
     Args:
         error: What the serializer raised.
         action: `encoded` or `decoded`.
-        name: The serializer.
         where: The topic; of a received message also partition and offset.
         advice: What to do about it.
     """

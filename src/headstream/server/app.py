@@ -66,7 +66,6 @@ class ServerApp:
     """A server, as long as the body of `async with` runs.
 
     Args:
-        config: All settings.
         pipelines: What the console shows of Replicate pipelines.
         tracer_provider: Of OpenTelemetry's SDK, for `config.tracing`; by default the global one.
     """

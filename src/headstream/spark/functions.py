@@ -50,7 +50,6 @@ def header(col: Column | str, key: str, type: str, shape: Literal["variant", "ma
 
     Args:
         col: A column of headers.
-        key: The header's key.
         type: Spark's type of it, as `int`.
         shape: The column's shape: `variant` and `map` are read by Spark's own expressions; `other` is an array, our
             own or Kafka's, or binary, read by an Arrow function.

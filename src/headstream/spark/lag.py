@@ -46,9 +46,7 @@ class PartitionLag:
     Args:
         query: The query's name, or its id without a name.
         topic: The topic, `stream/topic`.
-        partition: The partition's number.
         offset: The next offset that the query reads.
-        end_offset: The partition's end.
     """
 
     query: str

@@ -22,7 +22,6 @@ class BrokenLinks:
     """Forwards connections to a port of this machine; use it in a `with` statement.
 
     Args:
-        port: The target port.
         seed: Decides which connections break, and when.
         break_chance: Probability that a chunk is its connection's last: truncated, or followed by nothing.
         longest_delay_s: Maximum delay of a chunk, seconds.

@@ -39,8 +39,6 @@ def read_past_damage(files: ReadFiles, directory: str, from_offset: int, rng: ra
     """Read a partition to its end, continuing after each damage; AssertionError if an error does not say where.
 
     Args:
-        files: The file system.
-        directory: The partition's directory.
         from_offset: Where to begin.
         rng: Chooses the size of chunks, and where to continue.
     """

@@ -89,7 +89,6 @@ class DeliveryHistory:
 
     Args:
         seed: Determines the history.
-        directory: An empty directory.
     """
 
     def __init__(self, seed: int, directory: Path) -> None:

@@ -158,7 +158,6 @@ class KafkaBroker:
         """Create a topic, and return when it is usable.
 
         Args:
-            topic: Its name.
             partitions: Number of partitions, 1 or more.
             config: Its settings, as {"cleanup.policy": "compact"}.
 
@@ -174,7 +173,6 @@ class KafkaBroker:
         """Add partitions to a topic, and return when they are usable.
 
         Args:
-            topic: Its name.
             partitions: New number of partitions.
 
         Raises:

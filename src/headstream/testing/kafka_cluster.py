@@ -27,8 +27,6 @@ class _Node(KafkaBroker):
     """One broker of a cluster.
 
     Args:
-        number: Its node.id.
-        cluster: The cluster's id.
         ports: Ports of clients and controllers of all nodes, in order of their numbers.
         start_seconds: Timeout of its start, seconds.
     """

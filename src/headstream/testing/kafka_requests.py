@@ -73,7 +73,6 @@ def count_partitions(address: tuple[str, int], topic: str) -> int:
 
     Args:
         address: Host and port of a broker.
-        topic: Its name.
 
     Raises:
         OSError: no broker answers there.
@@ -98,7 +97,6 @@ def create_topic(address: tuple[str, int], topic: str, partitions: int, config: 
 
     Args:
         address: Host and port of a broker.
-        topic: Its name.
         partitions: Number of partitions, 1 or more.
         config: Its settings, under Kafka's names.
 
@@ -117,7 +115,6 @@ def add_partitions(address: tuple[str, int], topic: str, partitions: int) -> Non
 
     Args:
         address: Host and port of a broker.
-        topic: Its name.
         partitions: New number of partitions.
 
     Raises:

@@ -37,8 +37,6 @@ def run_kafka_tool(
 
     Args:
         name: Its class, as `org.apache.kafka.tools.TopicCommand`.
-        arguments: Its arguments.
-        given: Its standard input.
         heap_mb: Maximum Java heap, MiB.
         timeout_s: Its timeout, seconds.
 

@@ -39,7 +39,6 @@ class _Options:
     """What a server's process gets; see KilledServer.
 
     Args:
-        directory: Its log's directory.
         ports: Of TCP, HTTP, and of Kafka's clients if they are served.
         segment_bytes: Size at which a segment rolls.
         prepare: Called in the process before the server starts.
@@ -110,7 +109,6 @@ class KilledServer:
     """A server on a directory.
 
     Args:
-        directory: Its log's directory.
         has_kafka: Whether it serves Kafka's clients, at `kafka_port`.
         segment_bytes: Size at which a segment rolls; None for the server's default.
         prepare: A function of a module, called in each of its processes before the server starts.

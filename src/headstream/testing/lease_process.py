@@ -70,7 +70,6 @@ class LeaseProcess:
         """Return the result of a request; if the process is killed, the next one repeats it.
 
         Args:
-            request: The request.
             may_jump: Whether the clock can jump before it is repeated: a lease that no worker heard of can end by that.
         """
         while True:

@@ -362,8 +362,6 @@ class LogHistory(FaultHistory):
         """Check which messages are poisoned.
 
         Args:
-            name: The topic's name.
-            topic: Its expected content.
             may_wait: Whether the disk failed while the log was opened: a refused change may then still be pending.
         """
         record = self._record(name)

@@ -16,7 +16,6 @@ class Task:
     """One message of one group, as the model knows it.
 
     Args:
-        key: Its key.
         least: How often it has failed at least.
         most: How often at most: a kill leaves unknown whether an attempt was counted.
         fate: `done`, `dead` or `gone` (hidden for all), or empty while it is open.

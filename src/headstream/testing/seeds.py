@@ -13,11 +13,7 @@ __all__ = ["naming_seed", "run_seeds", "seed_options"]
 
 
 def seed_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--seeds` and `--from` to a command, which gets them as `seeds` and `first`.
-
-    Args:
-        command: The command's function.
-    """
+    """Add `--seeds` and `--from` to a command, which gets them as `seeds` and `first`."""
     first = click.option(
         "--from", "first", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first history."
     )
@@ -30,7 +26,6 @@ def naming_seed(seed: int, module: str) -> Iterator[None]:
     """Raise a failed check of the body with its seed, and the command that runs it again.
 
     Args:
-        seed: The history's seed.
         module: Its module, which runs as a command.
     """
     try:
@@ -45,7 +40,6 @@ def run_seeds(run: Callable[[int], Counter[str]], seeds: int, first: int) -> Non
     Args:
         run: Runs the history of a seed, and returns its counts.
         seeds: Number of seeds.
-        first: The first seed.
     """
     totals: Counter[str] = Counter()
     for seed in range(first, first + seeds):

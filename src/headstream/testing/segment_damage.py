@@ -29,8 +29,6 @@ def damage_segment(what: str, index: str, data: str, files: dict[str, bytes], rn
         what: One of KINDS, or LOST.
         index: The path of its index.
         data: The path of its .log.
-        files: Their content.
-        rng: The random generator.
     """
     rows, stored = files[index], files[data]
     count = (len(rows) - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES

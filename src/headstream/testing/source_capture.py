@@ -98,7 +98,6 @@ def table_metadata(table: SourceTable, version: int, *, seed: int, options: Capt
     """Return the metadata of one version of a table.
 
     Args:
-        table: The table.
         version: From 0; Replicate counts tableVersion from 1.
         seed: The database's: another database has other schema ids.
         options: The form of the messages; None: the defaults.

@@ -50,7 +50,6 @@ class SourceDatabase:
 
     Args:
         seed: The same seed and arguments give the same database, messages included.
-        tables: Its tables.
         rows: Rows of each table in the full load, from 0.
         transactions: Transactions after the load, from 0; an altered table is altered half-way through them.
         largest_transaction: Maximum changes of one transaction, from 1 (details in source_history).

@@ -193,7 +193,6 @@ def simulate_history(
     """Generate the history of a source database.
 
     Args:
-        tables: Its tables.
         seed: The same seed and arguments give the same history.
         rows: Rows of each table in the full load, from 0.
         transactions: Transactions after it, from 0.

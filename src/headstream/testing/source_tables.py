@@ -58,7 +58,6 @@ class SourceTable:
     """A table of the source with all its versions and the form of its messages.
 
     Args:
-        schema: The source schema.
         name: The table's name in that schema.
         versions: The columns at the start, then after each alteration. Key columns do not change.
         form: `avro` or `json` envelopes.

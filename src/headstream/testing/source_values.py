@@ -55,7 +55,6 @@ def value_maker(column: SourceColumn, *, milliseconds: bool) -> ValueMaker:
     """Return a function that draws a value of a column.
 
     Args:
-        column: The column.
         milliseconds: Whether a TIME has milliseconds; without logical types it is encoded as HH:MM:SS.
     """
     draw, extremes = _plain_maker(column, milliseconds), _extremes(column, milliseconds)

@@ -33,7 +33,6 @@ def list_versions(changes: Iterable[SourceChange], keys: Sequence[str]) -> list[
 
     Args:
         changes: Of one table, in source order.
-        keys: Its key columns.
     """
     found: list[RowVersion] = []
     open_places: dict[Key, int] = {}

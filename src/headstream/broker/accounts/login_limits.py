@@ -78,7 +78,6 @@ class LoginLimits:
         """Reject an attempt within the delay.
 
         Args:
-            address: The peer's host.
             user: The attempted name; empty for a token.
 
         Raises:

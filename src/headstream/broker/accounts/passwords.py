@@ -55,7 +55,6 @@ class Passwords:
         """Return whether a password matches a hash.
 
         Args:
-            password: The password.
             kept: The result of hash(); None, for an unknown user, takes as long as a wrong password and never matches.
         """
         import bcrypt

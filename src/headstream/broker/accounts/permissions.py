@@ -54,7 +54,6 @@ class Rights:
     Streams and topics are given by id, as in the permissions.
 
     Args:
-        user_id: The user.
         permissions: The user's permissions; None grants nothing.
     """
 

@@ -66,7 +66,6 @@ class Session:
             address: The peer's `host:port`.
             user_id: The user of its token, 0 without a token.
             generation: The user's generation that the token was issued to.
-            token_id: The token's id.
         """
         return cls(0, address, None, user_id, generation, is_extended=True, token_id=token_id)
 

@@ -50,7 +50,6 @@ class Tokens:
         """Create a token and return it: 68 characters, which cannot be shown again.
 
         Args:
-            user_id: The token's user.
             name: 3 to 30 bytes.
             lifetime_us: How long it is valid, microseconds; None is unlimited.
 
@@ -106,7 +105,6 @@ class Tokens:
         """Durably revoke an HTTP access token, and return whether it was valid.
 
         Args:
-            token_id: The token's id.
             expires_s: When it expires, seconds since 1970 UTC.
         """
         expires_us = min(expires_s * 1_000_000, _LAST_US)

@@ -36,7 +36,6 @@ class User:
     """One user.
 
     Args:
-        record: The stored user.
         permissions: Its permissions; None grants only what every user is allowed to do.
         rights: The checks of its permissions; replaced after each change.
         kept_token_id: The HTTP access token that changed its password last; empty for none.
@@ -91,7 +90,6 @@ class Users:
         """Return whether a session or token of a user's generation is still valid.
 
         Args:
-            user_id: The user.
             generation: Its generation at the login.
             token_id: The HTTP access token; empty for a connection.
         """
@@ -192,7 +190,6 @@ class Users:
 
         Args:
             named: The user, by id or name.
-            current: Its password.
             new: 3 to 100 bytes.
             kept_token_id: The HTTP access token that asks for it; if it is the user's own, it stays valid until it expires or the
                 server stops. Empty for none.

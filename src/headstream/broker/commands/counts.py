@@ -29,11 +29,6 @@ class Totals(NamedTuple):
     """Counts over all partitions of a log.
 
     Args:
-        streams_count: Streams.
-        topics_count: Topics.
-        partitions_count: Partitions.
-        segments_count: Segments.
-        messages_count: Messages.
         size_bytes: The size of the messages.
         groups_count: Consumer groups.
     """
@@ -52,9 +47,7 @@ class TopicCounts(NamedTuple):
 
     Args:
         partitions: The counts of its partitions.
-        messages_count: Messages.
         size_bytes: The size of the messages.
-        segments_count: Segments.
         changes: The state of its partitions at the time of counting; see Log.changes().
         created_us: Creation times of its partitions, which distinguish them from deleted ones of the same numbers.
     """

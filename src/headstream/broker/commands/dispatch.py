@@ -116,7 +116,6 @@ class Dispatcher:
 
     Args:
         broker: The broker; its creator closes it.
-        settings: The server's settings.
         handlers: The table of commands.
 
     Attributes:
@@ -154,10 +153,6 @@ class Dispatcher:
     def answer(self, session: Session, command: Command[_R]) -> _R:
         """Return the reply to a validated command.
 
-        Args:
-            session: The client's session.
-            command: The command.
-
         Raises:
             HeadstreamError: the command fails; wire.refusals.status_of() returns the status.
         """
@@ -178,7 +173,6 @@ class Dispatcher:
         """Refuse a command that a session is not allowed to send at all.
 
         Args:
-            session: The client's session.
             entry: The command's entry in the table of codes.
 
         Raises:
@@ -197,11 +191,6 @@ class Dispatcher:
 
         Only users with a right to all streams or topics learn that one does not exist. Others receive the same error for a
         missing one as for one they have no right to, so that they cannot probe names.
-
-        Args:
-            session: The client's session.
-            command: The command.
-            error: The error raised.
         """
         if not session.user_id or not isinstance(error, (StreamNotFoundError, TopicNotFoundError)):
             return error

@@ -233,8 +233,6 @@ def begin_wait(server: Dispatcher, session: Session, command: WaitMessages | Fet
     """Begin a command's wait; check is_ready at once, and again at every callback.
 
     Args:
-        server: The dispatcher.
-        session: The client's session.
         command: A validated command. When it times out, or messages are available, it is handled like any other.
         on_ready: Called by any thread, which blocks during the call, when messages can be available.
 

@@ -49,9 +49,6 @@ def find_consumer_partition(
     """Return the reader and the partition that a consumer or a group member addresses.
 
     Args:
-        server: The dispatcher.
-        session: The client's session.
-        target: The topic.
         named: The consumer or group.
         partition: Its number; 0 is the first one for a consumer, and the next one in turn for a group member.
         is_poll: Whether a member's turn advances to its next partition.

@@ -51,9 +51,6 @@ def answer_request(server: Dispatcher, session: Session, code: int, payload: mem
     """Return the body of the response to a request, in pieces.
 
     Args:
-        server: The dispatcher.
-        session: The client's session.
-        code: The frame's code.
         payload: The frame's payload; not referenced after the return.
 
     Raises:
@@ -101,10 +98,7 @@ def is_slow(server: Dispatcher, session: Session, code: int, payload: memoryview
     """Return whether a worker thread should handle a request, so that it does not delay others.
 
     Args:
-        server: The dispatcher.
         session: The client's session. Without a login only logins are slow: the refusal of anything else is fast.
-        code: The frame's code.
-        payload: The frame's payload.
         is_alone: Whether no other client is connected.
     """
     if not session.user_id and code not in _LOGINS:

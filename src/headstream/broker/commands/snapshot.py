@@ -36,7 +36,6 @@ def make_archive(log: Log, compression: SnapshotCompression, types: Collection[S
     """Return an archive (ZIP).
 
     Args:
-        log: The server's log.
         compression: The compression of its entries; methods that the standard library lacks (zstd, xz) become deflate.
         types: Its entries; ALL is all of them.
 

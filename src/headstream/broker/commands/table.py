@@ -47,6 +47,5 @@ def make_dispatcher(broker: Broker, settings: ServerSettings) -> Dispatcher:
 
     Args:
         broker: The broker; its creator closes it.
-        settings: The server's settings.
     """
     return Dispatcher(broker, settings, {command: row.handler for command, row in ROWS.items()})

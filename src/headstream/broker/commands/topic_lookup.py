@@ -39,11 +39,7 @@ class _FoundTopics:
 
 
 class TopicLookup:
-    """Finds streams and topics; caches what it finds until a stream or topic changes. Any thread.
-
-    Args:
-        log: The log.
-    """
+    """Finds streams and topics; caches what it finds until a stream or topic changes. Any thread."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -107,7 +103,6 @@ def consumer_of(topic: TopicRecord, named: ConsumerRef, *, must_exist: bool) -> 
     """Return the owner of offsets: a single consumer's number is its name.
 
     Args:
-        topic: The topic.
         named: The consumer or group.
         must_exist: Whether a group must have been created; otherwise its name is used unchecked.
     """

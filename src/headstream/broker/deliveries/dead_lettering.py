@@ -30,7 +30,6 @@ class DeadLettering:
     """Puts messages into dead letters.
 
     Args:
-        backing: The log.
         copies: Makes the copies.
         transitions: Counts what is given up.
     """
@@ -55,9 +54,7 @@ class DeadLettering:
         Args:
             record: The topic of the message.
             owner: The group that gives it up.
-            partition: The message's partition.
             journal: The group's journal, locked.
-            delivery: The message.
             dead_letter: Where the copy goes; None for where it was to go before, if that topic still exists.
             user_id: The server's user in whose request this happens.
 

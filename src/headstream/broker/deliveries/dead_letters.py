@@ -41,12 +41,7 @@ _GROUP: Final = f"{ORIGIN_PREFIX}group"
 
 
 class DeadLetterCopies:
-    """Makes copies, once.
-
-    Args:
-        backing: The log.
-        messages: Its message commands.
-    """
+    """Makes copies, once."""
 
     def __init__(self, backing: Backing, messages: Messages) -> None:
         self._backing = backing
@@ -89,9 +84,7 @@ class DeadLetterCopies:
 
         Args:
             topic: The topic of the message.
-            partition: Its partition.
             owner: The group that gave it up.
-            message: The message.
             delivery: Its story, and where the copy goes.
 
         Raises:
@@ -129,7 +122,6 @@ class DeadLetterCopies:
 
         Args:
             topic: The topic of the message.
-            partition: Its partition.
             owner: The group that gave it up.
             delivery: Its story, and where the copy was to go, if that was decided.
         """

@@ -39,9 +39,7 @@ class Deliveries:
     """Commands for the unfinished messages of groups.
 
     Args:
-        backing: The log.
         groups: Its groups, whose members own partitions.
-        offsets: The committed offsets.
         dead_lettering: Puts messages into dead letters.
         pauses: Decides whether a group is paused.
         transitions: Counts what happens.
@@ -69,7 +67,6 @@ class Deliveries:
 
         Args:
             topic: Stream and topic.
-            group: The group's name.
             partition: From 1.
 
         Raises:
@@ -105,7 +102,6 @@ class Deliveries:
 
         Args:
             topic: Stream and topic.
-            group: The group's name.
             partition: From 1.
             changes: The steps; repeating them changes nothing.
             frontier: One past the last message that the group has begun: what is before it and neither fails nor waits is done.
@@ -168,7 +164,6 @@ class _Found:
 
     Args:
         state: The state, to which they are not applied yet.
-        steps: The steps.
     """
 
     def __init__(self, state: DeliveryState, steps: Iterable[DeliveryChange]) -> None:

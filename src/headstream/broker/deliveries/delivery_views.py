@@ -28,7 +28,6 @@ class GroupAges(NamedTuple):
 
     Args:
         topic: Stream and topic.
-        group: The group's name.
         is_paused: Whether it is paused, or on trial.
         oldest_leased_us: When its oldest lease began, microseconds since 1970 UTC, or None.
         oldest_poisoned_us: When its oldest message with an open dead letter was given up, or None.
@@ -45,9 +44,6 @@ class DeliveryViews:
     """Reads the journals of groups.
 
     Args:
-        backing: The log.
-        groups: Its groups.
-        messages: Its message commands.
         pauses: The pauses of its groups.
     """
 
@@ -63,7 +59,6 @@ class DeliveryViews:
 
         Args:
             topic: Stream and topic.
-            group: The group's name.
 
         Raises:
             TopicNotFoundError, GroupNotFoundError: the topic or the group does not exist.
@@ -116,9 +111,7 @@ class DeliveryViews:
 
         Args:
             topic: Stream and topic.
-            group: The group's name.
             partition: From 1.
-            offset: The message.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError, GroupNotFoundError: the topic, partition or group does not exist.

@@ -25,9 +25,6 @@ _MAX_OPEN: Final = 1024
 class OpenJournal:
     """The journal of one group in one partition, and what its leases need in memory; used while the group is locked.
 
-    Args:
-        journal: The journal.
-
     Attributes:
         table: The leases as this process granted and read them, or None before the first one.
         base: The committed offset that the table knows.
@@ -51,11 +48,7 @@ class OpenJournal:
 
 
 class Journals:
-    """The journals of one log; any thread.
-
-    Args:
-        log: The log.
-    """
+    """The journals of one log; any thread."""
 
     def __init__(self, log: Log) -> None:
         self._log = weakref.ref(log)
@@ -78,11 +71,7 @@ class Journals:
             return found
 
     def open_stored(self, records: Iterable[TopicRecord]) -> None:
-        """Find the journals that earlier processes have left, once, up to the most that are kept in memory.
-
-        Args:
-            records: The log's topics.
-        """
+        """Find the journals that earlier processes have left, once, up to the most that are kept in memory."""
         log = self._log()
         with self._lock:
             if log is None or self._has_stored:

@@ -31,12 +31,7 @@ class LeasedPartition:
     """One partition of a group, while the group is locked.
 
     Args:
-        record: The topic.
-        owner: The group.
         partition: From 1.
-        open: The group's journal.
-        table: The leases.
-        committed: The committed offset.
         user_id: The server's user whose request this is.
         dead_letter: Where messages go after their last attempt, or None.
         pause_rule: When the group is paused, or None.
@@ -65,7 +60,6 @@ def scan_keys(place: LeasedPartition, messages: Messages, store: _Store, count: 
     """Read the keys of open messages, and of new ones until enough can be leased.
 
     Args:
-        place: The partition.
         messages: Reads messages.
         store: Stores which messages wait.
         count: How many are enough.

@@ -53,10 +53,7 @@ class Leases:
     """Commands of workers that share partitions.
 
     Args:
-        backing: The log.
-        groups: Its groups.
         messages: Its message commands: keys are read from the messages.
-        offsets: The committed offsets.
         dead_lettering: Puts messages into dead letters.
         pauses: Decides whether a group is paused.
         transitions: Counts what happens.
@@ -232,7 +229,6 @@ class Leases:
 
         Args:
             topic: Stream and topic.
-            group: The group's name.
             partition: From 1.
             changes: The steps; repeating them changes nothing.
             dead_letter: Where poisoned messages are copied to.

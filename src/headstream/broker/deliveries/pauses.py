@@ -24,7 +24,6 @@ class Pauses:
     """The pauses of groups; the group is locked by the caller.
 
     Args:
-        backing: The log.
         transitions: Counts pauses.
     """
 
@@ -43,10 +42,6 @@ class Pauses:
 
     def own_state(self, record: TopicRecord, owner: OffsetOwner) -> PauseState:
         """Return the state of a group for which this process reads; it is read once while the group has members.
-
-        Args:
-            record: The topic.
-            owner: The group.
 
         Raises:
             StorageError: the clock was set back, and the system refused to write the new end of the pause.
@@ -76,8 +71,6 @@ class Pauses:
         """Record attempts of a group, and return how long it is paused now, microseconds.
 
         Args:
-            record: The topic.
-            owner: The group.
             rule: When it is paused; None never pauses it, and records nothing.
             succeeded: How many attempts succeeded.
             failed: How many failed.

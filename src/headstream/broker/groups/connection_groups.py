@@ -45,7 +45,6 @@ class ConnectionGroups:
 
         Args:
             client: The number of its connection.
-            key: The group.
             hold: Called for the first member; its result is called when the last member has left.
         """
         with self._lock:
@@ -100,7 +99,6 @@ class ConnectionGroups:
         """Return the partitions of each member, in the order they joined.
 
         Args:
-            key: The group.
             partitions: Number of partitions of its topic.
         """
         with self._lock:
@@ -117,8 +115,6 @@ class ConnectionGroups:
         """Return a member's next partition in turn, 0 for a member without partitions, None for a client that is not a member.
 
         Args:
-            client: The member.
-            key: The group.
             partitions: Number of partitions of its topic.
         """
         with self._lock:

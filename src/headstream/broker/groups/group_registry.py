@@ -58,7 +58,6 @@ class LiveGroup:
         """Return the offsets that were committed last in some partitions, with the lock held; each is read once.
 
         Args:
-            numbers: The partitions.
             committed: Returns the stored offset of a partition.
         """
         for number in numbers:
@@ -84,11 +83,7 @@ class LiveGroup:
 
 
 class GroupRegistry:
-    """The groups of one log.
-
-    Args:
-        log: The log.
-    """
+    """The groups of one log."""
 
     def __init__(self, log: Log) -> None:
         self._directory = None if log.is_memory else log.groups_directory

@@ -64,7 +64,6 @@ class Groups:
 
         Args:
             topic: Stream and topic.
-            group: The group's name.
             session_timeout_ms: How long it can be silent, or hold a revoked partition, while there are others.
             is_shared: Whether its members lease messages: they own no partitions, and no silence removes them.
 
@@ -108,7 +107,6 @@ class Groups:
 
         Args:
             topic: Stream and topic.
-            member: The member.
             released: Revoked partitions that it has finished.
             is_resting: Whether no message is in progress and the member reports before it takes another one.
 
@@ -138,7 +136,6 @@ class Groups:
 
         Args:
             topic: Stream and topic.
-            member: The committing member.
             offsets: Partition -> offset of the next message.
             generation: The generation of its last report.
             generations: Partition -> the generation of the partition it was polled from.
@@ -181,8 +178,6 @@ class Groups:
         """Lock a group while its messages are leased or settled, and yield whether this process may: no other one reads for it.
 
         Args:
-            topic: The topic.
-            group: The group's name.
             member: The member that asks for messages; what was leased can be settled without one.
 
         Raises:
@@ -199,10 +194,7 @@ class Groups:
         """Lock a group while a member that owns a partition settles messages in it, and yield the group's generation.
 
         Args:
-            topic: The topic.
-            group: The group's name.
             member: The member; None for a consumer of partitions of its own.
-            partition: Its number.
             generation: The generation of the member's last report.
             is_resting: As for report().
 
@@ -277,7 +269,6 @@ class Groups:
 
         Args:
             topic: Stream and topic.
-            group: The group's name.
             offsets: Partition -> offset of the next message to read.
             user_id: The server's user who seeks, see OffsetStore.commit().
 

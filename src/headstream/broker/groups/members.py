@@ -34,7 +34,6 @@ class Members:
     """The members that clients have created; thread-safe.
 
     Args:
-        groups: The consumer groups.
         monotonic: A monotonic clock, seconds.
     """
 

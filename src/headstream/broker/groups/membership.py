@@ -109,7 +109,6 @@ class GroupMembers:
         """Add a member; an existing one restarts without partitions.
 
         Args:
-            member: Its id.
             session_timeout_s: How long it can be silent, or hold a revoked partition, seconds.
             now_s: Monotonic time, seconds.
         """
@@ -128,7 +127,6 @@ class GroupMembers:
         """Record a member's heartbeat and released partitions, and return its assignment.
 
         Args:
-            member: Its id.
             partitions: The current partition numbers of the topic, ascending.
             now_s: Monotonic time, seconds.
             released: Revoked partitions that it has finished.

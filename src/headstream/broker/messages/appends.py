@@ -128,7 +128,6 @@ class Appends:
 
         Args:
             topic: Stream and topic.
-            producer_id: Its id.
 
         Raises:
             TopicNotFoundError: the topic does not exist.

@@ -241,7 +241,6 @@ class Messages(Appends):
 
         Args:
             topic: Stream and topic.
-            where: The filter.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic does not exist, or was purged meanwhile.
@@ -278,8 +277,6 @@ class Messages(Appends):
             partition: From 1.
             offsets: Offsets of the messages.
             state: A state code, 1 to 255.
-            reason: The reason.
-            by: The author.
             user_id: The server's user whose request it is, or NO_USER.
 
         Raises:
@@ -349,7 +346,6 @@ class Messages(Appends):
             positions: Partition -> offset.
             timeout_ms: Maximum wait, milliseconds.
             member: The waiting group member: a change of its group ends the wait too.
-            generation: The member's generation.
         """
         directories, is_there = self._look_for(topic, positions, member, generation)
         return self._backing.log.wait(directories, is_there, timeout_ms / 1000, self._backing.monotonic)
@@ -370,7 +366,6 @@ class Messages(Appends):
             positions: Partition -> offset.
             on_ring: See Wait.
             member: The waiting group member.
-            generation: The member's generation.
         """
         directories, is_there = self._look_for(topic, positions, member, generation)
         return Wait(self._backing.log.waiting, directories, lambda: is_there(directories), on_ring)

@@ -145,9 +145,7 @@ class Importer:
     """One run of an import.
 
     Args:
-        log: The target log.
         file: JSON lines; the progress is saved in FILE.progress.
-        options: The options.
 
     Raises:
         InvalidInputError: the progress file is invalid, or the file or the log is not that of the started import.

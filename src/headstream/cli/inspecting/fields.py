@@ -36,7 +36,6 @@ class FieldReader:
     """Reads fields in order and records each.
 
     Args:
-        data: The input.
         at: The first byte to read.
         order: `<` little-endian, `>` big-endian.
         limit: Messages whose fields are recorded; the rest is only read.
@@ -94,7 +93,6 @@ class FieldReader:
         """Return a number.
 
         Args:
-            name: The field's name.
             code: The struct code: B b H h I i Q q, or `16s` for 128 bits.
             show: Formats its value.
         """

@@ -34,8 +34,6 @@ class Format(NamedTuple):
     """One known format.
 
     Args:
-        title: Its description.
-        walk: Its reader.
         order: `<` or `>`.
     """
 
@@ -50,7 +48,6 @@ class Recognized(NamedTuple):
     Args:
         dialect: The name in FORMATS, or `unknown`.
         title: The description of the format.
-        reader: The recorded fields.
         fault: Where and why the bytes are invalid, or None.
     """
 
@@ -104,7 +101,6 @@ def read_as(name: str, data: bytes, limit: int = 1000) -> Recognized:
 
     Args:
         name: One of FORMATS.
-        data: The complete input.
         limit: Messages whose fields are recorded.
     """
     found = FORMATS[name]
@@ -116,7 +112,6 @@ def recognize(data: bytes, limit: int = 1000) -> Recognized:
     """Detect the format of bytes and read them.
 
     Args:
-        data: The complete input.
         limit: Messages whose fields are recorded.
     """
     for beginning, name in _BY_BEGINNING:

@@ -41,7 +41,6 @@ def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True
     """Add --checkpoint and --config to a command, which gets the checkpoint's place as `checkpoint`.
 
     Args:
-        function: The command.
         is_required: Whether one of them has to be given; else the place can be None.
     """
 
@@ -132,7 +131,6 @@ def read_checkpoint(checkpoint: Place, *, with_log: bool = False) -> Iterator[Ca
     """Yield a function that returns a directory with the newest ledger and schema zone of a checkpoint.
 
     Args:
-        checkpoint: Its place.
         with_log: Whether to fetch the pipeline's own log from an object store too.
     """
     if isinstance(checkpoint, Path):
@@ -181,11 +179,7 @@ def read_pipelines(
 
 
 def explain_by(reports: Sequence[PipelineReport]) -> Callable[[bytes], dict[str, Any]]:
-    """Return a function that explains a Replicate message by the schema zones of pipelines.
-
-    Args:
-        reports: Their reports.
-    """
+    """Return a function that explains a Replicate message by the schema zones of pipelines."""
     from headstream.replicate.schemas.explanation import Explainer
 
     def find(schema_id: str) -> TableMetadata | None:

@@ -28,8 +28,6 @@ class Letters:
     """Letters of an open log.
 
     Args:
-        log: The log.
-        topic: Their topic.
         aside: What the pipeline says of them; None without a pipeline.
     """
 
@@ -54,8 +52,6 @@ class LetterSource:
     """Where a command finds letters.
 
     Args:
-        topic: The topic.
-        url: The log.
         checkpoint: The pipeline whose own log has the topic, in place of `url`; or None.
     """
 
@@ -98,11 +94,7 @@ class LetterSource:
 
 
 def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --url, --checkpoint and --config to a command with the argument TOPIC, which gets them all as `source`.
-
-    Args:
-        function: The command.
-    """
+    """Add --url, --checkpoint and --config to a command with the argument TOPIC, which gets them all as `source`."""
 
     @functools.wraps(function)
     def with_source(topic: str, url: str | None, checkpoint: Place | None, **options: Any) -> Any:

@@ -33,7 +33,6 @@ def describe_deliveries(found: GroupDeliveries, form: str) -> dict[str, Any]:
     """Return the members of a group's deliveries; a table has times as text, and no pause of a group that runs.
 
     Args:
-        found: The deliveries.
         form: table, json or jsonl.
     """
     pause = found.pause
@@ -62,7 +61,6 @@ def describe_story(found: MessageStory, form: str) -> dict[str, Any]:
     """Return the members of a message's story.
 
     Args:
-        found: The story.
         form: table, json or jsonl; a table has times as text.
     """
     letter = None if found.letter is None else dict(zip(("topic", "partition", "offset"), found.letter, strict=True))
@@ -86,10 +84,6 @@ def print_message_states(log: Client, topic: str, partition: int, offset: int, f
     """Print the state of a message, who gave it and why, and what each group of its topic has done with it.
 
     Args:
-        log: The log.
-        topic: The topic.
-        partition: The message's partition.
-        offset: Its offset.
         form: table, json or jsonl.
     """
     stories = [(group.name, log.message_story(topic, group.name, partition, offset)) for group in log.groups(topic)]

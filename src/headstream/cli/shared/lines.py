@@ -54,7 +54,6 @@ def encode_document(message: Message, payload_as: str | None = None) -> dict[str
     """Return a message as a JSON object.
 
     Args:
-        message: The message.
         payload_as: One of PAYLOAD_FORMS, the form of the payload: json embeds it, or writes null if it is not JSON. Such an
             object has a member `payload_as`, and import rejects it. None is base64.
     """

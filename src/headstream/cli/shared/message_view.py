@@ -78,12 +78,7 @@ def is_before(message: ReceivedMessage, until: PollingStrategy) -> bool:
 
 
 def print_message_table(messages: Sequence[ReceivedMessage], form: MessageForm) -> None:
-    """Print a complete list of messages: as a table, or one a line if a terminal is too narrow.
-
-    Args:
-        messages: The messages.
-        form: Their form.
-    """
+    """Print a complete list of messages: as a table, or one a line if a terminal is too narrow."""
     if form.line is not None or form.output != "table":
         print_message_lines(messages, form)
         return

@@ -142,7 +142,6 @@ def url_option(function: _Function, *, is_required: bool = True) -> _Function:
     """Add --url, with HEADSTREAM_URL and the current context as defaults.
 
     Args:
-        function: The command.
         is_required: Whether a missing URL is a usage error; else the command calls require_url() where it needs one.
     """
     return click.option(
@@ -255,7 +254,6 @@ def open_log(url: str, *, is_plain: bool = False) -> Client:
     """Return the client of a URL; asks for a missing password on a terminal. The caller closes the client.
 
     Args:
-        url: The log.
         is_plain: Whether messages are read and sent as they are stored, without interceptors.
     """
     from headstream.cli.shared.secrets import add_password

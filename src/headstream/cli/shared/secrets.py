@@ -19,7 +19,6 @@ def read_secret(what: str, *, is_new: bool = False) -> str:
     """Return a secret typed by the user, or a line of standard input without a terminal.
 
     Args:
-        what: Its description.
         is_new: Whether it must be typed twice.
 
     Raises:

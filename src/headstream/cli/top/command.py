@@ -43,8 +43,6 @@ def read_sample(log: Client, url: str, topics: Iterable[str], checkpoints: Mappi
     """Return what a log says now.
 
     Args:
-        log: The log.
-        url: Its URL.
         topics: The topics whose groups are read, one request each.
         checkpoints: The checkpoints of Replicate pipelines, each with a function that returns a directory with its newest ledger.
     """

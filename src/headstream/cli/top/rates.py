@@ -20,7 +20,6 @@ class Sample:
 
     Args:
         time_us: When, microseconds since 1970 UTC.
-        topics: All its topics.
         groups: The groups of some topics.
         server: The load of a server, or the counts of a Kafka cluster; empty for a directory.
         pipelines: Checkpoint -> the status of its Replicate pipeline.
@@ -60,7 +59,6 @@ class GroupRates:
 
     Args:
         topic: `stream/topic`.
-        group: Its name.
         members: Members that the log knows of.
         lag: Number of messages left to read.
         messages_per_second: Messages that it committed.
@@ -102,8 +100,6 @@ def compare(before: Sample, after: Sample, order: str = "rate") -> Overview:
     """Return the rates between two samples.
 
     Args:
-        before: The earlier sample.
-        after: The later one.
         order: One of ORDERS, for the topics.
     """
     seconds = max(after.time_us - before.time_us, 1) / 1e6

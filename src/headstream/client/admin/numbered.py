@@ -30,10 +30,6 @@ __all__ = ["find_stream_name", "find_topic_name"]
 def find_topic_name(transport: Transport, topic: str | TopicName) -> TopicName:
     """Return the name of a topic given by names or ids; see the rule above.
 
-    Args:
-        transport: The client's transport.
-        topic: The user's input.
-
     Raises:
         InvalidInputError: the input is not a valid name.
         TopicNotFoundError: a part is a number that matches neither a name nor an id.
@@ -58,10 +54,6 @@ def find_topic_name(transport: Transport, topic: str | TopicName) -> TopicName:
 
 def find_stream_name(transport: Transport, name: str) -> str:
     """Return the name of a stream given by name or id; see the rule above.
-
-    Args:
-        transport: The client's transport.
-        name: The user's input.
 
     Raises:
         InvalidInputError: the input is not text.

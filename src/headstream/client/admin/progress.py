@@ -66,7 +66,6 @@ class Progress:
 
         Args:
             topic: `stream/topic`.
-            group: The group's name.
             to: An offset, `first`, `last` (after the newest: what is appended from now on), or a PollingStrategy.
             partitions: Partitions to set; None is all.
 
@@ -99,7 +98,6 @@ class Progress:
 
         Args:
             topic: `stream/topic`.
-            group: The group's name.
 
         Raises:
             TopicNotFoundError, GroupNotFoundError: the topic or the group does not exist.
@@ -113,9 +111,6 @@ class Progress:
 
         Args:
             topic: `stream/topic`.
-            group: The group's name.
-            partition: The message's partition.
-            offset: Its offset.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError, GroupNotFoundError: one of them does not exist.
@@ -129,9 +124,6 @@ class Progress:
 
 def find_views(transport: Transport) -> DeliveryViewCommands:
     """Return what shows the unfinished messages of a log's groups.
-
-    Args:
-        transport: The log's.
 
     Raises:
         UnsupportedError: the log is in Kafka.

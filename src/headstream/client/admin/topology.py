@@ -53,7 +53,6 @@ class Topology:
         Producers, consumers and Spark queries use names: existing ones no longer find the old name.
 
         Args:
-            name: The stream.
             to: Its new name, without dot or slash.
 
         Raises:

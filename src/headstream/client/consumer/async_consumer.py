@@ -90,7 +90,6 @@ class _AsyncReading(Generic[_Reader]):
         make: Creates the wrapped consumer, at the first use.
         timeout_ms: Iteration ends after this time without a message; None waits without limit.
         interrupt: See Worker.
-        callbacks: The consumer's callbacks.
     """
 
     def __init__(
@@ -272,8 +271,6 @@ class AsyncTopicsConsumer(_AsyncReading[TopicsConsumer]):
 
         Args:
             topic: `stream/topic`.
-            partition: Its partition.
-            offset: Its offset.
 
         Raises:
             TopicNotFoundError: the topic is not read.

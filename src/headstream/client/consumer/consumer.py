@@ -54,7 +54,6 @@ class Consumer(Filtering, Settling):
     """Reads one topic; one thread at a time. Created by Client.consumer(); use it in a `with` statement.
 
     Args:
-        transport: The client's transport.
         topic: The topic's current metadata.
         committer: The group or name to commit for; None commits nothing.
         partitions: Partitions to read; None is all.

@@ -32,7 +32,6 @@ def make_consumer(
     """Return a consumer of one topic.
 
     Args:
-        transport: The client's transport.
         topic: The topic's current metadata.
         options: As for Client.consumer(), checked.
         interception: The client's interceptors, or None.

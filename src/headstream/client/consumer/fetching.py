@@ -94,10 +94,6 @@ class Fetching:
     def feed(self, polled: Polled, messages: Iterable[ReceivedMessage]) -> None:
         """Add the result of a poll.
 
-        Args:
-            polled: The poll's result.
-            messages: The messages in it.
-
         Raises:
             OffsetOutOfRangeError: the position is past the end of the partition, or the partition was purged or
                 recreated since the previous poll.
@@ -266,9 +262,6 @@ class Fetching:
 
         Undelivered messages of a revoked partition are dropped: its next owner fetches them, or this member, if the partition
         comes back to it before it was released.
-
-        Args:
-            assignment: The member's assignment.
 
         Returns:
             The revoked partitions without a message in progress, to release; and the new ones, for begin().

@@ -31,7 +31,6 @@ class FilterPlan:
     """How a filter is evaluated.
 
     Args:
-        where: The filter.
         headers: The headers that it reads.
         fields: The fields of a message that it reads.
         evaluated: Where it is evaluated: `in this process`, `by the server` or `in this client`.
@@ -70,7 +69,6 @@ def make_filter(where: str | None, on_error: str, states: frozenset[int] | None)
     """Return the filter of a poll or consumer, None without one.
 
     Args:
-        where: The filter's text.
         on_error: What happens to a message that it cannot be applied to.
         states: Codes of the polled states; None is all.
 
@@ -88,8 +86,6 @@ def plan_filter(
     """Return how a filter is evaluated.
 
     Args:
-        transport: The client's transport.
-        where: The filter's text.
         on_error: What happens to a message that it cannot be applied to.
         states: Codes of the polled states; None is all.
         topic: The topic whose segments are counted, or None.

@@ -27,9 +27,7 @@ class GroupMembership:
     """One member of a group; it also leaves when the object is garbage collected.
 
     Args:
-        transport: The client's transport.
         topic: Stream and topic.
-        group: The group's name.
         session_timeout_ms: How long the member can be silent while others wait.
         is_shared: Whether it leases messages, and owns no partitions.
     """

@@ -29,7 +29,6 @@ def find_offset(transport: Transport, topic: TopicName, partition: int, strategy
     """Resolve a strategy to an offset in a partition.
 
     Args:
-        transport: The client's transport.
         topic: Stream and topic.
         partition: From 1.
         strategy: Anything but `next`; `last` is after the newest message.
@@ -60,7 +59,6 @@ def check_partitions(topic: Topic, partitions: Iterable[int] | None) -> list[int
     """Return the named partitions, ascending, or all of a topic.
 
     Args:
-        topic: The topic.
         partitions: Their numbers, or None for all.
 
     Raises:

@@ -49,7 +49,6 @@ def poll_checked(
     """Poll and verify each payload; after a mismatch, poll once more from that message.
 
     Args:
-        transport: The client's transport.
         topic: Where to poll.
         partition: From 1.
         strategy: Where to begin.

@@ -92,10 +92,6 @@ class Settling:
     def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
         """Return a message that was set aside, with a new lease; settle it as any other.
 
-        Args:
-            partition: Its partition.
-            offset: Its offset.
-
         Raises:
             InvalidOptionError: the consumer does not have `mode="shared"`.
             InvalidInputError: it is not deferred; the error says what it is.

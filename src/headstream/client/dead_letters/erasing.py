@@ -45,7 +45,6 @@ class ErasedPartition:
 
     Args:
         topic: `stream/topic`.
-        number: The partition's number.
         until_offset: One past the last examined offset.
         found_bytes: The stored bytes of the found messages.
         failed_count: Messages that the filter could not be applied to: they stay.
@@ -68,7 +67,6 @@ class Erasure:
     Args:
         log: The client; it needs the right to manage the topics.
         topic: `stream/topic`.
-        where: The filter.
         dead_letters: Topics in which copies of the matching messages are erased too.
         on_error: What happens to a message that the filter cannot be applied to: `skip`, `deliver` or `raise`.
         on_progress: Called often.
@@ -184,7 +182,6 @@ def find_letter_topics(log: Client, topic: str) -> list[str]:
     """Return the topics that have dead letters of a topic among the first messages of a partition.
 
     Args:
-        log: The client.
         topic: `stream/topic`.
     """
     found = log.topic(topic)

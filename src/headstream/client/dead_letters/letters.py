@@ -60,7 +60,6 @@ class LetterReason:
         reason: The last error; None if there is none, or for all reasons that are not counted separately.
         is_rest: Whether these are the letters whose reasons are not counted separately.
         count: How many there are.
-        most_attempts: The most attempts of one of them.
         first_failed_us: The time of the first failure of all, microseconds since 1970 UTC; None if unknown.
         last_failed_us: The time of the last one.
     """
@@ -112,8 +111,6 @@ def letters_of(log: Client, topic: str, where: str | None = None, on_filter_erro
     """Yield the available messages of a dead-letter topic that match a filter.
 
     Args:
-        log: The log.
-        topic: The topic.
         where: A filter, or None for all.
         on_filter_error: As for Client.consumer().
     """
@@ -135,13 +132,9 @@ def read_letters(
     """Return one page of letters; at most 4 MiB of messages are read.
 
     Args:
-        log: The log.
-        topic: The dead-letter topic.
-        partition: Its partition.
         from_offset: Where the page begins.
         until_offset: Where the last page ends; None is the partition's end.
         where: A filter of letters, or None for all.
-        count: The most letters.
 
     Raises:
         InvalidInputError: the filter is invalid.
@@ -163,8 +156,6 @@ def discard_letters(log: Client, topic: str, offsets: Mapping[int, Sequence[int]
     """Mark letters for deletion: consumers skip them, and retention removes them.
 
     Args:
-        log: The log.
-        topic: Their topic.
         offsets: Partition -> offsets.
 
     Raises:

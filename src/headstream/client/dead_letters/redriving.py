@@ -85,7 +85,6 @@ class Redrive:
 
     Args:
         log: A client without interceptors: messages are sent as they are stored.
-        topic: The dead-letter topic.
         where: A filter of letters, or None for all.
         per_second: The most letters a second, None for no limit.
         on_filter_error: What run() does with letters that the filter cannot be applied to, as for Client.consumer().
@@ -141,7 +140,6 @@ class Redrive:
             partition: The partition of the dead-letter topic.
             from_offset: Where to begin.
             until_offset: Where the last page ends; None is the partition's end.
-            count: The most letters.
             seconds: No letter is begun after this time.
             resumes: Whether to finish what an interrupted redrive has begun in the partition, which reads all its states.
 
@@ -222,7 +220,6 @@ class Redrive:
         """Take the three steps; if the topic refuses the message, the letter is one again.
 
         Args:
-            letter: The letter.
             topic: Where its message goes.
             number: Its partition; without it the message goes to the first one.
         """

@@ -26,7 +26,6 @@ class InterceptedConsumer(Consumer):
     """A consumer that runs interceptors and decodes values.
 
     Args:
-        transport: The client's transport.
         topic: The topic's current metadata.
         chain: The client's interceptors, or None.
         transform: Called with each message when it is delivered.

@@ -23,12 +23,7 @@ __all__ = ["Interception", "make_consumer", "make_transform"]
 
 
 class Interception:
-    """The interceptors of one client.
-
-    Args:
-        transport: The client's transport.
-        chain: The interceptors.
-    """
+    """The interceptors of one client."""
 
     def __init__(self, transport: Transport, chain: Chain) -> None:
         self.chain = chain
@@ -70,7 +65,6 @@ class Interception:
         """Return polled messages without those set aside; an error is raised for the first message only.
 
         Args:
-            topic: Their topic.
             messages: The messages as stored.
             committer: Commits the messages that are returned or set aside; None does not.
 
@@ -103,7 +97,6 @@ def make_consumer(
     Args:
         interception: The client's interceptors, or None.
         decode: Returns a message with its value, or None.
-        transport: The client's transport.
         topic: The topic's current metadata.
         options: As for Consumer.
     """

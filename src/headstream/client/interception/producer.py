@@ -26,10 +26,8 @@ class InterceptedProducer(Producer):
     """A producer that runs interceptors.
 
     Args:
-        transport: The client's transport.
         topic: The topic's current metadata.
         options: How messages are batched.
-        chain: The client's interceptors.
         dead_letters: Where messages go that an interceptor set aside.
     """
 
@@ -113,10 +111,8 @@ class _ReportingDelivery:
     """Delivers batches, and reports the outcome of their messages to interceptors before anybody else sees it.
 
     Args:
-        delivery: The producer's delivery.
         topic: `stream/topic`.
         reports: Errors of interceptors, for the producer to raise.
-        chain: The client's interceptors.
     """
 
     def __init__(self, delivery: BatchDelivery, topic: str, reports: list[InterceptorError], chain: Chain) -> None:

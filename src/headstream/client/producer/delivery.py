@@ -66,7 +66,6 @@ class Delivery:
 
     Args:
         messages: The transport's message commands.
-        topic: The topic.
         finds_repeats: Whether the topic deduplicates by message id.
     """
 

@@ -15,7 +15,6 @@ class ForwardingProducer(Producer):
     """A producer of dead letters and of mirrored messages.
 
     Args:
-        transport: The client's transport.
         topic: The topic's current metadata.
         options: How messages are batched.
     """

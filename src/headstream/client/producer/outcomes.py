@@ -83,7 +83,6 @@ def explain(failed: Sequence[Batch], topic: TopicName, error: Exception | None =
 
     Args:
         failed: The batches, at least one.
-        topic: Their topic.
         error: The cause; by default the first batch's error.
     """
     if error is None:

@@ -50,7 +50,6 @@ class Producer:
     all of them are awaited, else by the producer.
 
     Args:
-        transport: The client's transport.
         topic: The topic's current metadata.
         options: How messages are batched.
     """
@@ -94,11 +93,7 @@ class Producer:
         return self._partitions
 
     def partition_of(self, key: bytes) -> int:
-        """Return the partition that a key chooses.
-
-        Args:
-            key: The key's bytes.
-        """
+        """Return the partition that a key chooses."""
         return self._choose(key, len(self._partitions))
 
     @property

@@ -46,7 +46,6 @@ class Receipt:
     """The result of send(); thread-safe. In asyncio, `await receipt` replaces result().
 
     Args:
-        batch: The message's batch.
         number: The message's index in the batch, from 0.
     """
 
@@ -120,9 +119,6 @@ class Receipt:
 
         It runs in the producer's thread, which sends nothing meanwhile: it must be short and must not block. Its
         exceptions are logged.
-
-        Args:
-            callback: The function.
 
         Raises:
             InvalidInputError: it is not a function.

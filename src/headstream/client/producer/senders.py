@@ -44,7 +44,6 @@ class Senders:
         """Send a message through the producer of a topic, and return its position once it is stored.
 
         Args:
-            topic: The topic.
             send: Called with the producer to send the message.
         """
         began_s = time.monotonic()

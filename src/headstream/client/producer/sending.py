@@ -81,10 +81,8 @@ class Batch:
         partition: From 1.
         due_us: When it is sent, full or not.
         deadline_us: When it fails.
-        owner: Its producer.
         data: The messages as sent, back to back.
         count: Number of messages.
-        header_bytes: The bytes of their headers.
         is_closed: Whether it accepts no more messages.
         appended: Their position, once stored.
         error: Why they failed, or None.
@@ -119,7 +117,6 @@ class Sending:
 
     Args:
         partitions: The numbers of the topic's partitions.
-        limits: The topic's.
         options: How messages are batched.
         owner: The producer of the batches.
         choose: Returns the partition of a key; its other argument is the number of partitions.
@@ -174,7 +171,6 @@ class Sending:
 
         Args:
             message: One message as sent.
-            header_bytes: The bytes of its headers.
             key: Its key, hashed if no partition is given.
             partition: From 1, or None.
             now_us: Current time, microseconds.

@@ -173,8 +173,6 @@ def encode_polled(messages: Iterable[Message], partition: int, current_offset: i
 
     Args:
         messages: With offset and timestamp; the checksum is written unchanged.
-        partition: Their partition.
-        current_offset: Its newest offset.
         keep_last: Whether to write only the last header of each key, as Iggy's servers do, instead of raising.
 
     Raises:
@@ -227,7 +225,6 @@ def decode_message(
     """Return the polled message of a decoded JSON object.
 
     Args:
-        document: The object.
         topic: `stream/topic`, set in the message.
         partition: Set in the message.
         where: Its path in the document, for errors.

@@ -59,12 +59,7 @@ _ORDERS: Final[dict[str, Callable[[int], bool]]] = {
 
 
 def evaluate(expression: Expression, message: ReceivedMessage) -> int:
-    """Return the truth value of an expression for a message: FALSE, TRUE, UNKNOWN or FAILED.
-
-    Args:
-        expression: A typed expression.
-        message: The message.
-    """
+    """Return the truth value of an expression for a message: FALSE, TRUE, UNKNOWN or FAILED."""
     match expression:
         case And(parts):
             values = [evaluate(part, message) for part in parts]
@@ -110,7 +105,6 @@ def find_failure(expression: Expression, message: ReceivedMessage) -> str:
 
     Args:
         expression: A typed expression whose value for the message is FAILED.
-        message: The message.
     """
     match expression:
         case And(parts) | Or(parts):
@@ -182,7 +176,6 @@ def compare_values(test: str, left: bool | int | float | bytes, right: bool | in
 
     Args:
         test: One of = <> < <= > >=.
-        left: A value.
         right: Another one.
     """
     return _compare(test, left, right)

@@ -59,7 +59,6 @@ class Literal:
     """A literal.
 
     Args:
-        value: Its value.
         at: Where it begins in the filter, characters from 0.
         text: Its source, for errors.
         is_quoted: Whether it is a text in quotes, which can stand for a state, a time or an id beside such a field.
@@ -76,7 +75,6 @@ class Header:
     """The last value of a header.
 
     Args:
-        name: Its key.
         at: Where it begins in the filter.
     """
 
@@ -89,7 +87,6 @@ class FieldOf:
     """A field of the message.
 
     Args:
-        field: The field.
         at: Where it begins in the filter.
     """
 
@@ -129,7 +126,6 @@ class Like:
     """Whether a text matches a pattern.
 
     Args:
-        operand: The text.
         pattern: UTF-8, in which the byte 0xFF stands for any characters and 0xFE for any one character.
     """
 

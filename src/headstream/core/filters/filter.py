@@ -42,9 +42,7 @@ class Filter:
     """A filter. Created by parse_filter().
 
     Args:
-        text: Its source.
         on_error: What happens to a message that it cannot be applied to.
-        expression: Its typed expression.
         program: Its program; see core/codec/batch/stored/filter_scan.py.
     """
 
@@ -151,7 +149,6 @@ def check_states(found: Filter, states: frozenset[int] | None) -> Filter:
     """Return a filter that is applied to messages in some states.
 
     Args:
-        found: The filter.
         states: Their codes; None for all.
 
     Raises:

@@ -61,9 +61,6 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def parse_expression(source: str) -> Expression:
     """Return the expression of a filter.
 
-    Args:
-        source: The filter.
-
     Raises:
         InvalidInputError: it is not one; the error names the character.
     """

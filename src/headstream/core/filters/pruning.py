@@ -74,7 +74,6 @@ def may_match(expression: Expression, messages: MessagesSummary) -> bool:
     """Return whether an expression can be true, or fail, for one of the messages.
 
     Args:
-        expression: A typed expression.
         messages: What is known of the messages.
     """
     return bool(possible_truths(expression, messages) & (_TRUE | _FAILED))
@@ -84,7 +83,6 @@ def possible_truths(expression: Expression, messages: MessagesSummary) -> int:
     """Return the truth values that an expression can have for the messages, the bit 1 << value for each.
 
     Args:
-        expression: A typed expression.
         messages: What is known of the messages.
     """
     match expression:

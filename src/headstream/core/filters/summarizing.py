@@ -34,7 +34,6 @@ class HeaderSummarizer:
     """Summarizes headers of messages.
 
     Args:
-        names: The headers' keys.
         messages_count: About how many messages there will be.
     """
 

@@ -101,7 +101,6 @@ def filter_error(source: str, at: int, what: str, *, advice: str | None = None) 
     """Return the error at a character of a filter, with the filter and a caret below that character.
 
     Args:
-        source: The filter.
         at: The character, from 0; the length of the filter is its end.
         what: What is wrong there.
         advice: What to do about it.

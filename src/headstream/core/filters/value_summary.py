@@ -61,7 +61,6 @@ class ValueSummary:
     Args:
         has_null: Whether it can be missing or null.
         has_opaque: Whether it can have a kind that this version does not know.
-        booleans: The possible booleans.
         numbers: The least and the greatest possible number, infinities included; None if there is none. NaN is not among them.
         has_nan: Whether it can be NaN.
         texts: The least possible text, and one that none is greater than, None for no bound; None if there is no text.

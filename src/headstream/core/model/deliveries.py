@@ -84,8 +84,6 @@ class DeliveryChange(NamedTuple):
     """A step of one message, or for DONE and PENDING of a range; repeating it changes nothing.
 
     Args:
-        step: The step.
-        from_offset: The message.
         until_offset: One past the last message.
         failures: For FAILED and POISONED: how often it has failed, this time included.
         delay_us: For FAILED: how long it waits, microseconds.
@@ -137,11 +135,9 @@ class Delivery:
     """A message that a group has not finished, and that has failed or was begun.
 
     Args:
-        offset: Its offset.
         failures: How often it has failed.
         is_begun: Whether an attempt has begun and not ended: its consumer is at work, or was killed.
         failed_us: The last failure, microseconds since 1970 UTC; 0 without one.
-        first_failed_us: The first one.
         delay_us: How long it waits after the last failure, microseconds.
         first_error: The text of the first error.
         last_error: The text of the last error.
@@ -198,7 +194,6 @@ class Retry:
     Args:
         attempts: Maximum number of attempts before a message goes into the dead letter; None sets no limit.
         delay: The delay before the second attempt, as text (`1s`), a timedelta or microseconds; it doubles with each one.
-        max_delay: The longest delay.
         order: What waits for the message: its `partition`, later messages of its `key`, or nothing (`skip`). None is `partition`,
             and `skip` for a consumer with `mode="shared"`.
         pause: How long the group is paused, as `delay`, when too many of its attempts fail; None never pauses it.

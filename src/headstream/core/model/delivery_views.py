@@ -69,8 +69,6 @@ class MessageStory:
     """What a group has done with one message, as far as its journal knows.
 
     Args:
-        partition: The message's partition.
-        offset: Its offset.
         status: What the group does with it now.
         failures: How often it has failed.
         attempts: The last failed attempts, oldest first.

@@ -17,7 +17,6 @@ class Member:
     """The identity of a group member.
 
     Args:
-        group: The group's name.
         id: Unique among all members of the log's groups.
     """
 
@@ -84,7 +83,6 @@ class Group:
 
     Args:
         topic: `stream/topic`.
-        name: Its name.
         generation: Grows with every change of assignments; 0 while it has no members in this process.
         members: Its members in this process.
         partitions: Its progress by partition.

@@ -62,7 +62,6 @@ class HeaderLayout(Protocol):
         """Return the position of each header in a block.
 
         Args:
-            block: The complete block.
             at: Byte position of the block in its input, for errors.
 
         Raises:
@@ -80,7 +79,6 @@ class HeaderBlock:
     """A block whose headers are located on first access; each value is decoded on its own first access.
 
     Args:
-        data: The block.
         at: Byte position of the block in its input, for errors.
         layout: The encoding of the headers.
     """

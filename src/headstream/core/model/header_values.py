@@ -47,7 +47,6 @@ class HeaderValue(HeaderArithmetic):
 
     Args:
         kind: A HeaderKind, or the number of a kind unknown to this version (1 to 255; 256 + n from KIP-82).
-        data: The little-endian bytes.
 
     Raises:
         HeaderError: the bytes are invalid for that kind.
@@ -330,7 +329,6 @@ def trusted_value(kind: HeaderKind, data: bytes) -> HeaderValue:
 
     Args:
         kind: A HeaderKind, not its number.
-        data: Its little-endian bytes.
     """
     value: HeaderValue = _new(HeaderValue)
     _set_kind(value, kind)
@@ -343,7 +341,6 @@ def value_of(code: int, data: bytes) -> HeaderValue:
 
     Args:
         code: As for HeaderValue.
-        data: The little-endian bytes.
 
     Raises:
         HeaderError: the bytes are invalid for that kind.

@@ -77,7 +77,6 @@ class Headers:
         """Return the headers of a block; nothing is decoded before it is accessed.
 
         Args:
-            data: The complete block.
             layout: The encoding of the headers: the binary transport's, or another dialect's.
             at: Byte position of the block in its input, for errors.
 
@@ -247,7 +246,6 @@ class Headers:
         """Return new headers with converters for the object behind a key: for put() and load().
 
         Args:
-            key: The header's key.
             encode: The object -> a typed or plain header value.
             decode: The received plain value -> the object.
         """
@@ -338,7 +336,6 @@ def undecoded_headers(data: bytes, at: int) -> Headers:
     """Return the headers of a block in the binary transport's layout that has at least one header.
 
     Args:
-        data: The complete block.
         at: Byte position of the block in its input, for errors.
     """
     return _make(None, HeaderBlock(data, at, BINARY), _NO_SERIALIZERS, read_only=True)

@@ -77,7 +77,6 @@ class TopicName:
 
     Args:
         stream: The stream's name, without dot or slash.
-        topic: The topic's name.
     """
 
     stream: str

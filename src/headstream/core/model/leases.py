@@ -66,9 +66,7 @@ class LeaseChange(NamedTuple):
     """A step of messages that were leased together; repeating it changes nothing.
 
     Args:
-        step: The step.
         token: The token of their lease.
-        from_offset: The first message.
         until_offset: One past the last message; FAILED and POISONED are steps of one message.
         delay_us: For FAILED: how long it waits; for EXTENDED: how long the lease lasts from now; microseconds.
         reason: For POISONED: why; for DONE: SKIPPED, or empty.
@@ -88,7 +86,6 @@ class LeaseRefusal(NamedTuple):
     """A step that was refused, because the lease had ended.
 
     Args:
-        from_offset: The first message.
         until_offset: One past the last message.
         what: What has happened to the first one.
     """
@@ -114,7 +111,6 @@ class LeasedRange(NamedTuple):
     """Leased messages that have failed equally often.
 
     Args:
-        from_offset: The first message.
         until_offset: One past the last message.
         failures: How often each has failed, or its lease has ended.
     """
@@ -161,7 +157,6 @@ class Grant:
 
     Args:
         partition: The partition of the messages; 0 if nothing was leased.
-        ranges: The messages.
         generation: The generation of the partition.
         ends: Partition -> its end when nothing in it could be leased: a worker waits for messages from there on.
         wait_us: When something can be leased without a new message: a delay or a lease ends, microseconds; None if nothing is.

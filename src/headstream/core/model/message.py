@@ -62,7 +62,6 @@ class StateChange:
         offset: The message's offset in its partition.
         state: A state code, 1 to 255.
         reason: The reason given by its author.
-        by: The author.
         changed_us: Time of the change, microseconds since 1970 UTC.
     """
 
@@ -201,7 +200,6 @@ def set_attempt(message: ReceivedMessage, attempt: int) -> None:
     """Set a message's attempt, when it is delivered.
 
     Args:
-        message: The message.
         attempt: From 1.
     """
     _put_attempt(message, attempt)
@@ -227,7 +225,6 @@ def stored_message(
 
     Args:
         payload: As for Message, as are the others.
-        headers: Headers.
         key: As for Message.
         id: Unsigned 128-bit.
         offset: Offset in the partition.
@@ -235,7 +232,6 @@ def stored_message(
         state: 0 to 255.
         checksum: CRC-32; -1 has it computed.
         topic: `stream/topic`.
-        partition: Its number.
     """
     message: ReceivedMessage = _new(ReceivedMessage)
     _set_payload(message, payload)

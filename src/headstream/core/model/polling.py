@@ -148,7 +148,6 @@ class Polled:
     """The result of a poll: stored messages as bytes.
 
     Args:
-        partition: Their partition.
         end_offset: One past the newest offset of the partition at the time of the poll.
         next_offset: Where to poll next: after the returned and the skipped messages.
         count: Number of returned messages.
@@ -209,7 +208,6 @@ def check_poll(
     """Check a poll's arguments.
 
     Args:
-        topic: Its name.
         strategy: Where to begin.
         count: Maximum number of messages.
         size_bytes: Maximum size.
@@ -237,7 +235,6 @@ def partition_of(key: bytes, partitions: int) -> int:
     """Return the partition of a key: xxHash32 modulo the count; remainder 0 is the last partition, as in Iggy.
 
     Args:
-        key: The key's bytes.
         partitions: The topic's number of partitions, 1 or more.
     """
     return xxhash.xxh32_intdigest(key) % partitions or partitions

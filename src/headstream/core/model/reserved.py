@@ -95,9 +95,6 @@ def is_reserved(name: str) -> bool:
 def check_unreserved(headers: Headers) -> Headers:
     """Return a sender's headers after checking that no name is reserved.
 
-    Args:
-        headers: The sender's headers.
-
     Raises:
         HeaderError: a name is reserved.
     """

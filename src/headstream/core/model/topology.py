@@ -160,7 +160,6 @@ def check_dead_letter_options(name: str, options: TopicOptions) -> None:
 
     Args:
         name: `stream/topic`.
-        options: Its options.
 
     Raises:
         InvalidOptionError: it drops letters that have an id or a key in common: of one message and two groups, for example.
@@ -220,8 +219,6 @@ class Topic:
     """One topic.
 
     Args:
-        stream: Its stream's name.
-        name: Its own name.
         id: Number within the stream, from 1.
         created_us: Microseconds since 1970 UTC.
         limits: The messages it accepts.
@@ -275,12 +272,10 @@ class ClusterStats:
     """Counts of a Kafka cluster.
 
     Args:
-        cluster_id: Its id.
         controller_id: The number of the broker that administers it; None while there is none.
         brokers_count: Brokers that are running.
         streams_count: Streams of its topics.
         topics_count: Topics, but for Kafka's internal ones.
-        partitions_count: Their partitions.
         messages_count: Offsets in them: compacted messages and marks of transactions included.
         groups_count: Consumer groups.
     """
@@ -316,7 +311,6 @@ def check_partition_count(topic: object, count: int) -> None:
     """Check the number of partitions of a new topic; InvalidOptionError if there are none or too many.
 
     Args:
-        topic: Its name.
         count: Its number of partitions.
     """
     if not 1 <= count <= MAX_PARTITIONS:
@@ -327,7 +321,6 @@ def check_added_partitions(topic: object, have: int, count: int) -> None:
     """Check an addition of partitions; InvalidOptionError if there would be too many, or none are added.
 
     Args:
-        topic: Its name.
         have: Its number of partitions.
         count: Number of partitions to add.
     """
@@ -340,7 +333,6 @@ def check_deleted_partitions(topic: object, have: int, count: int, *, least: int
     """Check a deletion of partitions; InvalidOptionError if there would be too few, or none are deleted.
 
     Args:
-        topic: Its name.
         have: Its number of partitions.
         count: Number of partitions to delete.
         least: Minimum number of remaining partitions.

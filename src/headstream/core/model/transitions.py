@@ -29,14 +29,11 @@ class Transition(NamedTuple):
     """What has happened to messages of a partition, or to a group.
 
     Args:
-        kind: What.
-        from_offset: The first message.
         until_offset: One past the last one.
         worker: Who had them, as far as it is known.
         failures: How often the message has failed, this time included.
         delay_us: How long it waits, the lease lasts, or the group is paused; microseconds.
         reason: Why it is given up, or got its state.
-        error: The error's text.
         state: The name of the state that was set; empty for all others.
     """
 

@@ -125,7 +125,6 @@ class CodeEntry(NamedTuple):
     """The properties of a command that are known before its payload is decoded.
 
     Args:
-        code: Its code.
         name: Its name, as in `stream.get`.
         needs_login: Whether a session without a user is refused.
         route: Its HTTP route, or None.

@@ -290,7 +290,6 @@ def encode_request(code: int, payload: BytesLike | Sequence[BytesLike] = b"") ->
     """Return a request.
 
     Args:
-        code: The command.
         payload: Its payload, as one or several buffers.
     """
     return _join(payload, 4, code, is_request=True)

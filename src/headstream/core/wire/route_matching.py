@@ -42,7 +42,6 @@ def find_route(method: str, path: str) -> FoundRoute | None:
     """Return the command of a method and a path, or None.
 
     Args:
-        method: The HTTP method.
         path: Percent-encoded, without the query.
 
     Raises:

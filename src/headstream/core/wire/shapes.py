@@ -274,7 +274,6 @@ class TextCode(Shape):
     """One byte for a member of an enumeration; in JSON its name.
 
     Args:
-        kind: The enumeration.
         style: The style of the names: `lower`, `upper`, or `camel`.
         short: Whether a text in a URL can be the first letter of a name.
         any_case: Whether reading ignores the case of a name.

@@ -42,7 +42,6 @@ def decode_command(code: int, payload: BytesLike) -> Command[Any]:
     """Return the command of a request.
 
     Args:
-        code: The frame's number.
         payload: The bytes after the frame's head.
 
     Raises:

@@ -42,7 +42,6 @@ class UserRecord:
 
     Args:
         id: From 1, which is root.
-        name: The login name.
         password_hash: As broker.passwords makes it.
         is_active: Whether it is allowed to log in.
         permissions: Its permissions; None grants only what every user has.
@@ -64,7 +63,6 @@ class TokenRecord:
     """A personal access token.
 
     Args:
-        user_id: Its user.
         name: Its name, unique for the user.
         hash: The hash of the token.
         expires_us: Expiry, microseconds since 1970 UTC; None is never.

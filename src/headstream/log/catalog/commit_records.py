@@ -37,8 +37,6 @@ class PartitionProgress:
     """Progress of one partition's part of an epoch.
 
     Args:
-        topic: The topic's number.
-        name: The topic's name.
         partition: From 1.
         from_offset: Offset at which the chunk `next_chunk` begins.
         next_chunk: The first of this partition's chunks, counted from 0, that is possibly not yet appended.
@@ -56,9 +54,6 @@ class CommitRecord:
     """The last epoch of a writer that the log has begun to append.
 
     Args:
-        writer: The writer's name.
-        epoch: Its epoch.
-        state: Its state.
         manifest: The manifest, while pending.
         progress: Each partition's progress, while pending.
         reason: Why it was refused.
@@ -106,8 +101,6 @@ def claim_writer(catalog: Catalog, writer: str, owner: int, before: int | None, 
 
     Args:
         catalog: The log's; this process is its writer.
-        writer: The writer.
-        owner: The user's id.
         before: The owner found before; None for none.
         most: The most writers a user can own.
         now_us: The time, microseconds since 1970 UTC.

@@ -20,11 +20,7 @@ _BUSY_SECONDS: Final = 10.0
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Raise SQLite's errors in the body as errors of the log.
-
-    Args:
-        where: The database.
-    """
+    """Raise SQLite's errors in the body as errors of the log."""
     try:
         yield
     except sqlite3.OperationalError as error:

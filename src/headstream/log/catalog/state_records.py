@@ -42,8 +42,6 @@ def find_states(
     """Return the messages of a partition that are not available, pending ones included, by offset.
 
     Args:
-        catalog: The log's.
-        topic: The topic's number.
         partition: From 1.
         from_offset: The first offset included.
         until_offset: One past the last one.

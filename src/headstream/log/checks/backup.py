@@ -77,7 +77,6 @@ class Backup:
     """One copy of one log.
 
     Args:
-        root: The log's directory.
         target: The copy's directory: missing or empty.
         files: The file system of both.
 

@@ -42,8 +42,6 @@ def verify_partition(
     """Yield the faults of a partition's segments.
 
     Args:
-        directory: The partition's directory.
-        files: Its file system.
         buffers: Buffers for messages.
         on_bytes: Called with the bytes of messages checked since the last call.
     """

@@ -39,10 +39,6 @@ _INDEX_KINDS = (
 def repair_log(root: str, files: Files) -> list[Action]:
     """Make the safe repairs of a log, as its writer, and return the actions taken.
 
-    Args:
-        root: The log's directory.
-        files: Its file system.
-
     Raises:
         LogLockedError: another process is the writer.
         NotALogError: there is no log.
@@ -71,7 +67,6 @@ def repair_partition(directory: str, files: Files, committed: int = 0) -> list[A
 
     Args:
         directory: The partition's; the caller holds the log's lock.
-        files: Its file system.
         committed: The greatest offset that a consumer has committed in it: the partition had messages up to there.
     """
     actions: list[Action] = []

@@ -54,12 +54,9 @@ def verify_seal(
     """Yield the faults of the end of a segment that has, or should have, a seal.
 
     Args:
-        directory: The partition's.
-        path: The index's.
         seal: The seal, or None where it is missing.
         end: The offset and the byte position behind the last entry.
         next_base: The next segment's first offset, or None where this is the newest.
-        files: Its file system.
     """
     if seal is None or seal.end_position != end[1]:
         until = next_base if seal is None else seal.until_offset
@@ -97,11 +94,9 @@ class SegmentCheck:
     """The check of one segment.
 
     Args:
-        directory: The partition's directory.
         base: The segment's first offset.
         generation: Of its .log, if the index does not name it.
         next_base: The next segment's, or None where this is the newest.
-        files: Its file system.
         buffers: Buffers for messages.
         on_bytes: Called with the bytes checked since the last call.
 

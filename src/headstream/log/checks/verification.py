@@ -51,10 +51,6 @@ class PartitionDirectory:
 class Verification:
     """The check of one log.
 
-    Args:
-        root: The log's directory.
-        files: Its file system.
-
     Raises:
         NotALogError: there is no log.
         LogVersionError: a newer Headstream wrote it.

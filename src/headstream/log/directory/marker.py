@@ -45,10 +45,6 @@ class Marker:
 def read_marker(root: str, files: Files) -> Marker | None:
     """Return the marker of a log, or None where there is no log yet.
 
-    Args:
-        root: The directory.
-        files: Its file system.
-
     Raises:
         NotALogError: the directory holds other files.
         LogVersionError: a newer Headstream wrote it.

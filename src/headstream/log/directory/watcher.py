@@ -32,7 +32,6 @@ class DirectoryWatcher:
     """Watches directories for waiters; any thread.
 
     Args:
-        waiting: The waiters.
         opens: Returns an Inotify, or None.
         max_watches: The most directories watched at a time.
     """

@@ -27,9 +27,6 @@ def read_closed(directory: str, segment: Closed, files: Files, buffers: BufferPo
     """Yield the messages of a segment, sends together up to a size, each one checked.
 
     Args:
-        directory: The partition's directory.
-        segment: The segment.
-        files: Its file system.
         buffers: Buffers for messages.
 
     Raises:

@@ -29,7 +29,6 @@ class Closed(NamedTuple):
     """A segment that is no longer appended to.
 
     Args:
-        base_offset: Its first offset.
         until_offset: Where the next segment begins.
         generation: Which .log holds its messages.
         is_compacted: Whether a compaction has seen its keys.
@@ -108,7 +107,6 @@ def finish_pass(directory: str, files: Files) -> None:
 
     Args:
         directory: The partition's directory; this process is the log's writer, and no pass is running.
-        files: Its file system.
     """
     finish_drops(directory, files)
     names = files.list_names(directory) or []

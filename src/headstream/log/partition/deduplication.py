@@ -26,8 +26,6 @@ class RecentIds:
     """The ids of a partition's newest messages.
 
     Args:
-        directory: The partition's directory.
-        files: Its file system.
         count: Number of remembered ids.
         seed: 8 random bytes or more.
 
@@ -61,12 +59,7 @@ class RecentIds:
 
 
 class Repeats:
-    """Drops repeated messages from the batches sent to a partition, if its topic has deduplication.
-
-    Args:
-        directory: The partition's directory.
-        files: Its file system.
-    """
+    """Drops repeated messages from the batches sent to a partition, if its topic has deduplication."""
 
     def __init__(self, directory: str, files: ReadFiles) -> None:
         self._directory = directory

@@ -100,9 +100,6 @@ class DeliveryJournal:
 
     Args:
         directory: The topic's directory of offsets.
-        files: Its file system.
-        owner: The group.
-        partition: Its number.
         generation: The generation of the partition: a file of an earlier one is ignored.
     """
 
@@ -173,7 +170,6 @@ class DeliveryJournal:
         """Append what a change touched.
 
         Args:
-            touched: The change.
             committed: The group's committed offset.
             now_us: The time, microseconds since 1970 UTC.
             durably: Whether it must survive a power cut.

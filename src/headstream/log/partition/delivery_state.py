@@ -147,7 +147,6 @@ class DeliveryState:
         """Apply steps, except that a poisoned message only gets its reason; return these messages.
 
         Args:
-            changes: The steps.
             now_us: The time, microseconds since 1970 UTC.
             worker: The name of the consumer.
 
@@ -262,7 +261,6 @@ class DeliveryState:
         """Return the state as a value, for a consumer that does not lease: to it, what is leased or deferred waits.
 
         Args:
-            base: The committed offset.
             now_us: The time, microseconds since 1970 UTC.
         """
         failing = tuple(self.failing[offset] for offset in sorted(self.failing))
@@ -280,9 +278,7 @@ def record_failure(
     """Return a message after a failure.
 
     Args:
-        known: The message before.
         failures: How often it has failed now.
-        error: The error's text.
         delay_us: How long it waits, microseconds.
         now_us: The time, microseconds since 1970 UTC.
         worker: Who made the attempt.

@@ -84,10 +84,8 @@ class IndexRebuild:
     """Rebuilds one segment's index from its whole entries and from the messages.
 
     Args:
-        directory: The partition's directory.
         base: The segment's first offset.
         next_base: The next segment's first offset, or None if this is the newest.
-        files: Its file system.
         generation: Of its .log; more than 0 if it is compacted.
     """
 
@@ -154,7 +152,6 @@ class IndexRebuild:
         """Replace the index.
 
         Args:
-            index: The new one.
             open_from: The offset from which on no message proves whether the segment went on; None if its end is proven.
         """
         temporary = segment_path(self._directory, self._base, ".index-new")

@@ -45,7 +45,6 @@ class LeaseOutcome:
         deferred: Ranges that are deferred now.
         extended: Token and message: what has an end of its own now.
         poisoned: Messages to copy into the dead letter.
-        refused: What was refused.
         succeeded_count: How many attempts have succeeded now.
         failed_count: How many have failed now.
         transitions: What has happened, for counters and audit rows.
@@ -370,7 +369,6 @@ class LeaseTable:
         """Apply steps, except that a poisoned message only gets its reason.
 
         Args:
-            changes: The steps.
             now_us: See above.
             steady_us: See above.
         """

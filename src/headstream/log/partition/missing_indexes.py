@@ -22,8 +22,6 @@ def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> l
 
     Args:
         directory: The partition's directory; this process is the log's writer.
-        names: The names in it.
-        files: Its file system.
 
     Raises:
         CorruptLogError: the newest segment's messages do not prove its index.

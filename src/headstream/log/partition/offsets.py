@@ -103,7 +103,6 @@ class OffsetStore:
 
     Args:
         directory: The topic's directory of offsets.
-        files: Its file system.
         opened: The open files; a set of its own by default.
     """
 
@@ -176,7 +175,6 @@ class OffsetStore:
 
         Args:
             consumer: The consumer or group.
-            partitions: Their numbers.
         """
         file = self._files.open_read(self._path(consumer))
         if file is None:

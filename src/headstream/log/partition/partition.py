@@ -73,7 +73,6 @@ def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:
     Args:
         end: The writing end in the segment that is sealed; it can be without one.
         next_base: The next segment's first offset.
-        files: Its file system.
     """
     base = end.base_offset
     if base == NO_SEGMENT:
@@ -94,7 +93,6 @@ def truncate_damaged(directory: str, files: Files, from_offset: int) -> bool:
 
     Args:
         directory: The partition's directory, which is reserved meanwhile.
-        files: Its file system.
         from_offset: The beginning of the unfinished commit's part.
 
     Raises:
@@ -147,7 +145,6 @@ class PartitionWriter:
 
     Args:
         directory: Its directory; this process holds the log's lock.
-        files: Its file system.
         wide: Whether the topic's limits are `wide`.
         segment_bytes: Size that a segment does not exceed: the next one is begun.
         fsync: When acknowledged messages are synced.

@@ -169,7 +169,6 @@ class PartitionEnd:
 
         Args:
             size_bytes: Size of its stored messages.
-            count: Their number.
             time_us: Their time, microseconds since 1970 UTC.
         """
         self.end_offset += count
@@ -215,7 +214,6 @@ class PartitionEnd:
             until: Where they end.
             timestamp_us: As for append().
             producer_id: Its producer; NO_NUMBER for a batch without a number.
-            epoch: The batch's.
             sequence: Of its first message.
 
         Returns:

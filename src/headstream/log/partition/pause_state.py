@@ -36,7 +36,6 @@ class PauseState:
 
     Args:
         attempts: One bit an attempt, 1 for a failure; the newest is the lowest one.
-        attempts_count: How many.
         until_us: Until when it is paused; 0 while it runs. A time that has passed: it is on trial.
         begun_us: Since when.
         pause_us: For how long: it never lasts longer, whatever the clock does.
@@ -57,9 +56,6 @@ class PauseState:
     def follow_clock(self, now_us: int) -> bool:
         """End the pause as if it began now, if the clock was set back so far that it would last longer than it may.
 
-        Args:
-            now_us: The time.
-
         Returns:
             Whether its end has changed: it has to be stored, or a later process would pause the group again.
         """
@@ -78,8 +74,6 @@ class PauseState:
         Args:
             rule: When it is paused.
             succeeded: How many attempts succeeded; they came before
-            failed: those that failed.
-            now_us: The time.
         """
         if self.left_us(now_us):  # of messages that were delivered before: they change nothing
             return False

@@ -43,7 +43,6 @@ class ProducerEnd:
     """The state of one producer; the caller has the partition's lock, or is atomic.
 
     Args:
-        producer_id: Its id.
         room: Index of its block of records in the file, from 0.
 
     Attributes:
@@ -77,10 +76,8 @@ class ProducerEnd:
         """Make the record of a batch that is about to be appended, and return its position in `records`.
 
         Args:
-            epoch: The batch's.
             sequence: Of its first message.
             count: Its number of messages.
-            first_offset: Its first offset.
             stored: How many of its messages are appended.
             timestamp_us: Its time, microseconds since 1970 UTC.
         """

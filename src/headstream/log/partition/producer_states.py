@@ -61,8 +61,6 @@ class ProducerStates:
     """The producers of one partition; the caller has the partition's lock.
 
     Args:
-        directory: The partition's directory.
-        files: Its file system.
         end_offset: The partition's end: records beyond it are cleared.
 
     Attributes:
@@ -140,7 +138,6 @@ class ProducerStates:
         """Return the position of a batch that was appended before, None for one that is to be appended.
 
         Args:
-            number: The batch's.
             count: Its number of messages.
 
         Raises:
@@ -181,7 +178,6 @@ class ProducerStates:
         Args:
             number: The batch's; find() has returned None for it.
             count: Its number of messages.
-            first_offset: Its first offset.
             stored: How many of its messages are appended.
             timestamp_us: Its time, microseconds since 1970 UTC.
 

@@ -20,9 +20,6 @@ _POOLED_BUFFERS: Final = 8
 class LentFollower:
     """A follower lent to one thread while the body of a `with` runs.
 
-    Args:
-        follower: The follower.
-
     Attributes:
         try_enter: Takes the follower if it is free, and returns whether it did; leave() returns it.
         leave: Returns the follower.

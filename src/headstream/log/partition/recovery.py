@@ -96,7 +96,6 @@ def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
 
     Args:
         directory: The partition's directory; this process holds the log's lock.
-        files: Its file system.
         known: The end as this process has written it: not verified again.
 
     Raises:

@@ -57,7 +57,6 @@ def drop_segment(directory: str, base: int, generation: int, files: Files) -> No
         directory: The partition's directory; this process is the log's writer.
         base: The segment's first offset.
         generation: Of its .log.
-        files: Its file system.
     """
     dropped = segment_path(directory, base, DROPPED_SUFFIX)
     # A .log left by an interrupted compaction would look like a segment with a lost index.
@@ -85,7 +84,6 @@ def remove_side_files(directory: str, base: int, files: Files) -> None:
     Args:
         directory: The partition's directory; this process is the log's writer.
         base: The segment's first offset.
-        files: Its file system.
     """
     for suffix in SIDE_SUFFIXES:
         files.remove(segment_path(directory, base, suffix))
@@ -96,7 +94,6 @@ def finish_drops(directory: str, files: Files) -> None:
 
     Args:
         directory: The partition's directory; this process is the log's writer.
-        files: Its file system.
     """
     for name in files.list_names(directory) or []:
         if name.endswith(DROPPED_SUFFIX):

@@ -18,12 +18,6 @@ __all__ = ["is_summarized", "summarize_segment"]
 def is_summarized(directory: str, segment: Closed, names: Sequence[str], files: Files) -> bool:
     """Return whether a segment has a valid summary of these headers, or no messages to summarize.
 
-    Args:
-        directory: The partition's directory.
-        segment: The segment.
-        names: The headers.
-        files: Its file system.
-
     Raises:
         CorruptLogError: the head of its index is damaged.
         StorageError: the system refused.
@@ -46,10 +40,8 @@ def summarize_segment(
     """Return the content of a segment's summary.
 
     Args:
-        directory: The partition's directory.
         segment: A segment with messages.
         names: The headers, 1 or more.
-        files: Its file system.
         buffers: Buffers for messages.
         check_wanted: Called between two chunks; raises PassCancelledError if the summary is no longer wanted.
 

@@ -17,7 +17,6 @@ def list_journals(offsets: OffsetStore, files: Files) -> Iterator[tuple[OffsetOw
 
     Args:
         offsets: The topic's consumer offsets, which have the journals beside them.
-        files: The file system.
     """
     for name in files.list_names(offsets.directory) or []:
         number = name.removesuffix(JOURNAL_SUFFIX).rpartition("-")[2]
@@ -33,9 +32,6 @@ def find_unconfirmed(offsets: OffsetStore, files: Files, partition: int, generat
 
     Args:
         offsets: The topic's consumer offsets.
-        files: The file system.
-        partition: The partition's number.
-        generation: The partition's generation.
     """
     found: dict[int, str] = {}
     for owner, number in list_journals(offsets, files):

@@ -27,12 +27,7 @@ second has passed in all."""
 
 
 def closed_error(directory: str, failure: str | None) -> PartitionClosedError:
-    """Return the error for a partition that could not be synced.
-
-    Args:
-        directory: The partition's.
-        failure: The system's error.
-    """
+    """Return the error for a partition that could not be synced."""
     return PartitionClosedError(
         f"this partition accepts no messages after a failed sync: {failure}",
         where=directory,

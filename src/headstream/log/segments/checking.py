@@ -45,7 +45,6 @@ class SendChecks:
         """Fill a buffer from a file and check its sends piece by piece.
 
         Args:
-            file: The .log.
             position: Byte position in the file of the buffer's first byte.
             buffer: The buffer to fill.
             begin: Position in the buffer of the first row's send.
@@ -69,7 +68,6 @@ class SendChecks:
         """Return if a send is intact.
 
         Args:
-            entry: Its index entry.
             read: Returns up to so many bytes from a byte position.
 
         Raises:
@@ -97,7 +95,6 @@ class SendChecks:
         """Return the error of a damaged send.
 
         Args:
-            entry: Its index entry.
             there_until: Byte position up to which the file could be read.
         """
         is_cut = there_until < entry.end_position

@@ -48,7 +48,6 @@ def find_later(count: int, first_time_of: Callable[[int], int | None], timestamp
         count: Number of segments; their times never decrease.
         first_time_of: Returns the time of a segment's first message, microseconds since 1970 UTC, or None if compaction has
             emptied it or it cannot be read: the next segment's time is used then.
-        timestamp_us: The time.
     """
     low, high = 0, count
     while low < high:

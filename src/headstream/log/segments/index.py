@@ -37,7 +37,6 @@ class IndexReader:
     """The committed entries of an index file.
 
     Args:
-        file: The index file.
         path: Its path, for errors.
         base_offset: The first offset of its segment.
 
@@ -308,7 +307,6 @@ def read_generation(files: ReadFiles, path: str) -> int | None:
     """Return the .log generation that an index names, or None if the index is missing or incomplete.
 
     Args:
-        files: The file system.
         path: The index file's path.
     """
     file = files.open_read(path)

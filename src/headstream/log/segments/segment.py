@@ -27,9 +27,7 @@ class Segment:
     """The committed part of one segment.
 
     Args:
-        directory: The partition's directory.
         base_offset: The segment's first offset, which names its files.
-        files: The file system.
         buffers: The pool for chunks.
         verify: Whether each send is checked before its messages are returned.
         unindexed: The generation of its .log if its index is missing; otherwise None.

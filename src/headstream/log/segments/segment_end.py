@@ -62,10 +62,8 @@ def find_unindexed(directory: str, names: list[str], newest: int, files: ReadFil
     """Return the segments before the newest whose index is missing, with their .log: damage, not a gap.
 
     Args:
-        directory: The partition's directory.
         names: The names in it, just listed.
         newest: First offset of the newest segment with an index: a later .log may be one that is being created.
-        files: The file system.
 
     Returns:
         First offset -> the highest generation of its .log files.

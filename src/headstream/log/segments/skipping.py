@@ -27,12 +27,7 @@ _INDEXED: Final = frozenset({Field.OFFSET.value, Field.TIMESTAMP.value})
 
 
 class SegmentSkips:
-    """Which closed segments of a partition filters can skip; each is examined once until forget().
-
-    Args:
-        directory: The partition's directory.
-        files: The file system.
-    """
+    """Which closed segments of a partition filters can skip; each is examined once until forget()."""
 
     __slots__ = ("_directory", "_files", "_known")
 
@@ -49,9 +44,7 @@ class SegmentSkips:
         """Return the number of messages of a segment if none of them can match a filter or be beyond it, else None.
 
         Args:
-            where: The filter.
             base: The segment's first offset.
-            next_base: That of the next one.
         """
         if not where.headers and _INDEXED.isdisjoint(where.fields):
             return None

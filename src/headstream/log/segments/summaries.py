@@ -55,7 +55,6 @@ class SegmentSummary:
     """What the messages of a closed segment have.
 
     Args:
-        messages_count: Their number.
         headers: The summarized headers, by name.
     """
 
@@ -99,11 +98,6 @@ def _last_entry(index: IndexReader) -> bytes:
 
 def read_summary(directory: str, index: IndexReader, files: ReadFiles) -> SegmentSummary | None:
     """Return the summary of a closed segment, None if it is missing, damaged, of a newer version or of other messages.
-
-    Args:
-        directory: The partition's directory.
-        index: The segment's index.
-        files: The file system.
 
     Raises:
         StorageError: the system refused to read.

@@ -97,10 +97,6 @@ def list_manifests(root: str, files: Files) -> list[str]:
 def take_manifest(path: str, files: Files) -> Manifest | None:
     """Rename a manifest, so that it can no longer be withdrawn, and return it; None if it was withdrawn or is set aside.
 
-    Args:
-        path: The manifest's path.
-        files: Its file system.
-
     Raises:
         StorageError: the system refused to rename it.
     """
@@ -134,10 +130,6 @@ def _set_aside(path: str, files: Files, why: str, reason: str) -> None:
 
 def find_topics(log: Log, manifest: Manifest) -> dict[str, TopicRecord]:
     """Return the topics of a manifest by name, after checking that all of it can be appended.
-
-    Args:
-        log: The log.
-        manifest: The manifest.
 
     Raises:
         NotFoundError: a topic or partition is missing, or the manifest is of another log.
@@ -210,7 +202,6 @@ class StagedCommits:
     """The staged commits of a log; any thread.
 
     Args:
-        log: The log.
         clock_us: Returns the time, microseconds since 1970 UTC.
         entropy: Returns the requested number of random bytes.
     """
@@ -296,7 +287,6 @@ class StagedCommits:
 
         Args:
             topic: With the number, the one partition that is needed: failures of others do not matter.
-            number: The partition's number.
 
         Raises:
             StorageError: the system refused; it is retried at the next call, or opening.

@@ -204,8 +204,6 @@ class StagedWriter:
     """Writes one staged file; the first batch creates it, so an empty part leaves no file.
 
     Args:
-        root: The log's directory.
-        files: Its file system.
         writer: See Manifest.
         epoch: See Manifest.
         name: Of the part, without suffix; unique among attempts at the same work.
@@ -347,10 +345,7 @@ def read_chunk(path: str, files: Files, position: int, chunk: Chunk) -> memoryvi
     """Return a batch of a staged file.
 
     Args:
-        path: The file's path.
-        files: Its file system.
         position: Where the batch begins.
-        chunk: The manifest's chunk.
 
     Raises:
         CorruptLogError: the batch is missing or differs from the manifest.

@@ -29,13 +29,7 @@ _TAKEN_WAIT_FACTOR: Final = 4
 
 
 def is_committed(directory: str, writer: str, epoch: int) -> bool:
-    """Return whether an epoch of a writer, or a later one, is in the log or submitted.
-
-    Args:
-        directory: The log's.
-        writer: The writer's name.
-        epoch: Its number.
-    """
+    """Return whether an epoch of a writer, or a later one, is in the log or submitted."""
     log = open_directory(directory)
     try:
         return is_submitted(log, writer, epoch)
@@ -67,7 +61,6 @@ def commit_staged(
     """Commit staged batches, and return when all are in the log and the staged files are removed; repeats have no effect.
 
     Args:
-        directory: The log's.
         manifest: The batches of the commit.
         timeout_s: How long to wait for another process that has the log's lock, seconds.
         monotonic: A clock in seconds.

@@ -30,7 +30,6 @@ def open_private(path: str, flags: int = os.O_RDWR) -> int:
     """Return a descriptor of a file, creating it for this user and perhaps a group; OSError as of open().
 
     Args:
-        path: The file's path.
         flags: How to open it, without O_CREAT.
     """
     try:
@@ -76,7 +75,6 @@ def share_with_group(directory: str, group_access: str) -> None:
     """Create a log's directory, if missing, such that a group can read or write the files in it.
 
     Args:
-        directory: The log's directory.
         group_access: One of GROUP_ACCESS.
 
     Raises:

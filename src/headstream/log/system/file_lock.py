@@ -16,11 +16,7 @@ __all__ = ["FileLock"]
 
 
 class FileLock:
-    """The lock of one file; subclasses acquire it and write the file's text.
-
-    Args:
-        path: The file.
-    """
+    """The lock of one file; subclasses acquire it and write the file's text."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -76,8 +76,6 @@ class Files(ReadFiles, Protocol):
         """Replace a file's content atomically: readers see the old or the new.
 
         Args:
-            path: The file's path.
-            data: Its new content.
             durably: Whether the old or the new survives a power cut too; otherwise it can leave anything.
         """
 
@@ -188,8 +186,6 @@ class OsFiles(OsReadFiles):
         """Replace a file's content atomically: readers see the old or the new.
 
         Args:
-            path: The file's path.
-            data: Its new content.
             durably: Whether the old or the new survives a power cut too; otherwise it can leave anything.
         """
         temporary = f"{path}.new"

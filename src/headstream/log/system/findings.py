@@ -44,7 +44,6 @@ class LogFinding:
     """One fault or note.
 
     Args:
-        kind: Its kind.
         path: The file or directory.
         what: What is wrong, and what it means.
         advice: What to do.

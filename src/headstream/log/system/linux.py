@@ -67,7 +67,6 @@ def reserve(descriptor: int, position: int, size_bytes: int) -> bool:
     Args:
         descriptor: The file, open for writing.
         position: Where the part begins, possibly after the file's end.
-        size_bytes: Its length.
     """
     return _fallocate is not None and _fallocate(descriptor, _KEEP_SIZE, position, size_bytes) == 0
 

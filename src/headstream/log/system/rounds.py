@@ -14,7 +14,6 @@ class Rounds:
     Args:
         apply: The function; it raises nothing.
         interval_s: Seconds between two rounds.
-        name: The thread's.
     """
 
     def __init__(self, apply: Callable[[], object], interval_s: float, name: str) -> None:

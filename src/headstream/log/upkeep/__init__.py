@@ -1,11 +1,11 @@
 """What a log does in the background: it drops, rewrites and summarizes closed segments.
 
-    background.py      the loop that runs the jobs of a log
-    retention.py       drops whole segments by age and size
-    compaction.py      which partitions are compacted, and when; compaction_pass.py compacts one
-    marked_removal.py  removes messages marked for deletion after their grace; removal_pass.py removes those of one partition
-    prefix_removal.py  DeleteRecords: removes what is before an offset
-    segment_rewrite.py the rewrite of one segment that compaction and removal share
-    summaries.py       writes what the headers of a closed segment contain
-    sweeping.py        removes what a crashed process left
+background.py      the loop that runs the jobs of a log
+retention.py       drops whole segments by age and size
+compaction.py      which partitions are compacted, and when; compaction_pass.py compacts one
+marked_removal.py  removes messages marked for deletion after their grace; removal_pass.py removes those of one partition
+prefix_removal.py  DeleteRecords: removes what is before an offset
+segment_rewrite.py the rewrite of one segment that compaction and removal share
+summaries.py       writes what the headers of a closed segment contain
+sweeping.py        removes what a crashed process left
 """

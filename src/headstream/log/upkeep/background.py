@@ -21,11 +21,7 @@ __all__ = ["Background"]
 
 
 class Background:
-    """The threads of one log.
-
-    Args:
-        log: The log.
-    """
+    """The threads of one log."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

@@ -54,7 +54,6 @@ class _CompactionState:
 
     Args:
         changed: The directory's change number when `closed` was listed.
-        closed: Its closed segments.
         not_before_us: No pass runs before this time.
         null_us: The time of the oldest null payload that a pass has retained, or None.
     """

@@ -71,7 +71,6 @@ class CompactionPass:
 
     Args:
         directory: The partition's directory; this process is the log's writer.
-        files: Its file system.
         segment_bytes: Size up to which a segment is merged with its neighbours.
         null_before_us: Null payloads appended before this time are removed, microseconds since 1970 UTC.
         seed: 16 random bytes.

@@ -127,7 +127,6 @@ class MarkedRemoval:
         """Remove the messages of a partition that were marked for deletion with a reason, whatever their grace.
 
         Args:
-            topic: The topic.
             number: The partition's number, from 1.
             reason: The reason of the marks.
             most_groups: Segments, with the neighbours that fit into one, after which to end; None is all.

@@ -43,7 +43,6 @@ def remove_before(log: Log, topic: TopicRecord, number: int, offset: int) -> int
 
     Args:
         log: The log; this process is its writer.
-        topic: The topic.
         number: The partition's number, from 1.
         offset: The first offset that stays, at most the partition's end.
 

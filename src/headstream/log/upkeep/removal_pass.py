@@ -54,7 +54,6 @@ class RemovalPass:
 
     Args:
         directory: The partition's directory; this process is the log's writer, and no other pass is running.
-        files: Its file system.
         segment_bytes: Size up to which a segment is merged with its neighbours.
         find_due: Range of offsets -> the offsets of the messages in it that are to be removed, ascending; a message in another
             state than `marked_for_deletion` stays.

@@ -89,11 +89,6 @@ class Retention:
     def drop_oldest(self, topic: TopicRecord, number: int, count: int) -> int:
         """Drop the oldest closed segments of a partition, whatever their age, and return their number.
 
-        Args:
-            topic: The topic.
-            number: The partition's number.
-            count: The most segments.
-
         Raises:
             LegalHoldError: the topic is under legal hold.
         """

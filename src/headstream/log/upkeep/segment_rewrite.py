@@ -105,7 +105,6 @@ class SegmentRewrite:
 
     Args:
         directory: The partition's directory; this process is the log's writer.
-        files: Its file system.
         context: Shared state of the log.
     """
 

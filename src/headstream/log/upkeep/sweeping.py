@@ -29,8 +29,6 @@ def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
 
     Args:
         root: The log's directory; this process is its writer.
-        files: Its file system.
-        catalog: The log's catalog.
     """
     topics = list(topics_of(catalog.snapshot()))
     known = {topic.number for topic in topics}
@@ -58,8 +56,6 @@ def recreate_unwritten(directory: str, partitions: Iterable[int], files: Files) 
 
     Args:
         directory: The topic's; this process is the log's writer.
-        partitions: Their numbers.
-        files: The file system.
     """
     names = set(files.list_names(directory) or ())
     if OFFSETS_NAME not in names:

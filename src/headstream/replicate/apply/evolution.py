@@ -121,8 +121,6 @@ class SeenSchema:
 
     Args:
         version: The source's number of it.
-        keys: Its key columns.
-        columns: Its columns.
     """
 
     version: int

@@ -87,10 +87,6 @@ class Tombstones:
     def above(self, lowest: str, most: int) -> pa.Table | None:
         """Return the highest tombstone of each key that has one above a sequence; None if there are more than a number.
 
-        Args:
-            lowest: The sequence.
-            most: The number.
-
         Returns:
             The key columns and `_hs_deletion`.
         """

@@ -16,11 +16,7 @@ _NAME: Final = "driver.lock"
 
 
 class DriverLock(FileLock):
-    """The lock of one directory, held from acquire() to release(), or to the end of the process.
-
-    Args:
-        directory: The checkpoint.
-    """
+    """The lock of one directory, held from acquire() to release(), or to the end of the process."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(str(directory / _NAME))

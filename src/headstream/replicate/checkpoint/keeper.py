@@ -123,7 +123,6 @@ class StoreKeeper:
     """The keeper of a checkpoint in an object store.
 
     Args:
-        place: The checkpoint.
         directory: Its working copy, an empty directory.
         clock_us: The time, microseconds since 1970 UTC.
     """

@@ -21,7 +21,6 @@ def check_not_moved(directory: Path, to: StorePlace | None = None) -> None:
     """Reject a checkpoint that has been moved.
 
     Args:
-        directory: The checkpoint.
         to: Where it is to be moved now: an earlier attempt is no reason against it.
 
     Raises:
@@ -43,7 +42,6 @@ def note_moved(directory: Path, to: StorePlace) -> None:
     """Write the mark.
 
     Args:
-        directory: The checkpoint.
         to: Where it is moved.
 
     Raises:

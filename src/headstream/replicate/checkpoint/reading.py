@@ -18,7 +18,6 @@ class CheckpointReader:
     """A reader; it takes nothing over and writes nothing to the store.
 
     Args:
-        place: The checkpoint.
         directory: The directory for its files.
         only: The files and directories wanted.
     """

@@ -57,10 +57,8 @@ class Record:
         number: Its number: commits have consecutive ones; that of a snapshot is that of the commit after which it was made.
         driver: The process that wrote it.
         at_us: When, microseconds since 1970 UTC.
-        files: The changed files.
         removed: The paths of removed files.
         chunks: Length compressed, length, and digest of each chunk of the body.
-        raw: The record's bytes.
         body_at: Where its own chunk begins in them.
     """
 
@@ -135,7 +133,6 @@ class RecordWriter:
         """Return the record's bytes.
 
         Args:
-            number: Its number.
             driver: The process that writes it.
             at_us: The time, microseconds since 1970 UTC.
             removed: The paths of removed files.
@@ -166,7 +163,6 @@ def read_record(raw: bytes, where: str) -> Record:
     """Return a record.
 
     Args:
-        raw: The object's bytes.
         where: The object, for errors.
 
     Raises:

@@ -37,11 +37,7 @@ class SupersededError(StorageError):
 
 
 class CheckpointObjects:
-    """The objects at one place; every method raises StorageError where the store cannot be reached.
-
-    Args:
-        place: The checkpoint's URI.
-    """
+    """The objects at one place; every method raises StorageError where the store cannot be reached."""
 
     def __init__(self, place: StorePlace) -> None:
         self.place = place
@@ -130,8 +126,6 @@ class CheckpointObjects:
         """Bring a directory from the state before a record to that after it.
 
         Args:
-            record: The record.
-            directory: The directory.
             only: The files and directories wanted; all if empty.
         """
         _apply(record, record.body(lambda place: self._chunk(record, place)), directory, only)
@@ -174,9 +168,7 @@ def _apply(record: Record, body: Iterator[memoryview], directory: Path, only: tu
     """Bring a directory from the state before a record to that after it.
 
     Args:
-        record: The record.
         body: The chunks of its body.
-        directory: The directory.
         only: The files and directories wanted; all if empty.
 
     Raises:

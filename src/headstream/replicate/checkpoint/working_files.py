@@ -72,11 +72,7 @@ class Changes:
 
 
 class WorkingFiles:
-    """The files of one directory.
-
-    Args:
-        directory: The working copy.
-    """
+    """The files of one directory."""
 
     def __init__(self, directory: Path) -> None:
         self._root = directory

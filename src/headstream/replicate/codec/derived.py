@@ -57,7 +57,6 @@ def derive_metadata(
         schema_id: The id that messages name it by.
         keys: Names of the primary key's columns, in their order; those missing from the schema are ignored.
         version: The table's version: schemas of one table are ordered by it.
-        server: The schema's origin.
         table: Source schema and table, if the namespace does not contain them.
 
     Raises:
@@ -91,9 +90,6 @@ def derive_metadata(
 
 def key_fields(key_schema: str) -> tuple[str, ...]:
     """Return the columns of an Avro schema of message keys; none if it is not a record.
-
-    Args:
-        key_schema: The schema.
 
     Raises:
         SchemaError: not an Avro schema.

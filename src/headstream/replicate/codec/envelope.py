@@ -57,7 +57,6 @@ def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
     """Read a Kafka value that holds a Replicate message.
 
     Args:
-        value: The whole value.
         layout: The names of a data message's parts, where it is JSON.
 
     Returns:

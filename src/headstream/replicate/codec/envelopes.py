@@ -215,7 +215,6 @@ def split_envelopes(offsets: BytesLike, data: BytesLike) -> Envelopes:
     Args:
         offsets: Where each message begins in `data`, and where the last one ends: int32, one more than messages, as
             in Arrow.
-        data: The messages.
 
     Returns:
         What each message is, and where its parts are. Of a JSON message the payload is all of it, of registry

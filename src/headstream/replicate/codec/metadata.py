@@ -150,7 +150,6 @@ def metadata_message(
     """Return a whole metadata message in its envelope, as Replicate publishes it.
 
     Args:
-        metadata: The table's version.
         form: `avro` or `json`.
         with_schema_id: Whether the envelope has the messageSchemaId too, as real ones do.
         headers: The envelope's own headers.

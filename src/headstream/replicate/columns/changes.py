@@ -239,7 +239,6 @@ def moved_keys(changes: pa.Table, keys: list[str]) -> pa.Table:
 
     Args:
         changes: Decoded changes.
-        keys: The key columns.
     """
     left = departures(changes, keys).select(keys)
     return pa.concat_tables([left, changes.filter(_key_moved(changes, keys)).select(keys)]) if left.num_rows else left

@@ -17,11 +17,7 @@ LOBS: Final = frozenset({"BLOB", "CLOB", "NCLOB"})
 
 
 class ColumnMasks:
-    """Decodes the masks of one table's changes.
-
-    Args:
-        metadata: The table's columns.
-    """
+    """Decodes the masks of one table's changes."""
 
     def __init__(self, metadata: TableMetadata) -> None:
         self._names = {column.ordinal: column.name for column in metadata.columns}

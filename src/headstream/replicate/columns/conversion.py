@@ -105,7 +105,6 @@ def array_from_buffers(plan: ColumnPlan, buffers: ColumnBuffers, count: int) -> 
 
     Args:
         plan: The column's plan from its Avro schema; its logical type decides the Arrow type.
-        buffers: The column's buffers.
         count: Rows in them.
     """
     validity = None if buffers.validity is None else pa.py_buffer(buffers.validity)
@@ -173,7 +172,6 @@ def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, dict[int, s
     value: text can spell it with spaces around it, and a number with a sign, an exponent or zeros after the point.
 
     Args:
-        array: The decoded values.
         target: The column's Arrow type.
     """
     if array.type == target:

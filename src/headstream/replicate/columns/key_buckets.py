@@ -25,7 +25,6 @@ def divide(rows: pa.Table, keys: Sequence[pa.ChunkedArray], count: int) -> Itera
 
     Args:
         rows: Any rows.
-        keys: Their key columns.
         count: Number of buckets.
     """
     if not rows.num_rows:

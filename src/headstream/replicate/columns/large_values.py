@@ -37,7 +37,6 @@ def take_values(values: pa.ChunkedArray, places: Any) -> pa.ChunkedArray:
     """Return values.take(places), of any size.
 
     Args:
-        values: A column.
         places: Row numbers; null for a null.
     """
     large = _LARGE.get(values.type)

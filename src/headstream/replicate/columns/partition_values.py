@@ -36,12 +36,7 @@ def can_partition_by(spark_type: str) -> bool:
 
 
 def find_unusable(name: str, values: pa.StringArray) -> dict[int, str]:
-    """Return the rows whose text cannot be a partition's value, with the reasons.
-
-    Args:
-        name: The column.
-        values: Its values.
-    """
+    """Return the rows whose text cannot be a partition's value, with the reasons."""
     encoded = values.dictionary_encode()
     bad = {code: why for code, text in enumerate(encoded.dictionary.to_pylist()) if (why := _problem(name, text)) is not None}
     if not bad:

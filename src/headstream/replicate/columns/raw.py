@@ -183,7 +183,6 @@ def raw_rows(
 
     Args:
         raw: The columns of SOURCE_COLUMNS.
-        rows: Which rows.
         schema_ids: Row -> its schema id; not for every row.
         reasons: Row -> the reason why it can never be a change.
     """

@@ -168,7 +168,6 @@ class KeyEvent:
     Args:
         kind: The kind of change. An upsert is an insert, an update, a row of a full load, or a stored row as far as known.
         key: The row's key; of a move the new key.
-        sequence: Its place.
         row: The columns that it carries.
         before: The key before a move.
         transaction: Names its transaction; "" if unknown.

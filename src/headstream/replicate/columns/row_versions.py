@@ -31,7 +31,6 @@ def write_versions(row: KnownRow, sequence: str, deletion: str = "") -> str | No
     """Return the text for a row.
 
     Args:
-        row: Its columns.
         sequence: Its `_hs_sequence`.
         deletion: Place of a deletion before its columns that is stored nowhere else, or "".
     """

@@ -175,7 +175,6 @@ class Decoded:
         """Rebuild the results that executors sent, the reverse of to_batch().
 
         Args:
-            table: The results.
             store: A schema id and traits -> the changes that stay there; required for results with traits.
         """
         decoded = cls()

@@ -145,7 +145,6 @@ def times_of(topics: Any, partitions: npt.NDArray[np.int64], times_us: npt.NDArr
 
     Args:
         topics: Their topics, an Arrow array.
-        partitions: Their partitions.
         times_us: When they were logged, in the order of their offsets.
     """
     encoded = topics.dictionary_encode()

@@ -62,7 +62,6 @@ def decode_json_rows(raw: pa.RecordBatch, rows: list[int], catalog: SchemaCatalo
     Args:
         raw: Raw messages.
         rows: The rows that are JSON.
-        catalog: The schemas.
         options: The names of a message's parts, and the tables of topics.
     """
     result = JsonRows()

@@ -123,7 +123,6 @@ class MaskOrders:
 
         Args:
             lineage: A table of the task.
-            order: The order.
             evidence: What decided, for people; in JSON's types.
 
         Raises:

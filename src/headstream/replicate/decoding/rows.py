@@ -76,7 +76,6 @@ class DecodedRows:
     """The decoded rows of one schema.
 
     Args:
-        changes: The changes.
         faults: The reason of each rejected row.
         findings: Warning for the user -> number of rows concerned.
     """
@@ -159,7 +158,6 @@ def decode_avro_events(
     """Return the transaction events of Avro rows, EVENTS_SCHEMA; unreadable rows are left out.
 
     Args:
-        lineage: The rows' table.
         plan: The walk over them.
         raw: Raw messages.
         envelopes: The positions of the parts of those messages.
@@ -263,7 +261,6 @@ def assemble_changes(
         source_rows: Row of `raw` behind each decoded row.
         faults: Rows already rejected; further ones are added.
         findings: Warnings for the user -> number of rows concerned; further ones are added.
-        parts: The decoded parts.
     """
     keys = schema.metadata.key_columns
 

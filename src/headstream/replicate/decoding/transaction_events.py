@@ -65,7 +65,6 @@ def transaction_events(lineage: Lineage, transactions: pa.Array, numbers: pa.Arr
     """Return the transaction events of messages of one task, EVENTS_SCHEMA, a row each.
 
     Args:
-        lineage: The messages' task.
         transactions: Transaction ids; null or empty outside transactions, as in a full load.
         numbers: Numbers in the transactions; a message without one does not count.
         last_events: Whether each is the last one.
@@ -83,7 +82,6 @@ def change_events(changes: pa.Table, lineage: Lineage) -> tuple[pa.RecordBatch, 
 
     Args:
         changes: Decoded changes; rows of full loads have no position.
-        lineage: Their task.
     """
     events = transaction_events(
         lineage, *(changes[name].combine_chunks() for name in ("_hs_transaction", "_hs_event", "_hs_last_event"))
@@ -97,8 +95,6 @@ def changes_of(changes: pa.Table, lineage: Lineage, keys: pa.Array) -> pa.Table:
 
     Args:
         changes: Decoded changes.
-        lineage: Their task.
-        keys: The transactions.
     """
     own = change_events(changes, lineage)[0].column("key")
     wanted = pc.is_in(own, value_set=keys)

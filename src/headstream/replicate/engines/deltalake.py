@@ -368,7 +368,6 @@ def _copied(rows: Iterator[pa.RecordBatch], schema: pa.Schema, path: Path) -> It
     waits for one. So as many tables as cores, widened at the same time, would wait for each other.
 
     Args:
-        rows: The table's rows.
         schema: The types to give them.
         path: The file, which is made.
     """

@@ -136,7 +136,6 @@ class MergedTable:
 
     Args:
         engine: Reads and writes it.
-        keys: Its primary key.
     """
 
     def __init__(self, engine: TableEngine, keys: list[str]) -> None:

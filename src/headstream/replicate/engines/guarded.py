@@ -18,7 +18,6 @@ class GuardedEngine:
     """A table's engine.
 
     Args:
-        engine: The engine.
         before_commit: Called before every change of the table; the change is not made if it raises an error.
     """
 

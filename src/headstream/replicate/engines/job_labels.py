@@ -39,19 +39,11 @@ class JobLabels:
         self._context = spark.sparkContext
 
     def writing(self, text: str) -> AbstractContextManager[None]:
-        """Return a context in which this thread's jobs have a description and the group GROUP.
-
-        Args:
-            text: The description.
-        """
+        """Return a context in which this thread's jobs have a description and the group GROUP."""
         return self._set({_DESCRIPTION: text, _GROUP_ID: GROUP})
 
     def reading(self, text: str) -> AbstractContextManager[None]:
-        """Return a context in which this thread's jobs have a description, and the group of the query: they end with it.
-
-        Args:
-            text: The description.
-        """
+        """Return a context in which this thread's jobs have a description, and the group of the query: they end with it."""
         return self._set({_DESCRIPTION: text})
 
     @contextmanager

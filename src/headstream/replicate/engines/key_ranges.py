@@ -36,7 +36,6 @@ def key_ranges(rows: pa.Table, keys: Sequence[str]) -> KeyRanges:
 
     Args:
         rows: With the key columns.
-        keys: Their names.
     """
     return literal_ranges(value_ranges(rows, keys))
 
@@ -46,7 +45,6 @@ def value_ranges(rows: pa.Table, keys: Sequence[str]) -> ValueRanges:
 
     Args:
         rows: With the key columns.
-        keys: Their names.
     """
     ranges: ValueRanges = {}
     for key in keys:

@@ -85,7 +85,6 @@ def plan_merge(
 
     Args:
         columns: Those that the changes have (bookkeeping left out); the table's other columns keep their values.
-        keys: The primary key.
         resolved: Whether the source has rows with `_hs_resolved` true, which take effect in any case.
         plain: Whether it has others.
         versioned: Whether any row, of the source or of the table, has `_hs_versions`.

@@ -36,7 +36,6 @@ def is_cheaper(table: DeltaTable, plan: MergePlan) -> bool:
 
     Args:
         table: The table, of the version to merge into.
-        plan: The merge.
     """
     columns = len(table.schema().fields)
     if not plan.keys or columns < _LEAST_COLUMNS:

@@ -34,7 +34,6 @@ def explain(text: str, place: object) -> str:
     """Return the first line of Spark's error, with advice if the jars for an object store are missing.
 
     Args:
-        text: The error.
         place: The place that Spark was to read or write.
     """
     line = (text.splitlines() or [""])[0]

@@ -146,11 +146,7 @@ class Input(Protocol):
         """
 
     def decoded(self, batch: DataFrame) -> DataFrame:
-        """Return the decoded messages of a micro-batch, the columns of decode.DECODED_SCHEMA.
-
-        Args:
-            batch: The micro-batch.
-        """
+        """Return the decoded messages of a micro-batch, the columns of decode.DECODED_SCHEMA."""
 
     def read_until(self, batch_id: int, times: list[PartitionTimes]) -> int | None:
         """Return the log time before which all partitions are read with a micro-batch; None if unknown.
@@ -164,7 +160,6 @@ class Input(Protocol):
         """Return messages of a micro-batch, the columns of raw.SOURCE_COLUMNS, the wanted ones and others.
 
         Args:
-            batch: The micro-batch.
             wanted: With raw.COORDINATE_COLUMNS.
             in_pieces: Whether it is fetched in pieces that fit into the driver of Spark.
         """
@@ -366,7 +361,6 @@ def add_declared_schemas(zone: SchemaZone, directory: Place, now_us: int) -> int
     `<schema>.<table>`; such a schema has the id `file-<its name>`, and its file's name rises with the table's versions.
 
     Args:
-        zone: The schema zone.
         directory: The directory, or its URI.
         now_us: The time, microseconds since 1970 UTC.
 

@@ -60,12 +60,7 @@ class DeadRates:
 
 
 class WaitingBounds:
-    """Limits of the waiting messages.
-
-    Args:
-        config: The bounds.
-        ledger: The pipeline's ledger.
-    """
+    """Limits of the waiting messages."""
 
     def __init__(self, config: ReplicateConfig, ledger: Ledger) -> None:
         self._config = config
@@ -77,7 +72,6 @@ class WaitingBounds:
 
         Args:
             more_count: Number of further messages.
-            more_bytes: Their size.
 
         Raises:
             ReplicateError: the limits would be exceeded.

@@ -51,12 +51,10 @@ class Parcel:
             or `message` for an invalid one.
         schema_id: The schema that its messages name, if known and unique.
         table_schema: The schema of its table, if known.
-        table_name: The name of its table.
         reason: Why it was set aside; for dead letters with too many different reasons, `several reasons`.
         log_topic: The topic of its bytes in the pipeline's own log.
         from_offset: The offset of the first.
         until_offset: The offset after the last.
-        size_bytes: Their size.
         since_us: When it was set aside, microseconds since 1970 UTC.
         batch: The micro-batch that set it aside.
         release: The release that it is part of.
@@ -101,7 +99,6 @@ class ParkedTotals:
 
     Args:
         count: Messages.
-        size_bytes: Their size.
         oldest_us: When the oldest was set aside, microseconds since 1970 UTC; None if none waits.
     """
 
@@ -318,7 +315,6 @@ class Ledger:
         """End a release that has been applied to its tables.
 
         Args:
-            number: The release's number.
             again: Parcels set aside again: those of the release that wait for another cause, and new ones with id 0, whose
                 bytes are in the log.
             marks: As in add().

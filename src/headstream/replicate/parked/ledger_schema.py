@@ -76,7 +76,6 @@ def bring_up(connection: sqlite3.Connection, where: str) -> None:
 
     Args:
         connection: To the ledger, outside a transaction.
-        where: The ledger.
 
     Raises:
         LogVersionError: a newer Headstream created it.
@@ -100,7 +99,6 @@ def check_version(connection: sqlite3.Connection, where: str) -> None:
 
     Args:
         connection: To the ledger.
-        where: The ledger.
 
     Raises:
         LogVersionError: a newer or older Headstream created it.

@@ -109,7 +109,6 @@ class OwnLog:
         """Append messages at consecutive offsets.
 
         Args:
-            topic: One of the topics.
             messages: RAW_SCHEMA, one row or more.
         """
         name = TopicName.parse(topic)

@@ -39,8 +39,6 @@ class OnceTopic:
 
     Args:
         log: The pipeline's own log.
-        ledger: The pipeline's ledger.
-        topic: The existing topic.
     """
 
     def __init__(self, log: OwnLog, ledger: Ledger, topic: str) -> None:
@@ -101,8 +99,6 @@ class Held:
     """Waiting messages of a table.
 
     Args:
-        table: The table.
-        reason: The reason.
         messages: RAW_SCHEMA; before they are reread their coordinates, with schema ids and reasons. With `transaction` as
             the cause also a column TRANSACTION.
         cause: What they wait for: the table's recovery, the rest of their transactions, or the log being read up to their
@@ -121,7 +117,6 @@ class Release:
 
     Args:
         number: The release's number, the same in a rerun after a crash.
-        parcels: Its parcels.
         counts: The number of messages of each; of a parcel from which messages were erased fewer than its offsets.
         messages: RAW_SCHEMA, in the order of the parcels.
         resumed: Whether an earlier run began it and was interrupted.
@@ -144,8 +139,6 @@ class ParkingLot:
 
     Args:
         checkpoint: The pipeline's checkpoint directory.
-        delayed: The delayed topic.
-        ledger: The pipeline's ledger.
     """
 
     def __init__(self, checkpoint: Path, delayed: str, ledger: Ledger) -> None:
@@ -201,7 +194,6 @@ class ParkingLot:
         """Set raw messages aside until their table recovers, or the condition of their cause is met.
 
         Args:
-            held: The messages.
             now_us: The time, microseconds since 1970 UTC.
             also: Further writes of the same transaction.
         """

@@ -32,7 +32,6 @@ def ask_remotely(place: StorePlace, kind: RequestKind, arguments: dict[str, Any]
     """Make a request; return its name.
 
     Args:
-        place: The pipeline's checkpoint.
         kind: As of requests.Request.
         arguments: Its arguments, a JSON object.
         now_us: The time, microseconds since 1970 UTC.
@@ -47,12 +46,7 @@ def ask_remotely(place: StorePlace, kind: RequestKind, arguments: dict[str, Any]
 
 
 class RemoteRequests:
-    """The requests that a run takes over from the store; of a checkpoint in a directory there are none.
-
-    Args:
-        ledger: The pipeline's ledger.
-        keeper: Its checkpoint's.
-    """
+    """The requests that a run takes over from the store; of a checkpoint in a directory there are none."""
 
     def __init__(self, ledger: Ledger, keeper: Keeper) -> None:
         self._ledger = ledger

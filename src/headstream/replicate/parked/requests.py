@@ -28,7 +28,6 @@ class SetAsideRanges(NamedTuple):
     """Messages of one topic of the pipeline's own log.
 
     Args:
-        log_topic: The topic.
         ranges: Half-open ranges of offsets, ascending.
     """
 
@@ -44,7 +43,6 @@ class Selection:
         states: Of `dead`, `delayed` and `parked`.
         reason: A part of the reason.
         schema_id: The schema that they name.
-        table: Their table.
         since_us: Set aside at or after this time, microseconds since 1970 UTC.
         until_us: Set aside before it.
         within: Only these messages; None for all.
@@ -62,7 +60,6 @@ class Selection:
         """Return the matching parcels, the oldest first.
 
         Args:
-            ledger: The pipeline's ledger.
             table_of: Schema id -> the table that it describes, if known.
         """
         offsets = None if self.within is None else OffsetRanges(self.within.ranges)
@@ -108,12 +105,10 @@ class Request:
     """One request.
 
     Args:
-        id: Its number.
         kind: `redrive` releases messages set aside; `discard` gives them up; `reload` begins or ends a full load of a table.
         arguments: Its arguments, a JSON object.
         asked_us: When it was made, microseconds since 1970 UTC.
         done_us: When it was carried out; None while open.
-        result: Its outcome.
     """
 
     id: int
@@ -125,11 +120,7 @@ class Request:
 
 
 class Requests:
-    """The requests of a pipeline.
-
-    Args:
-        ledger: The pipeline's ledger.
-    """
+    """The requests of a pipeline."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -159,7 +150,6 @@ class Requests:
         """Carry out the discarding of messages, whose selection names them; return their number.
 
         Args:
-            request: The request.
             mark: Marks messages of the log for deletion; it is called before the ledger gives them up, and again after a crash.
             now_us: The time, microseconds since 1970 UTC.
         """

@@ -48,11 +48,7 @@ class FailingTable:
 
 
 class TableHealth:
-    """The failing tables of a pipeline.
-
-    Args:
-        ledger: The pipeline's ledger.
-    """
+    """The failing tables of a pipeline."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

@@ -40,7 +40,6 @@ class TopicCopy:
     Args:
         target: The topic of the cluster; created if it is missing, with one partition.
         log: The pipeline's own log.
-        topic: Its topic.
     """
 
     def __init__(self, target: KafkaTopic, log: OwnLog, topic: str) -> None:

@@ -73,9 +73,7 @@ class BatchSpans:
         """Make the span of a micro-batch.
 
         Args:
-            batch_id: Its number.
             contexts: Trace contexts of its sampled messages.
-            message_count: Number of its messages.
             start_ns: When it began, nanoseconds since 1970 UTC.
         """
         if self._tracing is None:

@@ -31,7 +31,6 @@ class BetweenBatches:
     """Processes the waiting messages of one pipeline; used by one thread at a time.
 
     Args:
-        parts: The pipeline's parts.
         merge: Merges the released messages.
         parking: The store of waiting messages.
 

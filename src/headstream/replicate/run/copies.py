@@ -24,9 +24,6 @@ _AGAIN_US: Final = {DeadLetterTable: 10_000_000, TopicCopy: 60_000_000}
 def check_copies(config: ReplicateConfig) -> None:
     """Check that the clusters of copies can be reached.
 
-    Args:
-        config: The pipeline's settings.
-
     Raises:
         InvalidOptionError: one cannot be reached, or rejects the login.
     """
@@ -42,7 +39,6 @@ class Copies:
     """The copies that a pipeline's settings ask for; used by one thread at a time.
 
     Args:
-        parts: The pipeline's parts.
         log: The pipeline's own log.
     """
 

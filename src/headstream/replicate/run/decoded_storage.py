@@ -24,9 +24,6 @@ def on_executors(decoded: Decoded) -> SparkChanges | None:
     """Return all changes of a unit that stay on the executors; None if there are none.
 
     Stored changes that the driver merges in any case, since they are few, are fetched first.
-
-    Args:
-        decoded: The unit.
     """
     decoded.fetch(
         [schema_id for schema_id, found in decoded.stored.items() if not isinstance(found, SparkChanges) or found.is_at_hand]
@@ -39,7 +36,6 @@ def leave_out_stored(decoded: Decoded, parts: Iterable[pa.Table]) -> None:
     """Leave changes out of those that stay where they were decoded; with very many, all that remain are fetched.
 
     Args:
-        decoded: A unit.
         parts: CHANGE_COORDINATES of these changes, and of others.
     """
     names = list(CHANGE_COORDINATES)

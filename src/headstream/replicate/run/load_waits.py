@@ -60,12 +60,7 @@ class ReadState:
 
 
 class LoadWaits:
-    """The read state of a pipeline's log, stored in the ledger.
-
-    Args:
-        ledger: The pipeline's ledger.
-        tables: Its target tables.
-    """
+    """The read state of a pipeline's log, stored in the ledger."""
 
     def __init__(self, ledger: Ledger, tables: TargetTables) -> None:
         self._ledger = ledger
@@ -126,7 +121,6 @@ class LoadWaits:
         """Update the loads from decoded changes, and remove the rows that cannot be placed yet.
 
         Args:
-            decoded: The changes.
             schemas: Schema id -> the schema.
             unit: The name of the applied unit.
             version: Its number, the same in a rerun.
@@ -160,7 +154,6 @@ class LoadWaits:
         """Return the coordinates of stored rows that cannot be placed yet, by schema id, and leave them out.
 
         Args:
-            decoded: The changes.
             until: Schema id -> the log time from which on its rows cannot be placed.
         """
         from_us = {name: us for name, us in until.items() if (decoded.stored[name].traits.last_load_us or -1) >= us}

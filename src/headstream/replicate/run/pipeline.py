@@ -76,7 +76,6 @@ class StoredMetrics:
     """Writes texts of metrics to an object; a store that fails is a warning in the log.
 
     Args:
-        place: The object's URI.
         clock_s: The time, seconds.
     """
 
@@ -89,7 +88,6 @@ class StoredMetrics:
         """Write a text if the last one is ten seconds old, or if this is the last one.
 
         Args:
-            text: The metrics.
             is_last: Whether no other one follows.
         """
         if not is_last and self._written_s is not None and self._clock_s() < self._written_s + _WRITE_EVERY_S:
@@ -105,7 +103,6 @@ def open_keeper(config: ReplicateConfig, clock_us: Callable[[], int]) -> tuple[K
     """Open the checkpoint of a pipeline; return what keeps it, and the settings with the directory of its state.
 
     Args:
-        config: The pipeline's settings.
         clock_us: The time, microseconds since 1970 UTC.
 
     Raises:
@@ -199,7 +196,6 @@ class ReplicatePipeline:
 
     Args:
         spark: A session made by headstream.spark.session().
-        config: The configuration.
         source: A streaming DataFrame to read in place of the source's topics, with the columns of Spark's Kafka source.
         on_progress: Called with the summary so far after every micro-batch.
         clock: The time in nanoseconds since 1970 UTC.

@@ -32,9 +32,6 @@ _Find = Callable[[pa.Table], pa.Table]
 class Processor:
     """Processes the micro-batches of one pipeline; used by one thread at a time.
 
-    Args:
-        parts: The pipeline's parts.
-
     Attributes:
         parking: The store of waiting messages.
         health: The failing tables.
@@ -72,7 +69,6 @@ class Processor:
         """Process a micro-batch.
 
         Args:
-            decoded: Its decoded messages.
             find_raw: Coordinates, with a schema id and a reason each -> the messages, RAW_SCHEMA.
             batch_id: Its number, the same in a rerun after a crash.
             read_until_us: All messages of all partitions that were logged before this time are in this micro-batch or in

@@ -63,7 +63,6 @@ class ProgressReports:
     """Gives the progress of one query to listeners.
 
     Args:
-        spark: The query's session.
         listeners: Who receives it, on a thread of Spark's.
     """
 

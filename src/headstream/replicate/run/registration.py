@@ -166,11 +166,6 @@ class Registration:
 class CatalogTables:
     """The tables of one pipeline in the catalog; without a catalog in its settings, nothing is done.
 
-    Args:
-        spark: The pipeline's session.
-        config: Its settings.
-        zone: Its schema zone.
-
     Raises:
         EnvironmentSetupError: the session lacks the jars for the object store of the tables.
     """
@@ -216,7 +211,6 @@ def find_catalog_names(zone: SchemaZone, rules: TableRules) -> Mapping[Table, Ca
     """Return the target tables of a zone that are to be registered, and their names in the catalog.
 
     Args:
-        zone: The schema zone.
         rules: The settings of its tables.
     """
     names: dict[Table, CatalogName] = {}

@@ -89,7 +89,6 @@ def find_zone(checkpoint: Path, noted: str | None) -> Path:
     """Return the directory of a pipeline's schema zone: where its last run noted, or within a checkpoint that was moved.
 
     Args:
-        checkpoint: The checkpoint's directory.
         noted: The directory in the status of its last run.
     """
     return Path(noted) if noted and Path(noted).is_dir() else checkpoint / "zone"
@@ -99,7 +98,6 @@ def tables_of_schemas(zone: SchemaZone, targets: dict[str, Table]) -> Callable[[
     """Return a function that returns the table of a schema id: its target, else the source's table, None for an unknown id.
 
     Args:
-        zone: The schema zone.
         targets: Schema id -> target table, as far as the pipeline wrote it.
     """
 

@@ -48,7 +48,6 @@ def check_delta(spark: SparkSession, kinds: Collection[str], *, has_catalog: boo
     """Check that Spark can write Delta tables, if it will have to; else log a warning, because some names of columns need it.
 
     Args:
-        spark: The session.
         kinds: The settings of the tables' engines.
         has_catalog: Whether tables are registered in a catalog.
 
@@ -88,9 +87,6 @@ def _find_lacking(spark: SparkSession) -> list[str]:
 
 def check_workers(spark: SparkSession) -> None:
     """Check that the Python of Spark's workers has this version of Headstream; skipped where it is this process's own.
-
-    Args:
-        spark: The session.
 
     Raises:
         EnvironmentSetupError: a package is missing there, or has another version.

@@ -38,7 +38,6 @@ def note_status(
     """Write the status of a run.
 
     Args:
-        ledger: The pipeline's ledger.
         state: `running`, `ended`, or `failed: ` and the reason.
         summary: The run's counts so far.
         zone: The directory of its schema zone.
@@ -73,8 +72,6 @@ def note_targets(ledger: Ledger, zone: SchemaZone, rules: TableRules) -> None:
     """Write the target table of each schema of a zone, for readers of the ledger without the settings.
 
     Args:
-        ledger: The pipeline's ledger.
-        zone: Its schema zone.
         rules: The settings of its tables.
     """
     targets = {}
@@ -97,7 +94,6 @@ def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
     """Return the status of a pipeline as a JSON object.
 
     Args:
-        ledger: The pipeline's ledger.
         now_us: The time, microseconds since 1970 UTC.
     """
     stored = json.loads(ledger.mark(_MARK) or "null")

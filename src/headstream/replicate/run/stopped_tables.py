@@ -33,8 +33,6 @@ class StoppedTables:
     """The stopped tables of one pipeline.
 
     Args:
-        config: Its settings.
-        decoder: Its decoder.
         health: Its failing tables; the stopped ones are among them.
         now_us: Returns the time, microseconds since 1970 UTC.
     """
@@ -75,11 +73,7 @@ class StoppedTables:
         return self._hold(decoded, dead, owners)
 
     def retry(self, decoded: Decoded) -> list[Held]:
-        """Take the dead messages of tables that stay stopped out of a release; tables with few of them go on.
-
-        Args:
-            decoded: The release.
-        """
+        """Take the dead messages of tables that stay stopped out of a release; tables with few of them go on."""
         dead, owners, reasons = self._divide(decoded)
         messages = self._count(decoded)
         for table in self._health.stopped:

@@ -25,7 +25,6 @@ class Summary:
     Args:
         batches: Micro-batches finished.
         messages: Messages read.
-        size_bytes: Their size.
         changes: Data messages applied.
         rows_in_driver: Data messages whose decoded rows the driver has received; executors fold the others.
         merges: Merges into tables.

@@ -61,7 +61,6 @@ class OpenTransaction:
     Args:
         key: Server, task and transaction id.
         last_event: The number of its last event, if seen.
-        events: The numbers seen.
         since_us: When the first of them was seen, microseconds since 1970 UTC.
         waits: Whether it has waiting changes.
     """
@@ -115,8 +114,6 @@ class Transactions:
     """The transactions of a pipeline; without `atomic` no change waits for them.
 
     Args:
-        config: The pipeline's configuration.
-        ledger: Its ledger.
         now_us: When the run begins, microseconds since 1970 UTC.
     """
 
@@ -260,7 +257,6 @@ def waiting_transactions(ledger: Ledger, before_us: int) -> list[OpenTransaction
     """Return the open transactions with waiting changes, the oldest first.
 
     Args:
-        ledger: A pipeline's ledger.
         before_us: Latest time at which they were first seen, microseconds since 1970 UTC.
     """
     return list(_select_open(ledger, f"since_us <= ? AND {_HAS_PARCELS} ORDER BY since_us, key", [before_us]))

@@ -48,11 +48,7 @@ class Parts:
     """The parts of one pipeline that units are processed with.
 
     Args:
-        config: Its settings.
-        zone: Its schema zone.
         decoder: The decoder of that zone.
-        ledger: Its ledger.
-        tables: Its target tables.
         summary: The counts of the run.
         clock_us: The time, microseconds since 1970 UTC.
         keeper: Keeps its checkpoint.
@@ -70,9 +66,6 @@ class Parts:
 
 class UnitMerge:
     """Merges units of one pipeline; used by one thread at a time.
-
-    Args:
-        parts: The pipeline's parts.
 
     Attributes:
         health: The failing tables.

@@ -65,9 +65,6 @@ class AvroPayloads:
     def explain(self, payload: bytes) -> dict[str, Any]:
         """Return the explanation of a payload; an invalid one is explained as far as it can be read.
 
-        Args:
-            payload: The payload.
-
         Raises:
             StorageError: the schemas cannot be read.
             MissingExtraError: a fingerprint is looked up without fastavro (the extra `avro`).

@@ -12,10 +12,6 @@ __all__ = ["find_differences"]
 def find_differences(before: TableMetadata, after: TableMetadata) -> list[dict[str, Any]]:
     """Return what distinguishes a version of a table from the one before, each difference a JSON object.
 
-    Args:
-        before: The earlier version.
-        after: The later one.
-
     Returns:
         Objects with `change` (`added`, `removed`, `changed` or `key`), `column` (None for the key), and what was `before` and is
         `after`, as text, None where there is nothing.

@@ -26,11 +26,7 @@ _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class RegistryClient:
-    """Fetches schemas from a registry and caches them, since a number's schema never changes.
-
-    Args:
-        settings: Its location.
-    """
+    """Fetches schemas from a registry and caches them, since a number's schema never changes."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings

@@ -27,7 +27,6 @@ class Unwanted:
     """A table that is not selected as a target.
 
     Args:
-        lineage: The table.
         rows: The walk over its Avro rows, if their transaction events are needed and it can be walked.
     """
 
@@ -157,8 +156,6 @@ class SchemaCatalog:
         those with further columns, each the newest first; a row with columns that no schema has waits for the next one.
 
         Args:
-            schema: The source schema.
-            table: The source table.
             names: The columns of the rows.
 
         Returns:

@@ -18,7 +18,6 @@ def spell_names(names: Iterable[str], columns: Iterable[str]) -> list[str]:
 
     Args:
         names: Column names, unique when case is ignored.
-        columns: The table's.
     """
     known = {column.lower(): column for column in columns}
     return [known.get(name.lower(), name) for name in names]
@@ -30,7 +29,6 @@ def in_table_spelling(changes: pa.Table, schema: TableSchema, columns: Iterable[
     Args:
         changes: Decoded changes.
         schema: The schema they were decoded by.
-        columns: The table's columns.
     """
     renamed = {
         name: spelled for name, spelled in zip(schema.types, spell_names(schema.types, columns), strict=True) if name != spelled

@@ -40,7 +40,6 @@ def choose_columns(metadata: TableMetadata, settings: TableSettings, earlier: Se
     """Return the columns that a target has by the settings of its table.
 
     Args:
-        metadata: The source's metadata.
         settings: Keys, selected columns, and their names.
         earlier: The versions of the table that arrived before this one, in that order.
 

@@ -89,8 +89,6 @@ def table_id(schema: str, table: str, after: int = 0) -> str:
     """Return the pseudo id that a message waits for if it names only its table.
 
     Args:
-        schema: The source schema.
-        table: The source table.
         after: How many schemas the table has had, none of which the message fits.
     """
     name = f"{_TABLE_PREFIX}{urllib.parse.quote(schema, safe='')}/{urllib.parse.quote(table, safe='')}"
@@ -102,8 +100,6 @@ def shared_id(schema_id: str, schema: str, table: str) -> str:
 
     Args:
         schema_id: Its own id, that of its messages.
-        schema: The source schema.
-        table: The source table.
     """
     return f"{schema_id}{_SHARED}{hashlib.blake2b(table_id(schema, table).encode(), digest_size=8).hexdigest()}"
 
@@ -114,7 +110,6 @@ def check_zone(directory: Path, mark: str, place: StorePlace | None = None) -> N
     Without it, every schema would seem missing, and all messages would wait.
 
     Args:
-        directory: The zone's directory.
         place: The zone's URI, if it is in an object store: then the directory is not looked at.
         mark: The result of SchemaZone.mark() in that process.
 
@@ -142,11 +137,8 @@ class ZoneEntry:
     """One schema and where it came from.
 
     Args:
-        metadata: The schema.
         arrived_us: When the zone stored it, microseconds since 1970 UTC.
         topic: The topic of the metadata message.
-        partition: Its partition.
-        offset: Its offset.
     """
 
     metadata: TableMetadata
@@ -297,8 +289,6 @@ class SchemaZone:
         """Return every schema that a table has had, the oldest first.
 
         Args:
-            schema: The source schema.
-            table: The source table.
             task: Only schemas announced by this Replicate task; None for all.
         """
         self.scan()

@@ -45,7 +45,6 @@ class ZoneObjects:
     """The objects of a zone, and their copy.
 
     Args:
-        place: The zone's URI.
         directory: The directory of the copy.
         clock_s: The time, seconds.
     """

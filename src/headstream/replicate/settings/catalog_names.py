@@ -44,7 +44,6 @@ def make_catalog_name(template: str, schema: str, table: str) -> CatalogName:
     Args:
         template: One that find_catalog_name_problem() accepts, not empty.
         schema: Schema of the target; "" for none.
-        table: Its table.
     """
     return tuple(part.format(schema=schema, table=table) or _NO_SCHEMA for part in template.split("."))
 

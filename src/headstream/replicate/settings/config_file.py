@@ -189,7 +189,6 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Repli
     """Return the configuration in a file.
 
     Args:
-        path: The file.
         overrides: Fields of ReplicateConfig that override the file: the command line's options.
 
     Raises:
@@ -206,7 +205,6 @@ def load_checkpoint(path: Path, given: Place | None = None) -> Place:
     The file's other settings are not read.
 
     Args:
-        path: The file.
         given: The checkpoint, if it is not the file's.
 
     Raises:

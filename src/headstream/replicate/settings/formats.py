@@ -62,11 +62,7 @@ class MessageFormat:
         return self.headers in document and (self.data.endswith("*") or self.data in document)
 
     def read(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a message as Replicate's own format has it: data, beforeData and headers.
-
-        Args:
-            document: The JSON object.
-        """
+        """Return a message as Replicate's own format has it: data, beforeData and headers."""
         if self.is_default:
             return dict(document)
         rest = dict(document)
@@ -97,9 +93,6 @@ def is_flat(document: Mapping[str, Any]) -> bool:
 
 def read_flat(document: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """Return the source schema, the table and the message of the flat form, as Replicate's later format has it.
-
-    Args:
-        document: The JSON object.
 
     Raises:
         DecodeError: it is not of that form.

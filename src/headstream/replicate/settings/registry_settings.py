@@ -20,7 +20,6 @@ class RegistrySettings:
         url: The registry, `http://host:8081` or https.
         directory: A directory with the schemas, `<id>.avsc` each.
         user: User of HTTP basic authentication.
-        password: Its password.
         token: Bearer token, in place of user and password.
         ca_file: Certificates to trust, PEM; by default the system's.
         timeout_ms: Longest wait for one answer, milliseconds.

@@ -85,14 +85,7 @@ class TableSettings:
     on_key_changed: SchemaPolicy = "park"
 
     def target_name(self, *, schema: str, table: str, task: str = "", server: str = "") -> tuple[str, str]:
-        """Return the schema and table that a source table becomes.
-
-        Args:
-            schema: The source schema.
-            table: The source table.
-            task: The Replicate task.
-            server: The Replicate server.
-        """
+        """Return the schema and table that a source table becomes."""
         values = {"server": server, "task": task, "schema": schema, "table": table}
         before, dot, after = self.target.rpartition(".")
         if not dot:
@@ -144,12 +137,7 @@ class TableRules:
         return bool(self.defaults.catalog) or any(rule.settings.get("catalog") for rule in self.rules)
 
     def settings_of(self, schema: str, table: str) -> TableSettings:
-        """Return the settings of a source table.
-
-        Args:
-            schema: The source schema.
-            table: The source table.
-        """
+        """Return the settings of a source table."""
         found: dict[str, Any] = {}
         for rule in self.rules:
             if fnmatchcase(f"{schema}.{table}", rule.pattern):

@@ -40,7 +40,6 @@ class LoggedFile:
 
     Args:
         path: Within the table's directory, or a URI, as the log has it.
-        vector: Its deletion vector.
         removed_ms: When it was removed, milliseconds since 1970 UTC; None for a live file.
     """
 

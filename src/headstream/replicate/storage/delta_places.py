@@ -17,7 +17,6 @@ class Translated:
 
     Args:
         path: The table's directory or URI.
-        what: The failed operation.
     """
 
     def __init__(self, path: Place, what: str) -> None:

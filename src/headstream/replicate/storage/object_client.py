@@ -17,7 +17,6 @@ class ObjectClient:
     """The objects of one bucket or container; see StoreClient.
 
     Args:
-        store: The store.
         uses_versions: Whether its conditions are on an object's version (Google), not on its ETag.
     """
 

@@ -158,13 +158,7 @@ def resolve_place(place: Place) -> Place:
 
 
 def failure(place: Place, what: str, reason: str) -> StorageError:
-    """Return the error for a place that a client could not read or write, without the credentials of its store.
-
-    Args:
-        place: The place.
-        what: The failed operation.
-        reason: The client's error.
-    """
+    """Return the error for a place that a client could not read or write, without the credentials of its store."""
     shown = place.access.redact(reason) if isinstance(place, StorePlace) else reason
     return StorageError(f"{what}: {shown}", where=str(place))
 

@@ -70,7 +70,6 @@ class StoreAccess(ABC):
 
     Args:
         bucket: Its name, as in the URI.
-        storage: The settings.
     """
 
     bucket: str
@@ -162,7 +161,6 @@ def complete(
     """Return settings with what they lack from the environment.
 
     Args:
-        storage: The settings.
         variables: Name of a setting -> the variables that give it, the first one that is set.
         environment: By default this process's.
     """

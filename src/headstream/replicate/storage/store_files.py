@@ -16,7 +16,6 @@ class StoreFiles:
     """The objects at and below a place; every method raises StorageError where the store cannot be reached.
 
     Args:
-        place: The place.
         retry_us: How long a request is retried, microseconds; by default as the place's settings have it.
 
     Raises:

@@ -35,9 +35,7 @@ def open_rows(
     Args:
         name: Source schema and table.
         engine: Reads and writes it.
-        keys: Its key columns.
         given: Its settings; None as before, or by its stored rows.
-        tombstones: Its tombstones.
         was_soft: Whether its deleted rows were marked and stayed; None if unknown.
 
     Raises:
@@ -73,7 +71,6 @@ def check_schema(name: tuple[str, str], last: SeenSchema | None, seen: SeenSchem
         name: Source schema and table.
         last: The newest schema before; None for none.
         seen: The schema of the next changes.
-        settings: The table's settings.
 
     Raises:
         SchemaChangeError: the table does not follow the schema.
@@ -99,7 +96,6 @@ def check_partitions(name: tuple[str, str], types: Mapping[str, str], settings: 
     Args:
         name: Source schema and table.
         types: The columns of the schema in the target, and their Spark types.
-        settings: The table's settings.
         is_new: Whether the table is to be created; otherwise a column can have been dropped in the source.
 
     Raises:

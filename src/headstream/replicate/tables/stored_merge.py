@@ -45,8 +45,6 @@ class StoredMerge:
 
     Args:
         merges: What is remembered of the table.
-        table: The table.
-        changes: The changes.
         names: Their columns, as the table spells them.
         schema: Their schema, likewise.
         seen: The same in the form of the table's state.
@@ -185,7 +183,6 @@ def _plan_fold(
     """Return the task that folds changes of a table; None if the driver must fold them.
 
     Args:
-        changes: The changes.
         names: Their columns, as the table spells them.
         schema: Their schema, likewise.
         table: The table, with rows of one change each.
@@ -222,9 +219,7 @@ def _plan_join(
     """Return the task that joins changes to the table's rows, and the survey of them; None if the driver must do it.
 
     Args:
-        changes: The changes.
         task: The result of _plan_fold().
-        table: The table.
         ended: As Loads.ends, the texts below which loads have replaced rows.
         soft: Whether deleted rows are marked and stay.
     """
@@ -251,10 +246,8 @@ def _plan_history(
     """Return the task that joins changes to the table's versions, all of them.
 
     Args:
-        changes: The changes.
         names: Their columns, as the table spells them.
         schema: Their schema, likewise.
-        table: The table.
         merges: As of _plan_fold().
         columns: As of _plan_fold().
     """

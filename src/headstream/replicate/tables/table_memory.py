@@ -27,7 +27,6 @@ class TableState:
     """One table.
 
     Args:
-        loads: Its full loads.
         newest_deletion: The highest change sequence among its tombstones; "" without deletions.
         forgotten: Tombstones at or below this sequence were removed: an older change for a key that is not in the table can
             belong to a deleted row.

@@ -42,9 +42,7 @@ def table_path(directory: Place, schema: str, table: str) -> Place:
     """Return the directory or URI for a source table's new Delta table.
 
     Args:
-        directory: The pipeline's tables.
         schema: The source schema; "" for none.
-        table: The source table.
     """
     plain = isinstance(directory, StorePlace) and directory.scheme == "hdfs"
     return directory / _encode(schema, plain=plain) / _encode(table, plain=plain)
@@ -58,9 +56,7 @@ def place_table(directory: Place, schema: str, table: str) -> Place:
     """Return the directory or URI of a source table's Delta table: an older Headstream's if it exists, else the current one.
 
     Args:
-        directory: The pipeline's tables.
         schema: The source schema; "" for none.
-        table: The source table.
     """
     if isinstance(directory, StorePlace):  # no older Headstream wrote to a store
         return table_path(directory, schema, table)

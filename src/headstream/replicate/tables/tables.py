@@ -299,8 +299,6 @@ class TargetTables:
         The load's first row has the same effect if it is logged more than `load_gap_us` after a change.
 
         Args:
-            schema: The source schema.
-            table: The source table.
             at_us: When, microseconds since 1970 UTC; the highest change logged until then is what the load replaces.
 
         Returns:

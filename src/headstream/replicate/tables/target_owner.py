@@ -32,7 +32,6 @@ class Owner:
     """A pipeline that writes tables.
 
     Args:
-        pipeline: Its identity.
         checkpoint: Its checkpoint, for error messages.
         take_over: Whether it takes over tables of other pipelines.
     """

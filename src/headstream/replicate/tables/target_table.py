@@ -49,7 +49,6 @@ def without_forgotten(changes: pa.Table, table: Scd1Table, forgotten: str) -> tu
 
     Args:
         changes: Placed changes.
-        table: Their table.
         forgotten: Tombstones at or below this sequence were removed.
 
     Returns:
@@ -87,7 +86,6 @@ class TargetTable:
 
     Args:
         name: Source schema and table.
-        path: Its Delta table.
         tombstones: The store of its deletions.
         memory: The store of its state.
         open_engine: Opens its Delta table.

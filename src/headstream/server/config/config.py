@@ -56,7 +56,6 @@ def read_env_file(path: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of a file.
 
     Args:
-        path: The file.
         environ: The variables of the environment: `$NAME` expands to them first, then to those above it in the file.
 
     Raises:

@@ -72,7 +72,6 @@ class CorsSettings:
 
     Args:
         allowed_origins: The origins, as in `https://example.org`, without a path; `*` is any.
-        allowed_methods: The methods.
         allowed_headers: The headers of requests; `*` is any.
         exposed_headers: The headers of responses that such pages can read.
         allow_credentials: Whether requests carry cookies and other credentials.

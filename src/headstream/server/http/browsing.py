@@ -34,9 +34,6 @@ _MOST: Final = (1 << 64) - 1
 def browse(request: ViewRequest) -> dict[str, Any]:
     """Return messages of a partition.
 
-    Args:
-        request: The request.
-
     Raises:
         DecodeError: a parameter is invalid.
         HeadstreamError: the partition does not exist, or the user has no right to it.
@@ -89,9 +86,6 @@ def _filter(request: ViewRequest, where: str, kind: PollingKind, count: int, pay
 def download(request: ViewRequest) -> Reply:
     """Return the payload of a message; 404 if there is no such message, or its payload is null.
 
-    Args:
-        request: The request.
-
     Raises:
         DecodeError: a parameter is invalid.
         HeadstreamError: the partition does not exist, or the user has no right to it.
@@ -106,9 +100,6 @@ def download(request: ViewRequest) -> Reply:
 
 def find_payload(request: ViewRequest) -> bytes | None:
     """Return the payload of the message that a path names; None if there is no such message, or its payload is null.
-
-    Args:
-        request: The request.
 
     Raises:
         DecodeError: a parameter is invalid.

@@ -51,9 +51,6 @@ REDRIVING: Final[dict[str, dict[str, Any]]] = {
 def count_letters(request: ViewRequest) -> dict[str, Any]:
     """Count letters by origin, group and reason.
 
-    Args:
-        request: The request.
-
     Raises:
         DecodeError: a parameter is invalid.
         HeadstreamError: the partition does not exist, the filter is invalid, or the user has no right to the topic.
@@ -77,9 +74,6 @@ def count_letters(request: ViewRequest) -> dict[str, Any]:
 
 def redrive_letters(request: ViewRequest) -> dict[str, Any]:
     """Send letters back to where they came from.
-
-    Args:
-        request: The request.
 
     Raises:
         DecodeError: a member of the body is invalid.
@@ -108,9 +102,6 @@ def redrive_letters(request: ViewRequest) -> dict[str, Any]:
 
 def discard_letters(request: ViewRequest) -> dict[str, Any]:
     """Mark letters for deletion.
-
-    Args:
-        request: The request.
 
     Raises:
         DecodeError: a member of the body is invalid.

@@ -37,7 +37,6 @@ def describe_server(
 
     Args:
         traffic: Counters of each transport.
-        stats: The server's statistics.
         users: Number of users.
         groups: Lag of each consumer group.
         filters: The number of messages that filters have examined, and of those that they could not be applied to.

@@ -42,7 +42,6 @@ def describe_removals(log: Log, now_us: int) -> Iterator[Metric]:
     """Yield the metrics of removals.
 
     Args:
-        log: The log.
         now_us: The time, microseconds since 1970 UTC.
     """
     catalog, topics = log.catalog(), log.snapshot()
@@ -83,7 +82,6 @@ class PageRoute(NamedTuple):
 
     Args:
         method: GET or POST.
-        path: Its path.
         about: Its description, a sentence.
         content_type: Content type of the reply.
         body: Record of the request's body; None without a body.

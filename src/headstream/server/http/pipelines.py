@@ -73,9 +73,6 @@ NO_PIPELINES: Final = PipelineReports({}, needs_right=True)
 def list_pipelines(request: ViewRequest) -> dict[str, Any]:
     """Return the reports of the registered pipelines.
 
-    Args:
-        request: The request.
-
     Raises:
         PermissionDeniedError: the user has no right to read the server.
     """
@@ -88,9 +85,6 @@ def explain_message(request: ViewRequest) -> Reply:
 
     One of Replicate needs the right to read the server, as its pipeline does; another one names its Avro schema, and needs
     no right but that to the message.
-
-    Args:
-        request: The request.
 
     Raises:
         DecodeError: a parameter is invalid.

@@ -35,8 +35,6 @@ class Reply(NamedTuple):
     """A reply to a request.
 
     Args:
-        http_status: The HTTP status.
-        body: The body.
         content_type: The body's content type; None without a body.
         headers: More headers.
         status: Headstream's status, 0 for success.
@@ -82,7 +80,6 @@ def misspelled_reply(error: DecodeError, log: Log) -> Reply:
 
     Args:
         error: The error; one with its own status is encoded like any rejected command.
-        log: The server's.
     """
     if error.status is not None:
         return refused_reply(error, log)
@@ -110,7 +107,6 @@ def command_reply(command: Command[Any], value: Any, *, in_binary: bool = False)
 
     Args:
         command: The command; it has a route.
-        value: Its result.
         in_binary: Whether the client accepts the binary form of TCP.
     """
     kind, route = type(command), command.entry().route

@@ -101,7 +101,6 @@ async def read_body(
     """Return a request's JSON body, or a binary one where that is accepted.
 
     Args:
-        request: The request.
         most_bytes: Limit of a JSON body, bytes.
         most_s: Timeout, seconds.
         hold: Waits until so many bytes of memory are reserved, or raises.

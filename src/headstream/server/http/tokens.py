@@ -61,7 +61,6 @@ class AccessTokens:
 
     Args:
         settings: Settings of access tokens.
-        revocations: The revoked tokens.
         users: The existing users; a deleted user's number is never reused.
         clock_s: Returns the time, seconds since 1970 UTC.
     """
@@ -89,7 +88,6 @@ class AccessTokens:
         """Return a new token of a user.
 
         Args:
-            user_id: The user.
             generation: The user's generation that has logged in.
         """
         import jwt  # lazy: a sixth of an idle server's memory and start time
@@ -110,9 +108,6 @@ class AccessTokens:
 
     def verify(self, token: str) -> Claims:
         """Return the claims of a token.
-
-        Args:
-            token: The token.
 
         Raises:
             AuthenticationError: the token is empty (77), has another algorithm (73), or is malformed, of another issuer,

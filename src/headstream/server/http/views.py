@@ -185,7 +185,6 @@ class Views:
         """Return the view of a method and a path, or None.
 
         Args:
-            method: The HTTP method.
             path: Percent-encoded, without the query.
 
         Raises:
@@ -213,9 +212,7 @@ class Views:
         """Return a function that answers a view on a worker thread.
 
         Args:
-            found: The view.
             ask: Runs a command in the name of the user.
-            user_id: The user.
             query: The parameters of the query.
             body: The body, if the view has one.
             open_client: Lends a client of the user; by default one whose commands `ask` runs.

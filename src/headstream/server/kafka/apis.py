@@ -61,10 +61,7 @@ class Api(NamedTuple):
 
     Args:
         name: As in the schemas.
-        request: The request's schema.
-        response: The response's.
         first_version: The first supported version.
-        last_version: The last one.
         handler: Answers it.
         runs_on: Where it runs.
         advertised_from: The lowest version advertised in ApiVersions; None for the lowest one served.

@@ -51,9 +51,7 @@ class Call:
     Args:
         context: What all connections share.
         session: The session that sent the request.
-        version: The request's version.
         client_id: The client's id, chosen by the client.
-        request: The request's fields.
         here: The address that the client has connected to.
         mechanism: The selected SASL mechanism, if any.
     """

@@ -98,8 +98,6 @@ class ResponseWriter:
         """Add a response.
 
         Args:
-            correlation_id: The request's.
-            body: The message.
             is_flexible: Whether its head has a section of tagged fields.
         """
         pieces = response_pieces(correlation_id, body, is_flexible=is_flexible)
@@ -144,7 +142,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     Args:
         listener: What all connections share.
-        loop: The event loop.
     """
 
     def __init__(self, listener: SharedKafka, loop: asyncio.AbstractEventLoop) -> None:
@@ -239,11 +236,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def check(self, now_s: float) -> None:
-        """Close if receiving a request, sending responses, or the login timed out.
-
-        Args:
-            now_s: The loop's time.
-        """
+        """Close if receiving a request, sending responses, or the login timed out."""
         pending = self._frames.pending_bytes
         if not pending and not self.is_busy and now_s - self._heard_s > _IDLE_S and self._frames.capacity_bytes > _FREE_BYTES:
             self._frames.resize(0)

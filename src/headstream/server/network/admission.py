@@ -79,11 +79,7 @@ class UnauthenticatedTurns:
         return taken
 
     def later(self, function: Callable[[], None]) -> None:
-        """Call a function in a later round, after those that wait already; it takes its turns itself.
-
-        Args:
-            function: The function.
-        """
+        """Call a function in a later round, after those that wait already; it takes its turns itself."""
         self._waiting.append(function)
         self._schedule()
 
@@ -143,7 +139,6 @@ class AddressPaces:
         """Count a new connection, and return how long it has to wait, seconds: 0 or less for none, None if it is refused.
 
         Args:
-            address: The peer's host.
             now_s: The event loop's time, seconds.
         """
         if self._rate is None:

@@ -77,7 +77,6 @@ def write_pieces(transport: asyncio.WriteTransport, pieces: list[BytesLike], siz
 
     Args:
         transport: Where to write.
-        pieces: The response.
         size_bytes: The total size of the pieces.
         is_joined: Whether to write one joined copy if the pieces point into much larger buffers, which they keep in memory until
             they are sent.

@@ -66,9 +66,6 @@ def make_tls(files: TlsFiles) -> ssl.SSLContext:
 def check_private(key: Path) -> None:
     """Reject a key that other users can read or change; group access is fine where another user, such as root, owns the key.
 
-    Args:
-        key: The file.
-
     Raises:
         InvalidOptionError: other users can read or change it.
     """

@@ -23,7 +23,6 @@ def redact(error: HeadstreamError, log: Log) -> HeadstreamError:
 
     Args:
         error: The error of a request.
-        log: The server's log.
     """
     if log.root not in f"{error.where} {error.what} {error.advice}":
         return error

@@ -26,7 +26,6 @@ class Collector:
     """The settings of Python's collector in a server's process; only in the event loop.
 
     Args:
-        loop: The event loop.
         clock: A clock in seconds.
     """
 

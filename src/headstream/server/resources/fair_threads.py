@@ -42,7 +42,6 @@ class FairThreads:
 
         Args:
             client: The client of the function.
-            function: The function.
         """
         future: Future[_T] = Future()
         with self._condition:

@@ -44,11 +44,7 @@ class LoopRounds:
         return self._round_bytes < (1 + _EXTRA_TURNS) * ROUND_BYTES
 
     def note(self, size_bytes: int) -> None:
-        """Count a response, or what is read of a request, in this round.
-
-        Args:
-            size_bytes: Its size.
-        """
+        """Count a response, or what is read of a request, in this round."""
         if size_bytes < _SMALL_BYTES:
             return
         if not self._round_bytes:
@@ -60,7 +56,6 @@ class LoopRounds:
 
         Args:
             size_bytes: How many bytes it lets in.
-            function: The function.
         """
         asyncio.get_running_loop().call_soon(self._call_with_room, size_bytes, function)
 
@@ -79,7 +74,6 @@ def max_poll_bytes(memory: MemoryAccount, *, is_alone: bool) -> int:
     """Return about how many bytes a poll may return now; 0 if it has to wait for memory.
 
     Args:
-        memory: The connection's account.
         is_alone: Whether no other client is connected: then a poll delays no other request.
     """
     return min(memory.poll_bytes, MAX_BATCH_BYTES if is_alone else ROUND_BYTES)
@@ -90,7 +84,6 @@ class ConnectionPolls:
 
     Args:
         rounds: The rounds of all connections.
-        memory: The connection's account.
     """
 
     def __init__(self, rounds: LoopRounds, memory: MemoryAccount) -> None:
@@ -118,10 +111,6 @@ class ConnectionPolls:
         return True
 
     def end(self, size_bytes: int) -> None:
-        """Count the response to a poll.
-
-        Args:
-            size_bytes: Its size.
-        """
+        """Count the response to a poll."""
         self._last_bytes = size_bytes
         self._rounds.note(size_bytes)

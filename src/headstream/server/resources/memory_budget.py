@@ -79,9 +79,6 @@ def default_budget_bytes() -> int:
 class MemoryBudget:
     """The bytes of requests and responses of one server, for all its transports.
 
-    Args:
-        total_bytes: The limit.
-
     Attributes:
         held_bytes: The bytes held now.
         refused: Requests refused for lack of memory.
@@ -245,9 +242,6 @@ class MemoryAccount:
     async def hold_soon(self, size_bytes: int) -> None:
         """Set the held bytes of requests, after waiting for memory for up to WAIT_S.
 
-        Args:
-            size_bytes: The whole request.
-
         Raises:
             ServerUnreachableError: no memory was freed in time (20023).
         """
@@ -292,7 +286,6 @@ class MemoryAccount:
         """Wait until memory is freed.
 
         Args:
-            now_s: The loop's time.
             go_on: Called then, unless end_wait() was called before; it can wait again.
         """
         if self._waiting_since_s is None:

@@ -18,9 +18,6 @@ __all__ = ["Wakeups"]
 class Wakeups:
     """The waits to check again; created in the thread of the event loop.
 
-    Args:
-        loop: The event loop.
-
     Attributes:
         due: The checks of this round; always the same object, read-only.
     """

@@ -52,8 +52,6 @@ class Workers:
         """Run a function on a thread that suits a command.
 
         Args:
-            code: The command's code.
-            function: The function.
             client: The user's number, or the address of an unauthenticated client.
         """
         if code in _SURVEYS:

@@ -40,7 +40,6 @@ def table_error(what: str, url: str = "") -> InvalidOptionError:
     """Return the error for a table of a catalog, or for a URL in a table's place.
 
     Args:
-        what: The rejected operation.
         url: The URL of the log, or a text with it; "" if unknown.
     """
     return InvalidOptionError(
@@ -53,7 +52,6 @@ def _sql_error(query: str, error: Exception) -> InvalidOptionError | None:
     """Return the error for a statement that needs a table of the headstream format; None for any other.
 
     Args:
-        query: The statement.
         error: Spark's error.
     """
     bare = _QUOTED.sub(" ", query)

@@ -48,7 +48,6 @@ class RawHeaders:
     """The expressions for some declared header columns, over the columns of Spark's Kafka source.
 
     Args:
-        wanted: The declared columns.
         fail_on_mismatch: Whether a header that does not fit its column is an error, for which Python decodes every record.
     """
 

@@ -46,7 +46,6 @@ def read_kafka(spark: SparkSession, options: Mapping[str, str], *, streaming: bo
     """Return a frame over Kafka with the columns that `format("headstream")` has.
 
     Args:
-        spark: The session.
         options: Those of `format("headstream")`; see headstream.spark.kafka.options.
         streaming: Whether the frame is a stream.
 

@@ -50,7 +50,6 @@ def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None
     Args:
         known: The topics stored before.
         now: The topics of this run, with their ids.
-        where: The checkpoint.
 
     Raises:
         LogError: a topic was deleted and recreated since.

@@ -47,7 +47,6 @@ def conf_directory(environ: Mapping[str, str], pyspark: Path) -> Path:
     """Return the directory of Spark's configuration; it can be missing.
 
     Args:
-        environ: The environment.
         pyspark: The folder of the installed pyspark, which is SPARK_HOME by default.
     """
     named = environ.get("SPARK_CONF_DIR")
@@ -58,7 +57,6 @@ def find_given(environ: Mapping[str, str], pyspark: Path) -> dict[str, str]:
     """Return the settings made before session() applies its own.
 
     Args:
-        environ: The environment.
         pyspark: The folder of the installed pyspark.
 
     Raises:

@@ -37,8 +37,6 @@ class JarSet:
     """Jars that were tested together.
 
     Args:
-        name: The set's name.
-        jars: The requested jars.
         transitive: Whether their dependencies are fetched with them.
     """
 

@@ -53,7 +53,6 @@ def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] |
     """Return the existing jars of a set, sorted, or None.
 
     Args:
-        jar_set: Which jars.
         directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
 
     Raises:
@@ -78,7 +77,6 @@ def fetch(
 
     Args:
         directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
-        jar_set: Which jars.
         on_progress: Called while jars are fetched, with the number of complete ones and the bytes of all so far.
 
     Returns:

@@ -135,7 +135,6 @@ def _merge_settings(ours: Mapping[str, str], given: Mapping[str, str], config: M
     Args:
         ours: Our defaults.
         given: Those of spark-submit or spark-defaults.conf, which Spark has already.
-        config: The caller's.
     """
     known = {**given, **config}
     chosen = {key: value for key, value in ours.items() if key not in known} | dict(config)

@@ -102,7 +102,6 @@ def archive_path(java: Java, pyspark: Path, jars: list[Path]) -> Path:
     """Return the path of the class archive for a Java, a PySpark and jars; it can be missing.
 
     Args:
-        java: The session's Java.
         pyspark: The folder of the installed pyspark.
         jars: The session's jars beside Spark's own.
     """

@@ -33,8 +33,6 @@ class BadRowsWriter:
 
     Args:
         directory: badRowsPath.
-        writer: The writer's name.
-        epoch: Its epoch.
         name: The file's name, without suffix.
     """
 
@@ -98,8 +96,6 @@ def publish_bad_rows(directory: str, writer: str, epoch: int, names: list[str]) 
 
     Args:
         directory: badRowsPath.
-        writer: The writer's name.
-        epoch: Its epoch.
         names: The files of the committed tasks.
     """
     staged = _staged(directory, writer, epoch)

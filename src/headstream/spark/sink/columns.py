@@ -75,7 +75,6 @@ class HeaderSource:
 
     Args:
         column: Its name in the DataFrame.
-        key: The header's key.
         kind: The kind it is sent as.
     """
 
@@ -89,14 +88,8 @@ class SinkColumns:
     """The columns of each part of a message, named as in the DataFrame, None where there is none.
 
     Args:
-        payload: The payload's.
-        key: The key's.
         topic: The topic's; None if all rows have one.
         stream: The stream's, beside the topic's.
-        partition: The partition's.
-        id: The id's.
-        timestamp: The sender's time.
-        headers: The headers'.
         shape: Shape of the headers column.
         header_columns: Columns that become headers.
     """
@@ -117,7 +110,6 @@ def plan_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
     """Return the mapping of a DataFrame's columns.
 
     Args:
-        schema: Its schema.
         options: The options of the write.
 
     Raises:
@@ -206,10 +198,6 @@ def _kind_of(kind: DataType) -> HeaderKind | None:
 
 def headers_shape(name: str, kind: DataType) -> HeadersShape:
     """Return the shape of a column of headers.
-
-    Args:
-        name: The column's.
-        kind: Its type.
 
     Raises:
         InvalidOptionError: the type has no such shape.

@@ -52,7 +52,6 @@ def add_headers(builder: BlockBuilder, shape: HeadersShape, headers: pa.Array) -
 
     Args:
         builder: Receives the headers.
-        shape: The column's shape.
         headers: One value a message, null for empty ones.
 
     Raises:
@@ -158,7 +157,6 @@ def add_column(builder: BlockBuilder, key: bytes, kind: HeaderKind, column: pa.A
 
     Args:
         builder: Receives the headers.
-        key: The header's key.
         kind: The kind of the values.
         column: One value a message.
 

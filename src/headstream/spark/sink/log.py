@@ -55,8 +55,6 @@ class SinkLog(Protocol):
         """Return a writer of a task's staged part.
 
         Args:
-            writer: The writer's name.
-            epoch: Its epoch.
             name: The part's name; unique among attempts at the same work.
         """
 
@@ -78,11 +76,7 @@ def topic_missing(name: TopicName, where: str) -> TopicNotFoundError:
 
 @dataclass(frozen=True, slots=True)
 class DirectorySink:
-    """A log in a directory that every executor sees; see SinkLog.
-
-    Args:
-        directory: The log's.
-    """
+    """A log in a directory that every executor sees; see SinkLog."""
 
     directory: str
 

@@ -39,7 +39,6 @@ class SinkOptions:
     """Validated options of a write.
 
     Args:
-        log: The log's location.
         topic: The topic of all rows, or None.
         header_columns: Columns that become headers, in order, each with the requested kind, or None.
         bad_rows_path: The directory of rejected rows, or None.

@@ -57,7 +57,6 @@ class Packed:
     Args:
         sent: Back to back.
         targets: The partition of each, int32, 0 for any; None if it is any for all.
-        count: Their number.
     """
 
     sent: bytearray
@@ -71,7 +70,6 @@ class BadRow:
 
     Args:
         row: Its number in the batch, from 0.
-        reason: The error.
     """
 
     row: int
@@ -92,8 +90,6 @@ class Packer:
         """Yield the rows of a batch as messages, in order; and the rejected rows.
 
         Args:
-            batch: The rows.
-            target: The topic.
             first_row: The number of the batch's first row.
         """
         try:

@@ -46,14 +46,7 @@ _MUCH_BYTES: Final = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class TaskMessage(WriterCommitMessage):
-    """A task's result for the driver.
-
-    Args:
-        writer: The writer's name.
-        epoch: Its epoch.
-        task: The task's number.
-        staged: What it has staged.
-    """
+    """A task's result for the driver."""
 
     writer: str
     epoch: int
@@ -143,7 +136,6 @@ class HeadstreamWriter(DataSourceArrowWriter):
 
     Args:
         options: The writer's options; see headstream.spark.sink.options.
-        schema: The DataFrame's.
         overwrite: Whether existing messages are to be replaced, which is rejected.
 
     Raises:
@@ -174,7 +166,6 @@ class HeadstreamStreamWriter(DataSourceStreamArrowWriter):
 
     Args:
         options: The writer's options; see headstream.spark.sink.options.
-        schema: The DataFrame's.
         overwrite: Whether each batch replaces existing messages (output mode complete), which is rejected.
 
     Raises:

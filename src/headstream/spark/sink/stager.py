@@ -42,13 +42,9 @@ class StageTask:
     """The work of a task; it is serialized to the executor.
 
     Args:
-        log: The target log.
         columns: The mapping of the columns.
         topic: The topic of all rows, or None.
         bad_rows_path: The directory of bad rows, or None.
-        writer: The writer's name.
-        epoch: Its epoch.
-        task: The task's number.
     """
 
     log: SinkLog
@@ -80,11 +76,7 @@ class Staged:
 
 
 class _Topics:
-    """The topics of a log, as they are now.
-
-    Args:
-        log: The log.
-    """
+    """The topics of a log, as they are now."""
 
     def __init__(self, log: SinkLog) -> None:
         self._log = log
@@ -108,10 +100,6 @@ class _Topics:
 
 def stage_rows(task: StageTask, batches: Iterable[pa.RecordBatch]) -> Staged:
     """Stage the rows of a task.
-
-    Args:
-        task: The task.
-        batches: The rows.
 
     Raises:
         HeadstreamError: a row was rejected, named by its number in the task; nothing remains staged.

@@ -152,7 +152,6 @@ def resolve(
     """Return the offset of a bound in each partition.
 
     Args:
-        bound: The bound.
         available: The present offsets of each partition.
         find: Returns the first offset of a partition of a time (microseconds) or later, or its end.
 

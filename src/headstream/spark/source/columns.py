@@ -63,7 +63,6 @@ class Assembler:
     """Builds record batches of one partition's messages; constant columns are built once.
 
     Args:
-        partition: The partition.
         shape: The columns of a row.
         rows: The most rows of a batch.
     """

@@ -31,7 +31,6 @@ class DirectoryView(LogView):
     """Some topics of a log in a directory; see LogView.
 
     Args:
-        directory: The log's directory.
         subscription: The subscribed topics and partitions.
 
     Raises:

@@ -65,7 +65,6 @@ def is_held_back(waiting: int, limits: BatchLimits, since_us: int | None, now_us
 
     Args:
         waiting: Number of pending offsets.
-        limits: The limits.
         since_us: When the last batch was admitted; None before the first one, which does not wait.
         now_us: The time now, by the same clock.
     """

@@ -118,7 +118,6 @@ def topic_not_found(name: object, where: str, known: Iterable[str]) -> TopicNotF
     """Return the error of a missing topic.
 
     Args:
-        name: Its name.
         where: The log's name in errors.
         known: Names of existing topics.
     """

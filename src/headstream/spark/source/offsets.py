@@ -25,7 +25,6 @@ class TopicPartition(NamedTuple):
 
     Args:
         topic: `stream/topic`.
-        number: Its number.
     """
 
     topic: str
@@ -91,7 +90,6 @@ class SourceOffsets:
 
     Args:
         positions: The next offset to read in each partition.
-        log: The log's identity.
         topics: Topic -> its identity among those of its name.
     """
 
@@ -127,9 +125,6 @@ class SourceOffsets:
 
     def check_same_log(self, now: SourceOffsets) -> None:
         """Check that these offsets belong to the present log and topics.
-
-        Args:
-            now: The present offsets.
 
         Raises:
             LogError: the log, or a topic, was deleted and recreated since.

@@ -107,7 +107,6 @@ class SourceOptions:
     """Validated options of a read.
 
     Args:
-        log: The log's location.
         subscription: The subscribed topics and partitions.
         starting: Where to begin.
         ending: Where a batch read ends.

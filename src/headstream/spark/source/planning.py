@@ -26,9 +26,6 @@ _LOGGER: Final = logging.getLogger("headstream.spark")
 def open_view(options: SourceOptions) -> LogView:
     """Return the driver's view of the log to read.
 
-    Args:
-        options: The user's options.
-
     Raises:
         NotALogError: there is no log at that location.
         NotFoundError: a named topic or partition does not exist.
@@ -48,7 +45,6 @@ def plan_partitions(
     """Return the input partitions between two offsets.
 
     Args:
-        options: The user's options.
         view: The log as it is now.
         start: Where each partition begins.
         end: Where each partition ends.

@@ -42,7 +42,6 @@ class ReadPart:
     """A range and the partition it was planned for.
 
     Args:
-        range: The range.
         incarnation: Identifies the partition among those of its name: its directory, or its generation at a server.
     """
 
@@ -66,7 +65,6 @@ class Follower(Protocol):
         """Yield the messages of a range that match a filter, in order.
 
         Args:
-            from_offset: The first offset.
             until_offset: One past the last offset.
             where: The filter; None: messages in all states match.
             states: The states of the messages that the filter is applied to; None for all. Others do not match.
@@ -103,7 +101,6 @@ class DirectoryLog:
     """A log in a directory that every executor can read; see ReadableLog.
 
     Args:
-        directory: The log's directory.
         identity: The log's identity when the read was planned.
     """
 
@@ -142,7 +139,6 @@ class ReadTask:
     """The work of one Spark task; it is serialized to an executor.
 
     Args:
-        log: The log.
         parts: The ranges, in order.
         shape: The columns of a row.
         states: The states to read, or None for all.
@@ -160,9 +156,6 @@ class ReadTask:
 
 def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
     """Return the messages of a task, in order, in batches of at most BATCH_ROWS.
-
-    Args:
-        task: The task.
 
     Raises:
         LogError: the log was deleted and recreated, or messages are missing or damaged (CorruptSendError), which with

@@ -140,11 +140,7 @@ class HeadstreamDataSource(DataSource):
 
 
 class HeadstreamReader(DataSourceReader):
-    """Reads a batch.
-
-    Args:
-        options: The options.
-    """
+    """Reads a batch."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options

@@ -34,11 +34,7 @@ _NO_LIMITS: Final = BatchLimits()
 
 
 class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans the micro-batches of a stream, and reads them.
-
-    Args:
-        options: The options.
-    """
+    """Plans the micro-batches of a stream, and reads them."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -135,11 +131,7 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
 
 class UnlimitedStreamReader(HeadstreamStreamReader):
-    """Reads a stream in Spark 4.0 and 4.1, each micro-batch up to the log's end.
-
-    Args:
-        options: The options.
-    """
+    """Reads a stream in Spark 4.0 and 4.1, each micro-batch up to the log's end."""
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
         """Return the log's end; these versions do not say where the micro-batch begins."""

@@ -20,7 +20,6 @@ class RetryPolicy:
     """What a consumer does with failing messages.
 
     Args:
-        group: The group.
         retry: Attempts, delays, order and pauses.
         dead_letter: Where messages go after their last attempt, or None.
     """
@@ -47,7 +46,6 @@ class PauseGate:
         Args:
             paused_us: For how long the group is paused, microseconds; 0 while it runs or is on trial.
             succeeded: How many successful attempts the log was told.
-            now_s: The time.
         """
         if paused_us:
             self._until_s, self.is_on_trial = now_s + paused_us / 1e6, True

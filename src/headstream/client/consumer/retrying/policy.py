@@ -33,9 +33,7 @@ def make_retrying(
         interception: The client's interceptors, or None.
         decode: Returns a message with its value, or None.
         options: As for Client.consumer().
-        transport: The client's transport.
         topic: The topic's current metadata.
-        consumer_options: As for Consumer.
 
     Raises:
         InvalidOptionError: an option is missing, or the dead-letter topic would drop letters.
@@ -51,7 +49,6 @@ def make_policy(transport: Transport, topic: Topic, options: ConsumerOptions) ->
     """Return what a consumer does with failing messages; a missing dead-letter topic is created.
 
     Args:
-        transport: The client's transport.
         topic: The topic's current metadata.
         options: As for Client.consumer().
 

@@ -22,7 +22,6 @@ class OpenMessage:
     """A message that is not done.
 
     Args:
-        key: Its key.
         failures: How often it has failed.
         in_hand: Whether the user has it.
         is_begun: Whether the log knows that an attempt has begun.
@@ -90,8 +89,6 @@ class Track:
         """Take a fetched message, and return when it can be delivered: 0 is now; None if it is done, or waits.
 
         Args:
-            offset: Its offset.
-            key: Its key.
             next_offset: Where the next message begins.
         """
         self._pass(offset)
@@ -134,7 +131,6 @@ class Track:
         """Record that a message is done, and return those that waited for it, ascending.
 
         Args:
-            offset: Its offset.
             is_told: Whether the log knows that it is done.
         """
         message = self.open.pop(offset, None)

@@ -47,8 +47,6 @@ class UnfetchedRange:
     """Leased messages that were not fetched yet.
 
     Args:
-        partition: Their partition.
-        from_offset: The first one.
         until_offset: One past the last one.
         held: What is known of each.
     """
@@ -64,7 +62,6 @@ class LeaseSize:
 
     Args:
         lease_s: The length of a lease.
-        most: The most messages.
     """
 
     def __init__(self, lease_s: float, most: int) -> None:
@@ -159,7 +156,6 @@ class Holding:
         """Yield partition, its generation, and one step of held messages as ranges.
 
         Args:
-            step: The step.
             places: Partition and offset of each message.
         """
         found: dict[tuple[int, int, int], list[int]] = {}

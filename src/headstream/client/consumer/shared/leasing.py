@@ -238,7 +238,6 @@ class Leasing:
 
         Args:
             places: Partition and offset of each.
-            step: The step.
         """
         lost: LeaseLostError | None = None
         places = list(places)
@@ -253,7 +252,6 @@ class Leasing:
 
         Args:
             place: Partition and offset.
-            error: The error's text.
             reason: Why it is given up, or empty.
             delay_us: How long it waits, microseconds; None is without meaning for one that is given up.
         """

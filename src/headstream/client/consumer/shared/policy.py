@@ -34,9 +34,7 @@ def make_shared(
         interception: The client's interceptors, or None.
         decode: Returns a message with its value, or None.
         options: As for Client.consumer().
-        transport: The client's transport.
         topic: The topic's current metadata.
-        consumer_options: As for Consumer.
 
     Raises:
         InvalidOptionError: an option is missing or does not fit the mode, or the dead-letter topic would drop letters.

@@ -38,7 +38,6 @@ class KafkaOffsets:
     """Commands for committed offsets.
 
     Args:
-        cluster: The cluster.
         clients: Those that read and commit offsets.
     """
 
@@ -98,7 +97,6 @@ class KafkaGroups:
     """Consumer group commands; the first five are for members.
 
     Args:
-        cluster: The cluster.
         offsets: Committed offsets.
     """
 

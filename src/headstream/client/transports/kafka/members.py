@@ -48,11 +48,7 @@ _fenced: Final[int] = KafkaError.FENCED_INSTANCE_ID  # type: ignore[attr-defined
 
 
 class _Commit:
-    """A commit that the member's thread makes.
-
-    Args:
-        offsets: The offsets.
-    """
+    """A commit that the member's thread makes."""
 
     def __init__(self, offsets: list[TopicPartition]) -> None:
         self.offsets = offsets
@@ -75,9 +71,6 @@ class KafkaMembership:
     """One member of a group, for one topic.
 
     Args:
-        cluster: The cluster.
-        topic: Its topic.
-        group: Its group.
         session_timeout_ms: How long it may keep revoked partitions.
     """
 

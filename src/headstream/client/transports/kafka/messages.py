@@ -43,7 +43,6 @@ class KafkaMessages:
     """Message commands.
 
     Args:
-        cluster: The cluster.
         offsets: Committed offsets.
         groups: The members of groups.
         is_shared: Whether the polls are independent: each then unassigns its partition. Otherwise they are of one consumer.
@@ -171,7 +170,6 @@ class KafkaMessages:
         """Fetch a consumer's partitions at once, before it polls them one after the other.
 
         Args:
-            topic: The topic.
             positions: Partition -> offset of the next message.
         """
         self._reader.prepare(topic, positions)

@@ -28,11 +28,7 @@ _ATTEMPT_S: Final = 2.0
 
 
 class OffsetClients:
-    """The clients of one connection to a cluster; thread-safe.
-
-    Args:
-        cluster: The cluster.
-    """
+    """The clients of one connection to a cluster; thread-safe."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

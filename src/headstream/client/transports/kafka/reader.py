@@ -70,7 +70,6 @@ class PartitionReader:
     """Reads partitions of one cluster.
 
     Args:
-        cluster: The cluster.
         longest_fetch_ms: Limit of a broker's wait for messages in a fetch; a partition assigned during it waits as long.
     """
 
@@ -135,7 +134,6 @@ class PartitionReader:
         The next read() of each then needs no request.
 
         Args:
-            where: The topic.
             positions: Partition -> offset.
         """
         name = self._cluster.names.kafka_name(where)
@@ -172,7 +170,6 @@ class PartitionReader:
         """Return the records of a partition from an offset on; a caller that removes some then calls set_position().
 
         Args:
-            where: The topic.
             partition: From 0.
             offset: The first offset; raised to the first existing one.
             is_complete: Whether to wait for all records that exist now, or only for one.
@@ -240,7 +237,6 @@ class PartitionReader:
         """Set the offset up to which the caller has removed the records of a partition.
 
         Args:
-            where: The topic.
             partition: From 0.
             next_offset: Where the next poll continues.
         """

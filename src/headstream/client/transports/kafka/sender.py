@@ -72,11 +72,7 @@ class _EnqueuedBatch:
 
 
 class Sender:
-    """Sends the batches of one producer; one thread.
-
-    Args:
-        cluster: The cluster.
-    """
+    """Sends the batches of one producer; one thread."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -92,7 +88,6 @@ class Sender:
         """Send a batch, and return the positions of its messages.
 
         Args:
-            topic: The topic.
             partition: From 0.
             batch: Sent messages.
             timeout_s: The delivery timeout, seconds.

@@ -46,11 +46,7 @@ _MS: Final = 1000
 
 
 class KafkaTopics:
-    """Topic commands.
-
-    Args:
-        cluster: The cluster.
-    """
+    """Topic commands."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -68,8 +64,6 @@ class KafkaTopics:
         """Create a topic, and return it when its partitions have leaders.
 
         Args:
-            name: Its name.
-            partitions: Their number.
             limits: Of no account: a topic of Kafka's takes what `wide` does.
             fsync: `always` makes flush.messages=1; otherwise the cluster's settings hold.
             options: Retention and compaction.
@@ -231,12 +225,7 @@ class KafkaTopics:
 
 
 class KafkaStreams:
-    """Stream commands.
-
-    Args:
-        cluster: The cluster.
-        topics: Its topics.
-    """
+    """Stream commands."""
 
     def __init__(self, cluster: Cluster, topics: KafkaTopics) -> None:
         self._cluster = cluster
@@ -278,12 +267,7 @@ class KafkaStreams:
 
 
 class KafkaPartitions:
-    """Partition commands.
-
-    Args:
-        cluster: The cluster.
-        topics: Its topics.
-    """
+    """Partition commands."""
 
     def __init__(self, cluster: Cluster, topics: KafkaTopics) -> None:
         self._cluster = cluster

@@ -81,7 +81,6 @@ class ServerUrl:
         host: A name or an address.
         port: 1 to 65535.
         username: The user, or None if a token is used.
-        password: The user's password.
         token: A personal access token, or None.
         options: Options of the connection.
     """

@@ -140,7 +140,6 @@ class Caller:
         """Return the reply to a command.
 
         Args:
-            command: The command.
             wait_ms: Extra time for the response, milliseconds.
             may_repeat: Returns whether this command can be repeated although it is not idempotent.
             is_patient: Whether to reopen a broken connection for as long as the options allow, or not at all.
@@ -296,7 +295,6 @@ class Pending(Generic[_R]):
     Args:
         caller: The owner of the connection.
         connection: The command was sent over it.
-        command: The command.
     """
 
     def __init__(self, caller: Caller, connection: Connection, command: Command[_R]) -> None:

@@ -52,7 +52,6 @@ class Connection(Protocol):
         """Send a command.
 
         Args:
-            command: The command.
             wait_ms: Extra time for the response, milliseconds.
 
         Raises:

@@ -84,7 +84,6 @@ class HttpConnector:
         """Return the access token; logs in over a connection if there is none or it expires.
 
         Args:
-            connection: An idle one.
             refused: The token that the server refused, or None.
         """
         with self._lock:
@@ -123,7 +122,6 @@ class HttpConnection:
     """One connection, see Connection.
 
     Args:
-        address: The server.
         link: Connected to it.
         connector: Has the access token.
     """

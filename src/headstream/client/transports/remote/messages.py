@@ -46,11 +46,7 @@ _LONGEST_WAIT_MS: Final = 60_000
 
 
 class PolledAhead:
-    """A pending poll.
-
-    Args:
-        pending: Its reply.
-    """
+    """A pending poll."""
 
     def __init__(self, pending: Pending[FetchedMessages] | Pending[FilteredMessages]) -> None:
         self._pending = pending

@@ -112,10 +112,6 @@ def _read(path: str) -> bytes:
 class QuicClientConnection:
     """One connection, see Connection.
 
-    Args:
-        address: The server.
-        configuration: The protocol's settings.
-
     Raises:
         OSError: the host is unknown, or the system has no socket for it.
     """

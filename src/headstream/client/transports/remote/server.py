@@ -75,11 +75,7 @@ class Server:
         return self._caller.call(GetStats())
 
     def snapshot(self, types: Iterable[SnapshotType] = _EVERYTHING) -> bytes:
-        """Return a diagnostic archive (ZIP) of the server.
-
-        Args:
-            types: Its entries.
-        """
+        """Return a diagnostic archive (ZIP) of the server."""
         return self._caller.call(Snapshot(SnapshotCompression.DEFLATED, tuple(types)))
 
     # -- clients ----------------------------------------------------------------------------------------------

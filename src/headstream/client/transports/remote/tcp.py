@@ -87,7 +87,6 @@ class TcpConnection:
     """One connection, see Connection.
 
     Args:
-        address: The server.
         link: Connected to it.
     """
 

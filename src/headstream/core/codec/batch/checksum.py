@@ -28,7 +28,6 @@ def crc32(data: BytesLike, value: int = 0) -> int:
     """Return the CRC-32 of any buffer, as zlib has it.
 
     Args:
-        data: The bytes.
         value: The CRC-32 of the preceding bytes.
     """
     view = memoryview(data)
@@ -44,7 +43,6 @@ def crc32c(data: BytesLike, value: int = 0) -> int:
     """Return the CRC-32C (Castagnoli) of any buffer.
 
     Args:
-        data: The bytes.
         value: The CRC-32C of the preceding bytes.
     """
     view = memoryview(data)

@@ -55,7 +55,6 @@ def decode_error(code: int, at: int, need: int, have: int, where: str | None = N
 
     Args:
         code: One of the numbers up to CHECKSUM.
-        at: Its byte position.
         need: The number of bytes needed there.
         have: The number of bytes present there.
         where: The message or header of the fault.

@@ -42,7 +42,6 @@ def check_value(
 
     Args:
         p: The bytes that contain the value.
-        kind: Its kind.
         at: Where it begins.
         size: Its size in bytes.
         notes: Where a fault is noted.

@@ -14,10 +14,6 @@ MAX_OFFSET: Final = (1 << 31) - 1
 def check_column(name: str, size: int) -> None:
     """Reject a column that exceeds the range of its offsets.
 
-    Args:
-        name: The column's name.
-        size: Its bytes.
-
     Raises:
         LimitError: the column is too large.
     """

@@ -47,7 +47,6 @@ class Scan:
         count: The number of complete messages.
         end: The byte position after the last complete one.
         first_offset: Offset of the first one; -1 if there is none, as in the following three.
-        last_offset: Offset of the last one.
         first_timestamp_us: Time of the first one, microseconds since 1970 UTC.
         last_timestamp_us: Time of the last one.
         crc32c: CRC-32C of the complete ones with each message's state byte taken as 0.
@@ -108,7 +107,6 @@ class Matches:
 
     Args:
         data: The matching messages, back to back; a view of the input if it is one piece of it.
-        count: Their number.
         end: The byte position where the scan ended: of the first message that was not examined, or that failed.
         scanned_count: The number of messages examined, a last one that stopped the scan not included.
         failed_count: How many of them compare values that cannot be compared.
@@ -176,7 +174,6 @@ class Blocks(NamedTuple):
 
     Args:
         offsets: int32, one more than messages.
-        data: The blocks.
     """
 
     offsets: bytearray
@@ -188,7 +185,6 @@ class VariableColumn(NamedTuple):
 
     Args:
         offsets: int32, one more than values.
-        data: The values.
         validity: Bitmap, lowest bit first: which values are not null; None for all.
     """
 
@@ -206,7 +202,6 @@ class WantedHeader:
     """A header that gets a column of its own.
 
     Args:
-        name: Its key.
         type: The type of the column.
         digits: The maximum number of digits of a decimal: 1 to 38.
     """

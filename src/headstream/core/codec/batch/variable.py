@@ -37,7 +37,6 @@ def check_variable(name: str, column: VariableColumn, count: int, size: int | No
 
     Args:
         name: The column's name, for errors.
-        column: The column.
         count: The number of its values.
         size: The maximum of its offsets; None for the size of its data.
 
@@ -63,8 +62,6 @@ def check_lists(count: int, lists: VariableColumn, keys: VariableColumn, values:
     Args:
         count: The number of lists.
         lists: Where each list begins in the columns below; no data.
-        keys: The keys.
-        values: The values.
 
     Raises:
         InvalidInputError: the buffers do not fit each other.

@@ -39,7 +39,6 @@ class Capabilities:
     """The capabilities of a dialect.
 
     Args:
-        name: The dialect.
         fit: The conversion of a header's value.
         iggy_limits: Whether payloads and keys have to be within Iggy's limits.
         repeats: Whether a header's key can repeat.
@@ -64,7 +63,6 @@ def find_in_fields(message: Message, capabilities: Capabilities) -> Iterator[Fin
 
     Args:
         message: Any.
-        capabilities: The dialect.
     """
     stored = capabilities.stored
     if capabilities.iggy_limits:
@@ -104,7 +102,6 @@ def find_in_headers(message: Message, capabilities: Capabilities) -> Iterator[tu
 
     Args:
         message: Any.
-        capabilities: The dialect.
     """
     pairs = message.headers.items()
     last = {key: number for number, (key, _) in enumerate(pairs)}

@@ -108,12 +108,7 @@ def write_convention(message: Message, convention: Convention) -> list[KafkaHead
 
 
 def is_native(key: str, value: HeaderValue) -> bool:
-    """Return whether a header has the same form in every convention: Spring's numbers on dead letters.
-
-    Args:
-        key: The header's.
-        value: Its value.
-    """
+    """Return whether a header has the same form in every convention: Spring's numbers on dead letters."""
     return value.kind in (HeaderKind.INT32, HeaderKind.INT64) and len(value.data) == _SPRING_NUMBERS.get(key)
 
 

@@ -12,11 +12,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Return the unsigned 32-bit hash of bytes, as org.apache.kafka.common.utils.Utils.murmur2 computes it.
-
-    Args:
-        data: The key's bytes.
-    """
+    """Return the unsigned 32-bit hash of bytes, as org.apache.kafka.common.utils.Utils.murmur2 computes it."""
     size = len(data)
     value = _SEED ^ size
     whole = size & ~3
@@ -34,7 +30,6 @@ def kafka_partition_of(key: bytes, partitions: int) -> int:
     """Return the partition of a key, from 0, that Kafka's default partitioner chooses.
 
     Args:
-        key: The key's bytes.
         partitions: The topic's number of partitions, 1 or more.
     """
     return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -63,7 +63,6 @@ class HeaderLimits:
     """The maximum size of a message's headers. Reading never allocates more than the input; these limits bound what is accepted.
 
     Args:
-        block_bytes: The whole block.
         count: The number of headers.
         key_bytes: A key; no other dialect holds more than 255.
         value_bytes: A value without its type code: that of the largest value of a wide topic.

@@ -82,7 +82,6 @@ def encode_message(message: Kip82Message, layout: TypedHeaders = STRICT) -> byte
     """Return the bytes of a message; for a decoded one, the bytes it was decoded from.
 
     Args:
-        message: The message.
         layout: The layout of its headers.
 
     Raises:

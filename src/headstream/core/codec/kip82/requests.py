@@ -94,10 +94,6 @@ def magic_of(api_key: int, api_version: int) -> int:
 def encode_request(request: ProduceRequest | FetchRequest, head: RequestHead = RequestHead()) -> bytes:  # noqa: B008
     """Return the frame of a request.
 
-    Args:
-        request: The request.
-        head: Its head.
-
     Raises:
         InvalidInputError: the version does not exist, has not this field, or a number is out of range.
     """
@@ -118,7 +114,6 @@ def encode_response(response: ProduceResponse | FetchResponse, head: RequestHead
     """Return the frame of a response.
 
     Args:
-        response: The response.
         head: The head of its request.
 
     Raises:

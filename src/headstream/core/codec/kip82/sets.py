@@ -159,7 +159,6 @@ def decompress(compression: int, data: bytes, max_bytes: int, decompressors: Map
 
     Args:
         compression: 1 gzip, 2 snappy, 3 lz4.
-        data: The compressed bytes.
         max_bytes: The maximum size of the result.
         decompressors: Compression -> function, instead of the default ones.
 

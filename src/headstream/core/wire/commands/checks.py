@@ -12,9 +12,6 @@ def check_bytes(text: str, least: int, most: int, status: Status, what: str) -> 
     """Reject a text whose UTF-8 has too few or too many bytes.
 
     Args:
-        text: The text.
-        least: The fewest bytes.
-        most: The most bytes.
         status: The status of the error.
         what: The name of the text, for the error.
     """

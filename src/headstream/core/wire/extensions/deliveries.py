@@ -107,12 +107,7 @@ class SettleDeliveries(Command[SettledDeliveries]):
     """Record steps of messages of a group, and commit the offset of the first one that is not done.
 
     Args:
-        stream: The stream.
-        topic: The topic.
-        group: The group.
-        partition: The partition's number.
         frontier: One past the last message that the group has begun.
-        changes: The steps.
         member_id: The member that owns the partition; None for a consumer of partitions of its own.
         generation: The generation of the member's last report.
         partition_generation: The generation of the partition that was polled, or None.

@@ -51,11 +51,7 @@ class GroupCounts(Record):
 
 
 def spell_counts(found: GroupDeliveries) -> GroupCounts:
-    """Return what a group has not finished as a reply.
-
-    Args:
-        found: The counts.
-    """
+    """Return what a group has not finished as a reply."""
     partitions = tuple(
         PartitionCounts(
             *(each.partition, each.pending, each.leased, each.delayed, each.deferred, each.poisoned, each.open_letters),

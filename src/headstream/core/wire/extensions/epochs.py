@@ -32,7 +32,6 @@ class StagedBatch(Record):
     Args:
         part: Its part; the batches of a part are stored in the order of their receipts.
         topic: `stream/topic`.
-        partition: The partition's number.
         size_bytes: The size of the batch in bytes.
         count: The number of messages.
         crc32c: The CRC-32C of the batch.
@@ -55,9 +54,6 @@ class StageBatch(Command[StagedBatch]):
         epoch: The epoch of the commit.
         part: The part that contains the batch.
         position: The bytes of the part's earlier batches: a repeated batch replaces itself.
-        stream: The stream.
-        topic: The topic.
-        partition: The partition's number.
         is_last: Whether this is the last batch of the part.
         messages: Sent messages.
     """

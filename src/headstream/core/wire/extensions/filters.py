@@ -103,10 +103,6 @@ class FilterMessages(Command[FilteredMessages]):
     """Return messages of a partition that match a filter, without waiting; one request examines a bounded part of it.
 
     Args:
-        stream: The stream.
-        topic: The topic.
-        partition: The partition's number.
-        where: The filter.
         kind: The kind of the start position: not `last`.
         value: The offset or time of the start position.
         count: The maximum number of messages.
@@ -157,13 +153,7 @@ class CountedSegments(Record):
 
 @dataclass(frozen=True, slots=True)
 class CountSegments(Command[CountedSegments]):
-    """Return how many segments of a topic a filter skips, by their times and the summaries of their headers.
-
-    Args:
-        stream: The stream.
-        topic: The topic.
-        where: The filter.
-    """
+    """Return how many segments of a topic a filter skips, by their times and the summaries of their headers."""
 
     code = Code.COUNT_SEGMENTS
     reply = one(CountedSegments)

@@ -125,9 +125,6 @@ class EnterGroup(Command[NewMember]):
     """Add a member to a group; it has to report within the session timeout, or it is removed.
 
     Args:
-        stream: The stream.
-        topic: The topic.
-        group: The group.
         session_timeout_ms: How long it can be silent.
         is_shared: Whether it leases messages, as all members of the group do then: it owns no partitions.
     """

@@ -67,10 +67,6 @@ class LeaseMessages(Command[LeasedMessages]):
     """Lease messages of the first of some partitions that has any; a member that entered to share the group asks.
 
     Args:
-        stream: The stream.
-        topic: The topic.
-        group: The group.
-        member_id: The member.
         token: Names the lease: a random number, chosen by the worker. A repeated request returns what it leased before.
         count: Maximum number of messages.
         lease_us: How long the worker has them, microseconds.
@@ -147,11 +143,6 @@ class SettleLeases(Command[RefusedChanges]):
     """Record steps of leased messages of a group, and commit the offset of the first one that is not done.
 
     Args:
-        stream: The stream.
-        topic: The topic.
-        group: The group.
-        partition: The partition's number.
-        changes: The steps.
         partition_generation: The generation of the partition of the leases, or None.
         dead_letter: `stream/topic` for poisoned messages, or empty.
         pause_failures: As in LeaseMessages.

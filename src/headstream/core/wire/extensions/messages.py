@@ -134,9 +134,6 @@ class FetchMessages(Command[FetchedMessages]):
     """Return messages of a partition in the given states, and wait for some.
 
     Args:
-        stream: The stream.
-        topic: The topic.
-        partition: The partition's number.
         kind: The kind of the start position.
         value: The offset or time of the start position.
         count: The maximum number of messages.
@@ -182,12 +179,8 @@ class WaitMessages(Command[WaitResult]):
     """Wait until a partition has a message at or after an offset, or the member's group has changed.
 
     Args:
-        stream: The stream.
-        topic: The topic.
         positions: Partition -> offset.
-        timeout_ms: The maximum wait.
         group: The group of the waiting member, or None.
-        member: Its id.
         generation: The generation of the group that the member has.
     """
 
@@ -267,9 +260,6 @@ class ListStates(Command[tuple[StateChange, ...]]):
     """Return the messages of a partition that are not available, one page per command.
 
     Args:
-        stream: The stream.
-        topic: The topic.
-        partition: The partition's number.
         from_offset: The first offset to check.
         count: The maximum number of messages; 0 and anything above the largest page mean the largest page.
     """
@@ -330,10 +320,6 @@ class MeasureRange(Command[MeasuredRange]):
     """Return the size of a range of offsets, and the offset that a number of bytes reaches.
 
     Args:
-        stream: The stream.
-        topic: The topic.
-        partition: The partition's number.
-        from_offset: The first offset.
         until_offset: One past the last offset.
         size_bytes: The number of bytes to find the end of.
     """

@@ -57,11 +57,6 @@ class AppendNumbered(Command[AppendedBatch]):
     """Append messages to one partition unless they are stored already; `messages` are sent ones, back to back.
 
     Args:
-        stream: The stream.
-        topic: The topic.
-        partition: The partition's number.
-        producer_id: The producer's id.
-        epoch: Its epoch.
         sequence: The sequence of the first message in this partition.
         messages: The batch; the same bytes in every repetition.
     """

@@ -257,11 +257,7 @@ class StateShape(Shape):
 
 
 class Choice(Shape):
-    """A member of a text enumeration, by its name.
-
-    Args:
-        kind: The enumeration.
-    """
+    """A member of a text enumeration, by its name."""
 
     def __init__(self, kind: type[enum.StrEnum]) -> None:
         self.kind = kind

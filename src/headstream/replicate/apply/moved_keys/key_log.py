@@ -265,7 +265,6 @@ def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[Key
 
     Args:
         rows: In the layout above.
-        keys: The key columns.
         first: The number of the first row: a row's number is the source of its event's values.
     """
     names = [*keys, *(OLD_PREFIX + key for key in keys), *(field.name for field in LOGGED)]

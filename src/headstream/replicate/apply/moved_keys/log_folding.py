@@ -13,8 +13,6 @@ def end_logged(log: KeyLog, keys: list[str], bound: str) -> None:
     """Log that a full load has removed the rows of logged keys; the changes before it remain, for rows that arrive later.
 
     Args:
-        log: The logged changes.
-        keys: The key columns.
         bound: The place below which the load replaces rows.
     """
     ended: list[KeyEvent] = []
@@ -36,8 +34,6 @@ def fold_log(log: KeyLog, keys: list[str], until: str, *, vanished: bool = False
     transaction with a newer change is kept whole: which row a departure takes depends on what arrived in its transaction.
 
     Args:
-        log: The logged changes.
-        keys: The key columns.
         until: The highest sequence to fold.
         vanished: Whether changes up to it lose their effect: a full load that has ended deletes their results.
         soft: Whether deleted rows keep their last values.

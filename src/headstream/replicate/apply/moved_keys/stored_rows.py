@@ -30,8 +30,6 @@ class StoredRow:
     """A row of the table.
 
     Args:
-        sequence: Its place.
-        row: Its columns.
         deleted: Whether it is softly deleted.
         floor: The deletion before its columns, or "".
         number: Its number among the rows that were read.
@@ -60,7 +58,6 @@ class StoredRow:
         """Return the deletions that it knows as events.
 
         Args:
-            key: Its key.
             ended: The places below which full loads have replaced rows.
         """
         places = [self.sequence if self.deleted else "", self.floor]
@@ -71,7 +68,6 @@ class StoredRow:
         """Return the events that wrote its columns, one a place, so that a change of key in between takes the older ones only.
 
         Args:
-            key: Its key.
             names: The table's columns that are not in the key.
         """
         if not self.upsert:
@@ -96,7 +92,6 @@ def joined(facts: Collection[KeyEvent], known: StoredRow | None, tombstoned: str
 
     Args:
         facts: The changes, no change of key among them.
-        known: The stored row.
         tombstoned: The tombstone, or "".
         ended: The places below which full loads have replaced rows.
     """

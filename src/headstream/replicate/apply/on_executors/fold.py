@@ -88,7 +88,6 @@ class FoldTask:
         metadata: The columns and keys of their schema, likewise.
         columns: The columns that the table has from its source.
         types: The table's columns and their Spark types.
-        loads: Its full loads.
         settled: Rows with a place below this text have been removed by a load.
         gap_us: As config.LOAD_GAP_US.
         skips_deletes: Whether deletions are ignored.
@@ -194,7 +193,6 @@ def complete_columns(rows: pa.Table, columns: Sequence[str], types: Mapping[str,
     Args:
         rows: One change a key.
         columns: The columns that the table has from its source.
-        types: Their Spark types.
     """
     present = set(rows.schema.names)
     for name in columns:
@@ -208,7 +206,6 @@ def divide_by_tombstones(changes: pa.Table, keys: list[str], tombstones: pa.Tabl
 
     Args:
         changes: In the table's types.
-        keys: The key columns.
         tombstones: The key columns and `_hs_deletion`, a row a key.
     """
     nothing = changes.slice(0, 0)

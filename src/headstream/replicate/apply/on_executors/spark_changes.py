@@ -63,13 +63,7 @@ _Task = TypeVar("_Task", FoldTask, KeyedTask)
 
 @dataclass(frozen=True, slots=True)
 class SparkChanges:
-    """The stored changes of some schemas of one structure.
-
-    Args:
-        batch: Their micro-batch.
-        schema_ids: The schemas.
-        traits: Their traits.
-    """
+    """The stored changes of some schemas of one structure."""
 
     batch: StoredBatch
     schema_ids: tuple[str, ...]
@@ -175,9 +169,6 @@ class SparkChanges:
     def fold(self, task: FoldTask) -> FoldedChanges:
         """Fold the changes on the executors.
 
-        Args:
-            task: The fold.
-
         Raises:
             StorageError: the stored changes are not those that were decoded first.
         """
@@ -193,11 +184,7 @@ class SparkChanges:
         return self._checked(FoldedChanges(_by_bucket(pieces, task, "folding", fold), task))
 
     def survey(self, task: KeyedTask) -> Survey:
-        """Return what the driver must know of the changes before they are joined.
-
-        Args:
-            task: The join.
-        """
+        """Return what the driver must know of the changes before they are joined."""
         packed = pickle.dumps(task)
 
         def survey(batches: _Batches) -> _Batches:
@@ -220,7 +207,6 @@ class SparkChanges:
         """Join the changes to the stored rows of their keys on the executors.
 
         Args:
-            task: The join.
             stored: The columns of KeyedTask.stored_types, of the rows with keys in the range of the changes' keys; None for a
                 table without rows.
 
@@ -311,7 +297,6 @@ def _by_bucket(
         pieces: Columns of _PIECE; the pieces of a bucket are in one partition, which has no others.
         task: The first argument of the function.
         step: What the function does, for errors.
-        make: The function.
     """
     packed = pickle.dumps(task)
 

@@ -168,7 +168,6 @@ class StoredBatch:
         """Return into how many buckets a number of changes is divided.
 
         Args:
-            rows: Their number.
             size_bytes: Their size in memory.
         """
         least = max(-(-rows // _BUCKET_ROWS), -(-size_bytes // MAX_UNIT_BYTES))

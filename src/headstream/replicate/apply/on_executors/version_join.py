@@ -85,8 +85,6 @@ def report_versions(count: int, rows: pa.Table, keys: Sequence[str]) -> FoldRepo
 
     Args:
         count: Number of input changes.
-        rows: The merge's source.
-        keys: The key columns.
     """
     removes = pc.sum(pc.equal(rows[ACTION], _REMOVE)).as_py() or 0
     return FoldReport(count, rows.num_rows, removes, ranges=value_ranges(rows, keys))

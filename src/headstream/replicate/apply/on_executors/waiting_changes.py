@@ -43,7 +43,6 @@ def divide_stored_events(
     """Return the events of stored changes and of other messages, divided by whether their transaction is complete.
 
     Args:
-        batch: The micro-batch.
         schema_ids: The schemas of the changes.
         count: Number of changes.
         lineages: Schema id -> its task.
@@ -84,7 +83,6 @@ def find_stored_changes(
     """Return what a function finds of stored changes, by schema id.
 
     Args:
-        batch: The micro-batch.
         schema_ids: The schemas of the changes.
         find: Schema id, some of its changes -> their coordinates, or those of some; runs on executors.
     """
@@ -114,7 +112,6 @@ class OfTransactions:
 
     Args:
         lineages: Schema id -> its task.
-        keys: The transactions.
     """
 
     lineages: dict[str, Lineage]

@@ -24,8 +24,6 @@ class BatchEvents:
     Args:
         events: As Collapsed.events, in the table's types.
         late: Whole changes that are resolved too, one a key.
-        keys: The key columns.
-        collapsed: Their origin.
 
     Attributes:
         rows: The rows, to which the sources of the events refer.

@@ -40,8 +40,6 @@ class Scd1Table(MergedTable):
 
     Args:
         engine: Reads and writes it.
-        keys: Its primary key.
-        tombstones: Its tombstones.
         soft: Whether deleted rows are marked and stay.
         partition_by: Columns that its files are partitioned by when it is created.
         mapped: Whether it is created with column mapping.

@@ -68,8 +68,6 @@ def report_source(count: int, rows: pa.Table, keys: Sequence[str]) -> FoldReport
 
     Args:
         count: Number of input changes.
-        rows: The merge's source.
-        keys: The key columns.
     """
     return FoldReport(
         count,

@@ -99,8 +99,6 @@ class Resolver:
 
     Args:
         engine: Reads the table.
-        keys: Its key columns.
-        tombstones: Its tombstones.
         log: The changes of keys that changes of key connect; None where there is none, for resolve() and find_late() only.
         soft: Whether deleted rows are marked and stay.
     """
@@ -163,7 +161,6 @@ class Resolver:
         Args:
             events: As Collapsed.events, in the table's types.
             late: The result of find_late().
-            collapsed: Their origin.
             ended: The places below which full loads have replaced rows.
             tracks: Whether to log the changes of keys from which a change of key that has not arrived yet can have moved a row.
         """

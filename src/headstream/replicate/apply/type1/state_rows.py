@@ -31,8 +31,6 @@ def taken(
     Args:
         states: Keys and their merged states.
         values: The rows that sources refer to; without key columns.
-        keys: The key columns.
-        types: The table's types.
     """
     base = np.array([state.row.base.source for _, state in states], np.int64)
     groups: dict[frozenset[str], list[tuple[int, int]]] = {}
@@ -85,7 +83,6 @@ def log_rows(events: Sequence[KeyEvent], values: pa.Table, keys: list[str]) -> p
     Args:
         events: Their sources are rows of `values`.
         values: With key columns, in the table's types.
-        keys: The key columns.
     """
     types = {field.name: field.type for field in values.schema}
     names = [name for name in values.schema.names if not name.startswith("_hs_") and name not in keys]

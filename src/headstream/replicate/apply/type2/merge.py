@@ -82,7 +82,6 @@ def keys_carried_over(rows: pa.Table, keys: Sequence[str], ends: Sequence[tuple[
 
     Args:
         rows: The versions for which carries_over() is true: key columns and BOOKKEEPING.
-        keys: The key columns.
         ends: As Loads.ends.
     """
     found: dict[Key, None] = {}
@@ -105,7 +104,6 @@ class Scd2Table(MergedTable):
 
     Args:
         engine: Reads and writes it.
-        keys: Its primary key.
         partition_by: Columns that its files are partitioned by, in addition to `_hs_current`, when it is created.
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
         mapped: Whether it is created with column mapping.

@@ -46,7 +46,6 @@ class Histories:
 
     Args:
         table_columns: All of the table's columns, bookkeeping included, and their Spark types.
-        keys: Its key columns.
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
         ends: As Loads.ends, the places.
     """

@@ -32,8 +32,6 @@ def keep_moves(log: KeyLog, moves: pa.Table | None, keys: Sequence[str], types: 
     Args:
         log: The table's key log.
         moves: As Events.moves.
-        keys: The key columns.
-        types: The table's types.
     """
     if moves is None or not moves.num_rows:
         return

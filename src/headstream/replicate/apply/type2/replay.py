@@ -22,7 +22,6 @@ class SequenceEvent:
     """The combined changes of one sequence to a row.
 
     Args:
-        sequence: Their change sequence.
         deletes: Whether the row is deleted; an upsert of the same sequence is applied after that.
         upserts: Whether the row exists.
         values: Column -> value, of the columns that are carried.
@@ -77,7 +76,6 @@ def replay(
 
     Args:
         events: In the order of their sequences, one a sequence.
-        columns: The table's columns.
         keys: Those that identify a row.
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
         ends: The places at which loads have ended the rows before them, sorted; no column is carried forward across one.

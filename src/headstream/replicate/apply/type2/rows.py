@@ -74,7 +74,6 @@ def divide(stored: pa.Table, events: pa.Table, keys: list[str], *, soft: bool, e
         stored: Versions of the same keys: key columns, `_hs_valid_from`, `_hs_valid_to`, `_hs_deleted`, `_hs_versions`;
             those that ended before the oldest of the changes can be omitted.
         events: Key columns, `_hs_sequence`, `_hs_delete`, `_hs_partial` (not every column of the table is carried).
-        keys: The key columns.
         soft: Whether a deletion opens a version, which has the values of the one before.
         ends: Places at which loads have closed versions; a change can reopen them.
     """

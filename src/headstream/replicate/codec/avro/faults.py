@@ -28,7 +28,6 @@ def explain(plan: RowPlan, task: bytearray, start: int) -> DecodeError:
     """Return the error of a faulty row.
 
     Args:
-        plan: The compiled schema.
         task: The task of the call that stopped at the row.
         start: Where the row begins in the data.
     """

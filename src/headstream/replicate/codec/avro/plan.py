@@ -267,7 +267,6 @@ def _lay_type(avro_type: AvroType, start: int, types: list[int], places: dict[in
     """Append a type, and the types inside it, to the steps.
 
     Args:
-        avro_type: The type.
         start: Where types begin in the task.
         types: The numbers of the types already appended.
         places: Positions of the appended types, by the ids of their objects; a schema can refer to one any number of times.

@@ -141,7 +141,6 @@ def skip_value(
     """Skip a value; return the position after it, or -1 with the fault recorded.
 
     Args:
-        p: The data.
         at: Where the value begins.
         end: Where its row ends.
         task: The task of the call.

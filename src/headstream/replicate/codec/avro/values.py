@@ -41,7 +41,6 @@ def decode_value(reader: AvroReader, avro_type: AvroType, what: str = "the value
 
     Args:
         reader: The source; afterwards it is positioned after the value.
-        avro_type: The writer's type.
         what: What the value is, for error messages.
 
     Returns:

@@ -77,9 +77,6 @@ class ClientCommands:
     def answer(self, command: Command[Any]) -> Any:
         """Return the reply to a validated command.
 
-        Args:
-            command: The command.
-
         Raises:
             UnsupportedError: only a server can do it.
             HeadstreamError: it fails.

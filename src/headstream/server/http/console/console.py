@@ -49,8 +49,6 @@ class Console:
 
         Args:
             headers: The headers of the request.
-            code: The command.
-            reply: Its reply.
         """
         cookie = self._cookie
         if cookie is None or not cookie.is_from_console(headers) or reply.http_status >= 300:
@@ -64,9 +62,7 @@ class Console:
 
         Args:
             headers: The headers of the request.
-            path: Its path.
             claims: The claims of its token.
-            reply: The reply.
         """
         cookie = self._cookie
         if path != _SESSION_PATH or cookie is None or cookie.read(headers) is None or reply.http_status != 200:

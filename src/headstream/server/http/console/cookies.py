@@ -60,7 +60,6 @@ class ConsoleCookie:
         """Return the headers that store a token.
 
         Args:
-            token: The access token.
             lifetime_s: How long it is valid, seconds.
         """
         return {"Set-Cookie": f"{self._name}={token}; Max-Age={lifetime_s}; {self._attributes}", "Cache-Control": "no-store"}
@@ -73,7 +72,6 @@ class ConsoleCookie:
         """Return the reply to a login with the token in the cookie instead of the body.
 
         Args:
-            reply: The reply.
             lifetime_s: How long the token is valid, seconds.
         """
         document = decode_json(reply.body)

@@ -57,7 +57,6 @@ class ConsoleFiles:
         """Return a file, or None if the path is none of the console's.
 
         Args:
-            method: The HTTP method.
             path: Percent-encoded, without the query.
             accepted: The request's header `accept-encoding`.
         """

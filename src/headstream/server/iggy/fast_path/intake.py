@@ -71,7 +71,6 @@ class IdleConnection:
     """A connection between requests, whose transport does not read.
 
     Args:
-        connection: The connection.
         transport: Its transport, not encrypted.
         short: Answers its small requests.
     """
@@ -89,7 +88,6 @@ class Intake:
     """Reads all idle connections of a server; only in the event loop.
 
     Args:
-        loop: The event loop.
         scratch: The receive buffer, shared by the connections.
         traffic: Counters of the transport.
         wakeups: The waits that requests end.

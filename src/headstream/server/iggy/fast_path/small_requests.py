@@ -85,7 +85,6 @@ class SmallRequests:
 
     Args:
         server: Runs the commands.
-        session: The connection's session.
         traffic: Counters of the transport.
     """
 

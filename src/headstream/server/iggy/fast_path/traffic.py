@@ -23,9 +23,6 @@ _BOUNDS = cython.declare(cython.Py_ssize_t, len(BOUNDS_S))
 class CommandTraffic:
     """Counters of one command's requests.
 
-    Args:
-        code: The command's code.
-
     Attributes:
         done: Successful requests.
         refused: Other requests, by status.
@@ -75,9 +72,7 @@ class Traffic:
         """Count an answered request.
 
         Args:
-            code: The command's code.
             status: The response's status; 0 for success.
-            seconds: Its duration.
         """
         found = self.commands.get(code)
         if found is None:

@@ -76,8 +76,6 @@ class QuicClient:
     Args:
         shared: What all clients share.
         connection: The QUIC protocol of the connection.
-        address: The client's address.
-        loop: The event loop.
     """
 
     def __init__(

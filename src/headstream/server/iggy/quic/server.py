@@ -71,7 +71,6 @@ class QuicSettings:
 
     Args:
         files: The certificate and its key, PEM.
-        max_connections: The most connections.
         idle_s: Idle timeout of a connection, seconds.
         limits: What each may take.
     """

@@ -107,10 +107,8 @@ class AddressTokens:
         """Return a token.
 
         Args:
-            address: The client's.
             original_id: The connection id that the client chose first.
             retry_id: The connection id that the server assigns.
-            now_s: The time.
         """
         body = _TOKEN_HEAD.pack(int(now_s), len(original_id), len(retry_id)) + original_id + retry_id
         return body + self._sign(body, address)
@@ -120,8 +118,6 @@ class AddressTokens:
 
         Args:
             token: The token from the client.
-            address: The client's.
-            now_s: The time.
         """
         body, mac = token[:-_MAC_BYTES], token[-_MAC_BYTES:]
         if len(body) < _TOKEN_HEAD.size or not hmac.compare_digest(mac, self._sign(body, address)):

@@ -57,7 +57,6 @@ class PendingWait:
             session: The session that sent the request.
             code: One of WAITS.
             payload: The bytes after the code; copied.
-            loop: The event loop.
             on_ring: Called on any thread when messages could be available.
             on_late: Called in the loop when the timeout ends.
         """

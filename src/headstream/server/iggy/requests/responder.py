@@ -53,7 +53,6 @@ class Responder:
         """Return the response to a request.
 
         Args:
-            code: The frame's number.
             payload: The bytes after the code.
         """
         try:
@@ -69,7 +68,6 @@ class Responder:
         """Return what a worker has answered, or the refusal of a request that no worker has taken.
 
         Args:
-            code: The request's.
             future: It is done, and not cancelled.
         """
         try:
@@ -82,7 +80,6 @@ class Responder:
 
         Args:
             code: The request's code; 0 if the request is incomplete.
-            error: The reason.
             payload: The bytes after the code; None if they are missing.
         """
         session = self.session

@@ -79,7 +79,6 @@ class TcpServerConnection(asyncio.BufferedProtocol):
 
     Args:
         shared: What all connections share.
-        loop: The event loop.
     """
 
     def __init__(self, shared: SharedTcp, loop: asyncio.AbstractEventLoop) -> None:
@@ -237,11 +236,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._switch.abort()
 
     def check(self, now_s: float) -> None:
-        """Close if receiving a request, sending responses, or the login timed out.
-
-        Args:
-            now_s: The loop's time.
-        """
+        """Close if receiving a request, sending responses, or the login timed out."""
         responder, transport = self._responder, self._transport
         pending = None if self._switch.is_paused else self._frames.pending_bytes
         unsent = transport.get_write_buffer_size() if self._is_full or transport.is_closing() else None

@@ -74,7 +74,6 @@ class ReaderSwitch:
         """Read nothing until the event loop has a round with room if much has been read; return whether that is so.
 
         Args:
-            rounds: The loop's rounds.
             go_on: Called in that round; it resumes if nothing else holds reading up.
         """
         if self.read_bytes < ROUND_BYTES or self.is_paused:

@@ -17,7 +17,6 @@ class ConnectionTimeouts:
     """Timeouts of one connection; times are the event loop's, seconds.
 
     Args:
-        limits: The limits.
         now_s: Time of connecting.
     """
 
@@ -52,7 +51,6 @@ class ConnectionTimeouts:
         """Return which timeout ended, and fields for the log; None if none did.
 
         Args:
-            now_s: The time.
             pending_bytes: Received bytes of a request; None while reading is paused.
             unsent_bytes: Unsent bytes of responses; None while the client reads them.
             is_known: Whether a user is logged in or a request is running.

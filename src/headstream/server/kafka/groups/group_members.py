@@ -30,13 +30,10 @@ class KafkaMember:
     Args:
         id: Its id, assigned by the server.
         instance_id: The id of a static member, which keeps its assignment if it rejoins in time.
-        client_id: Its client's id.
-        host: Its client's address.
         session_s: Session timeout, seconds.
         rebalance_s: How long the others wait for it to rejoin, seconds.
         protocols: Metadata by assignment protocol, preferred first.
         seen_s: Time of its last request.
-        assignment: Its assignment.
     """
 
     id: str
@@ -68,8 +65,6 @@ class Joining:
         protocols: Metadata by assignment protocol, preferred first.
         session_s: Session timeout, seconds.
         rebalance_s: How long the others wait for it to rejoin, seconds.
-        client_id: Its client's id.
-        host: Its client's address.
         must_return: Whether a new member first gets an id, and joins again with it.
     """
 

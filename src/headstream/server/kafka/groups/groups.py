@@ -41,10 +41,6 @@ _LEAST_WITH_RETURN: Final = 4
 def check_group(call: Call, name: str) -> None:
     """Reject an invalid group name, or a user without the right to poll.
 
-    Args:
-        call: The request.
-        name: The group's name.
-
     Raises:
         ProtocolError: it is rejected.
     """
@@ -160,12 +156,7 @@ def leave_group(call: Call) -> Reply:
 
 
 def stored_in(call: Call, place: FoundTopic) -> Iterator[str]:
-    """Yield the groups with committed offsets in a topic.
-
-    Args:
-        call: The request.
-        place: The topic.
-    """
+    """Yield the groups with committed offsets in a topic."""
     for consumer in call.context.dispatcher.broker.backing.log.offsets(place.topic).consumers():
         if consumer.kind is ConsumerKind.GROUP:
             yield consumer.name

@@ -33,7 +33,6 @@ class KafkaGroup:
     """One group.
 
     Args:
-        name: Its name.
         user_id: Its owner: the user of its first member.
     """
 
@@ -164,9 +163,7 @@ class KafkaGroup:
         """Store the leader's assignment; respond to a member with its part once it exists.
 
         Args:
-            request: A SyncGroup.
             respond: Called with the answer.
-            now_s: The time.
 
         Raises:
             ProtocolError: it is rejected.
@@ -235,11 +232,7 @@ class KafkaGroup:
     # -- time -----------------------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> None:
-        """Remove members whose session timed out, and complete a rebalance that timed out.
-
-        Args:
-            now_s: The time.
-        """
+        """Remove members whose session timed out, and complete a rebalance that timed out."""
         for member_id in [each for each, until_s in self.promised.items() if until_s <= now_s]:
             del self.promised[member_id]
         silent = [

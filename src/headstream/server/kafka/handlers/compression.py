@@ -30,7 +30,6 @@ def decompress(codec: int, data: memoryview, most_bytes: int) -> bytes | memoryv
 
     Args:
         codec: As in a batch's attributes: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-        data: The compressed bytes.
         most_bytes: Limit of the decompressed size.
 
     Raises:
@@ -59,7 +58,6 @@ def bound_decompressed(codec: int, data: memoryview, most_bytes: int) -> int:
 
     Args:
         codec: As for decompress().
-        data: The compressed bytes.
         most_bytes: The upper limit of the result.
     """
     if codec not in _RATIOS:

@@ -66,11 +66,7 @@ _CHANGEABLE: Final[Mapping[str, tuple[Callable[[TopicOptions], str], int]]] = {
 
 
 def spell_configs(options: TopicOptions) -> list[dict[str, Any]]:
-    """Return the settings of a topic for a response.
-
-    Args:
-        options: The topic's options.
-    """
+    """Return the settings of a topic for a response."""
     found = [
         {"name": name, "value": spell(options), "read_only": False, "config_source": _OF_TOPIC, "config_type": kind}
         for name, (spell, kind) in _CHANGEABLE.items()
@@ -86,8 +82,6 @@ def apply_config(options: TopicOptions, name: str, value: str | None) -> TopicOp
     """Return a topic's options with one setting changed.
 
     Args:
-        options: The topic's options.
-        name: The setting's name.
         value: Its new value; None for the default.
 
     Raises:

@@ -46,11 +46,7 @@ class _FetchedPartition:
 
 
 class Fetch:
-    """One fetch; it is read again whenever more messages could be available.
-
-    Args:
-        call: The request.
-    """
+    """One fetch; it is read again whenever more messages could be available."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -169,8 +165,6 @@ def find_bounds(call: Call, place: FoundTopic, number: int) -> tuple[int, int]:
     """Return the log start offset of a partition and its end.
 
     Args:
-        call: The request.
-        place: The topic.
         number: The partition, from 1.
 
     Raises:
@@ -186,9 +180,6 @@ def find_bounds(call: Call, place: FoundTopic, number: int) -> tuple[int, int]:
 
 def check_epoch(epoch: int) -> None:
     """Reject the epoch of another leader; -1 means unknown.
-
-    Args:
-        epoch: The client's.
 
     Raises:
         ProtocolError: it is another one.

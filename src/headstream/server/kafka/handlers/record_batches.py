@@ -50,9 +50,7 @@ class ClientBatch(NamedTuple):
 
     Args:
         messages: As sent messages, back to back.
-        messages_count: Their number.
         producer_id: The idempotent producer's id, else -1.
-        epoch: The producer's epoch.
         sequence: The first message's sequence.
     """
 
@@ -65,9 +63,6 @@ class ClientBatch(NamedTuple):
 
 def read_batch(records: memoryview | None) -> ClientBatch:
     """Return the messages of a client's batch; a partition accepts one batch per request.
-
-    Args:
-        records: The batch.
 
     Raises:
         DecodeError: the bytes are not a batch, or do not match its checksum.

@@ -21,7 +21,6 @@ def topic_name(call: Call, name: str) -> TopicName:
     """Return the topic of a Kafka name.
 
     Args:
-        call: The request.
         name: The name in Kafka's form.
 
     Raises:
@@ -39,12 +38,7 @@ def _topic_name(default_stream: str, name: str) -> TopicName:
 
 
 def kafka_name(call: Call, name: TopicName) -> str | None:
-    """Return the Kafka name of a topic; None if no Kafka name maps back to it.
-
-    Args:
-        call: The request.
-        name: The topic's name.
-    """
+    """Return the Kafka name of a topic; None if no Kafka name maps back to it."""
     return KafkaTopicNames(call.context.settings.default_stream).find_kafka_name(name)
 
 
@@ -58,7 +52,6 @@ def find_place(call: Call, name: str, right: Callable[[Rights, int, int], None])
     """Return the topic of a Kafka name, if the user has a right to it.
 
     Args:
-        call: The request.
         name: The name in Kafka's form.
         right: The required right, as Rights.poll.
 
@@ -84,7 +77,6 @@ def is_allowed(right: Callable[..., None], *arguments: int) -> bool:
 
     Args:
         right: One of Rights' methods.
-        arguments: Its arguments.
     """
     try:
         right(*arguments)

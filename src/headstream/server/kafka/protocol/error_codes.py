@@ -63,12 +63,7 @@ class ErrorCode(enum.IntEnum):
 
 
 class ProtocolError(HeadstreamError):
-    """A refusal with a given code.
-
-    Args:
-        fault: The code.
-        what: The reason.
-    """
+    """A refusal with a given code."""
 
     def __init__(self, fault: ErrorCode, what: str) -> None:
         super().__init__(what)

@@ -32,12 +32,7 @@ def number_runs(fields: Sequence[KafkaField]) -> Iterator[list[KafkaField]]:
 
 
 def default_of(field: KafkaField, version: int) -> Any:
-    """Return the value of a field that is not given.
-
-    Args:
-        field: The field.
-        version: The message's version.
-    """
+    """Return the value of a field that is not given."""
     is_nullable = field.nullable is not None and version in field.nullable
     if field.is_array:
         return None if is_nullable else []

@@ -25,11 +25,7 @@ _SHORT: Final = struct.Struct(">h")
 
 
 class Cursor:
-    """The read position in a message, and the remaining limit of array elements.
-
-    Args:
-        data: The message.
-    """
+    """The read position in a message, and the remaining limit of array elements."""
 
     __slots__ = ("at", "data", "elements_left", "end")
 
@@ -77,7 +73,6 @@ def make_reader(fields: Sequence[KafkaField], version: int, *, is_flexible: bool
 
     Args:
         fields: The structure's, in all versions.
-        version: The version.
         is_flexible: Whether that is flexible.
     """
     there = [field for field in fields if version in field.versions]

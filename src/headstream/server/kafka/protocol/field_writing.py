@@ -30,7 +30,6 @@ def make_writer(fields: Sequence[KafkaField], version: int, *, is_flexible: bool
 
     Args:
         fields: The structure's, in all versions.
-        version: The version.
         is_flexible: Whether that is flexible.
     """
     there = [field for field in fields if version in field.versions]

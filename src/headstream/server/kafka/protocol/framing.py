@@ -27,8 +27,6 @@ class RequestHead(NamedTuple):
     """The head of a request.
 
     Args:
-        api_key: The API.
-        version: Its version.
         correlation_id: Repeated in the response.
         client_id: The client's id, chosen by the client.
     """
@@ -96,8 +94,6 @@ def response_pieces(correlation_id: int, body: Sequence[BytesLike], *, is_flexib
     """Return a complete response.
 
     Args:
-        correlation_id: The request's.
-        body: The message.
         is_flexible: Whether its head has a section of tagged fields, which is empty.
     """
     size = sum(map(len, body)) + 4 + is_flexible

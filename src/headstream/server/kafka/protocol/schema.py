@@ -36,11 +36,8 @@ class Schema:
 
     Args:
         name: The API's, as `list_offsets`.
-        api_key: The API's number.
         first_version: The first supported version.
-        last_version: The last one.
         flexible_from: The first flexible version, or None.
-        fields: Its fields.
     """
 
     name: str

@@ -41,11 +41,9 @@ class KafkaField:
     """A field in all versions.
 
     Args:
-        name: Its name.
         kind: bool, int8 to int64, string, bytes, uuid or records; empty or `struct` for a structure.
         is_array: Whether it is an array of these.
         fields: Fields of a structure.
-        versions: The versions that have it.
         nullable: The versions in which it is nullable.
         tag: The tag of a tagged field.
         default: Its default, if that is not 0, "" or empty.

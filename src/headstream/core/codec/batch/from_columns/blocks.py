@@ -241,7 +241,6 @@ class BlockBuilder:
         """Add a header of variable width to each message whose value is not null.
 
         Args:
-            key: The header's key.
             kind: The code of its kind.
             values: One per message.
         """
@@ -252,7 +251,6 @@ class BlockBuilder:
         """Add a header of fixed width to each message whose value is not null.
 
         Args:
-            key: The header's key.
             kind: The code of its kind.
             width: Bytes of a value, 1 or more.
             data: One value per message, little-endian.

@@ -145,7 +145,6 @@ class Cut(NamedTuple):
 
     Args:
         end: The byte after them.
-        messages_count: The number of messages.
     """
 
     end: int

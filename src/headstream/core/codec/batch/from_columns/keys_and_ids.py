@@ -112,7 +112,6 @@ def hash_keys(offsets: BytesLike, data: BytesLike, validity: BytesLike | None, p
 
     Args:
         offsets: int32, one more than keys.
-        data: The keys.
         validity: Bitmap, lowest bit first; None if no key is null.
         partitions: The topic's number of partitions, 1 or more.
 
@@ -187,7 +186,6 @@ def parse_ids(offsets: BytesLike, data: BytesLike, validity: BytesLike | None) -
 
     Args:
         offsets: int32, one more than texts.
-        data: The texts.
         validity: Bitmap, lowest bit first; None if no text is null.
     """
     offsets_view, data_view, validity_view = memoryview(offsets), memoryview(data), memoryview(validity or b"")

@@ -176,9 +176,7 @@ def pack(
 
     Args:
         payload_offsets: int32, one more than messages (empty for no messages).
-        payload_data: The payloads.
         key_offsets: int32; None if no message has a key.
-        key_data: The keys.
         key_validity: Bitmap, lowest bit first: which keys are not null; None for all.
         payload_validity: Bitmap: which payloads are not null; None for all.
         headers_offsets: int32; None if no message has headers.

@@ -310,7 +310,6 @@ def encode_batch(
         chunks: Whole stored messages in order of their offsets; none makes a batch without records.
         base_offset: The batch's first offset, at most that of the first message.
         last_offset: Its last offset, at least that of the last message; less than base_offset + 2^31.
-        leader_epoch: The leader's epoch.
         write_fallback: Encodes a rare message; returns the record, with its length, and its time in milliseconds since 1970 UTC.
             Its arguments are the message, the batch's base time (None: the message's own) and base_offset.
 

@@ -216,7 +216,6 @@ def decode_kafka_headers(
         count: The number of records.
         lists: Where each record's headers begin in the columns below, and which lists are not null; no data.
         keys: The headers' keys, UTF-8, none of them null.
-        values: The headers' values.
         strict: Whether records with headers that no message can have fall back to codec.kafka, which rejects them.
 
     Raises:

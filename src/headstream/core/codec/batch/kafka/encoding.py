@@ -223,9 +223,6 @@ class KafkaEncoded(NamedTuple):
 
     Args:
         lists: Where each record's headers begin among all of them, int32.
-        keys: Their keys.
-        values: Their values.
-        header_count: The number of headers.
         flags: A byte per record, 1 if it falls back to codec.kafka; it has no headers then.
     """
 

@@ -118,11 +118,9 @@ def kind_of(
         begin: The first header of its record.
         end: The one after the last.
         key_offsets: Where each key begins in `keys`.
-        keys: The keys.
         roles: 0 for each header of the record that is one of the message's own.
         text: The bytes that contain hs.kinds.
         entries: Its entries, from list_entries().
-        count: Their number.
         names: values.NAMES.
     """
     key: cython.longlong = c.load32(key_offsets, 4 * j)

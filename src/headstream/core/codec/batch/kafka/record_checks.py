@@ -122,7 +122,6 @@ def check_records(
     """Return 0, or a fault; note the number of headers, and the largest record's header bytes.
 
     Args:
-        p: The records.
         size: Their size in bytes.
         count: The expected number of records.
         base_ms: The base of their times, from -MAX_TIME_MS to MAX_TIME_MS; NO_BASE_MS for records without a time.

@@ -237,7 +237,6 @@ def decode_records(
 
     Args:
         records: Records back to back, not compressed.
-        count: Their number.
         base_ms: The base of their times, milliseconds since 1970 UTC; None for records without a time.
         read_fallback: Converts a rare record: its bytes after its length, and base_ms; returns the sent message.
         most_bytes: Maximum size of the messages, bytes.

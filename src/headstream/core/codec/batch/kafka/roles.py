@@ -110,9 +110,7 @@ def find_roles(
         begin: The record's first header.
         end: The one after the last.
         key_offsets: Where each key begins in `keys`.
-        keys: The keys.
         value_offsets: Where each value begins in `values`.
-        values: The values.
         validity: Which values are not null.
         some_null: Whether some values are null.
         strict: Whether to fall back for a header that no message can have.

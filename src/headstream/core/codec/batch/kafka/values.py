@@ -44,7 +44,6 @@ def kind_code(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlon
         p: The bytes that contain the kind.
         at: Where it begins.
         size: Its size in bytes.
-        names: NAMES.
     """
     i: cython.longlong = 0
     code: cython.int = 0
@@ -69,7 +68,6 @@ def write_kind(kind: cython.int, names: cython.p_const_uchar, q: cython.p_uchar,
 
     Args:
         kind: 1 to 255.
-        names: NAMES.
         q: The output, with space for 8 bytes.
         to: The position in it.
     """

@@ -27,10 +27,7 @@ def read_varint(
     """Read a number into a slot; return the position after it, or -1 if it is cut or too long.
 
     Args:
-        p: The bytes.
-        at: Its position.
         end: The end of the bytes.
-        found: The output.
         slot: The position in it: 8 bytes.
     """
     value: cython.ulonglong = 0

@@ -347,7 +347,6 @@ def compact_messages(
     Args:
         stored: Stored messages, back to back, in order of their offsets.
         table: The newest offset of each key, from note_keys().
-        seed: The table's.
         null_before_us: Null payloads appended before this time are dropped, microseconds since 1970 UTC.
         dropped_state: The code of the state in which a listed message is dropped; in any other it is retained.
         dropped: Their offsets, ascending, unsigned 64-bit little-endian; others can be among them.

@@ -177,7 +177,6 @@ def filter_stored(
 
     Args:
         stored: Stored messages, back to back.
-        program: The filter's program.
         count: The maximum number of matching messages.
         size_bytes: Approximate maximum size of the matching messages; at least one is returned.
         start: The byte position of the message to start at.

@@ -236,8 +236,6 @@ def run_steps(
     """Return the truth value of a program for the values of one message.
 
     Args:
-        p: The message.
-        q: The program.
         v: The values, and behind them the stack.
         stack: Where the stack begins in `v`.
         steps: Where the steps begin in `q`.

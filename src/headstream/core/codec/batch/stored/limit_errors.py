@@ -65,8 +65,6 @@ def raise_fault(code: int, view: memoryview, noted: bytearray, wide: bool) -> No
     """Raise the error of a fault that a kernel noted in a batch of sent messages.
 
     Args:
-        code: The fault's number.
-        view: The batch.
         noted: Five 64-bit numbers: byte position, need, have, byte position of the header's key, number of the message from 0.
         wide: Whether the topic's limits are `wide`, not `iggy`.
 

@@ -258,7 +258,6 @@ def drop_repeats(sent: BytesLike, window: bytearray) -> bytearray | None:
 
     Args:
         sent: Sent messages, back to back.
-        window: The noted ids.
 
     Raises:
         DecodeError: a message is cut short.

@@ -253,7 +253,6 @@ def find_offset(stored: BytesLike, offset: int, start: int = 0) -> int:
 
     Args:
         stored: Stored messages, back to back, in order of their offsets.
-        offset: The least offset.
         start: The byte position of the message to start at.
 
     Returns:
@@ -306,7 +305,6 @@ def take(stored: BytesLike, start: int, count: int, size_bytes: int) -> tuple[in
         stored: Stored messages, back to back.
         start: The byte position of the message to start at.
         count: The maximum number of messages; with 1 or more, one is taken whatever its size.
-        size_bytes: The maximum bytes.
 
     Returns:
         The byte position after the last message taken, and the number of messages.

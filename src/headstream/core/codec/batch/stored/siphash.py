@@ -90,7 +90,6 @@ def siphash(data: BytesLike, seed: bytes) -> bytes:
     """Return the 16 bytes of the hash.
 
     Args:
-        data: The bytes.
         seed: 16 bytes.
     """
     view = memoryview(data)

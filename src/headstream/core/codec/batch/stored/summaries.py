@@ -79,11 +79,7 @@ Scalar: TypeAlias = int | float | bytes
 
 
 class HeaderNames:
-    """The headers to summarize, as the kernel takes them.
-
-    Args:
-        names: Their keys.
-    """
+    """The headers to summarize, as the kernel takes them."""
 
     __slots__ = ("names", "table")
 
@@ -281,7 +277,6 @@ def summarize_headers(
 
     Args:
         stored: Stored messages, back to back.
-        wanted: The headers.
         lists: For each header, whether its values are listed.
         blooms: The headers' Bloom filters, one after the other, each a power of two of bytes; values are added.
         hashes: How many bits are set for a value.

@@ -180,7 +180,6 @@ def encode_value(
     """Write the value of a checked header; return the position after it.
 
     Args:
-        kind: The value's kind.
         p: The bytes that contain the value.
         at: Where it begins.
         size: Its size in bytes.

@@ -95,7 +95,6 @@ def write_whole(
         width: The bytes of a number in the column.
         limit_high: The high half of the exclusive limit of magnitudes; unused for WHOLE, whose width is its limit.
         limit_low: Its low half, not 0.
-        data: The output.
         to: The position in it.
     """
     is_signed: cython.bint = kind <= 8
