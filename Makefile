@@ -96,6 +96,7 @@ check: setup ## format, lint, types, layers, sizes
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python tools/check_sizes.py
+	@$(BIN)/python tools/check_docstrings.py
 
 vectors: setup ## write vectors/*.json, the bytes of every dialect for other implementers
 	@$(BIN)/python tools/make_vectors.py

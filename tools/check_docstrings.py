@@ -15,8 +15,50 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _EMPTY_WORDS: Final = frozenset(
-    "a all an and are as at be by each every for from has have in is it its of on one or own present that the their them these this those "
-    "to was what which whose with given use used asked".split()
+    [
+        "a",
+        "all",
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "be",
+        "by",
+        "each",
+        "every",
+        "for",
+        "from",
+        "has",
+        "have",
+        "in",
+        "is",
+        "it",
+        "its",
+        "of",
+        "on",
+        "one",
+        "or",
+        "own",
+        "present",
+        "that",
+        "the",
+        "their",
+        "them",
+        "these",
+        "this",
+        "those",
+        "to",
+        "was",
+        "what",
+        "which",
+        "whose",
+        "with",
+        "given",
+        "use",
+        "used",
+        "asked",
+    ]
 )
 """Words that add nothing to a name."""
 _SYNONYMS: Final = {

@@ -30,7 +30,8 @@ def test_imports_are_found_when_they_are_in_functions_or_compiled_code(tmp_path:
     package.mkdir(parents=True)
     for path in (package.parent / "__init__.py", package / "__init__.py", package / "codes.py"):
         path.write_text("", "utf-8")
-    body = "def f():\n    from headstream.core.wire import codes\nfrom cython.cimports.headstream.core.wire.codes import x\nimport os\n"
+    imports = "from cython.cimports.headstream.core.wire.codes import x\nimport os\n"
+    body = f"def f():\n    from headstream.core.wire import codes\n{imports}"
     (package / "user.py").write_text(body, "utf-8")
     assert draw_imports.read_imports(tmp_path) == {("headstream.core.wire.user", "headstream.core.wire.codes")}
 

@@ -1,4 +1,4 @@
-"""Epochs: batches committed together, exactly once: staged in files next to the log, appended by a commit (log/staged/staging.py).
+"""Epochs: batches committed together, exactly once; log/staged/staging.py stores them in files until the commit appends them.
 
 Every batch of a part appends to the part's file and closes it again, so that no state is left when a client disconnects.
 A batch contains its position in the file, so a repeated batch, sent because its reply was lost, is stored once.
