@@ -4,13 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNELS := $(shell find src/headstream/codec src/headstream/replicate/codec -name '*.py') $(shell find src/headstream -name '*.pxd' -o -name '*.h') \
 	$(addprefix src/headstream/,wire/frame_scan.py segments/read_ahead.py log/partition/partition_end.py) $(wildcard src/headstream/server/fast_path/*.py)
-TESTED := tests/unit tests/property tests/vectors
+TESTED := tests/unit tests/property tests/campaigns tests/vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo test unit soak check vectors docs release console pictures format bench clean
+.PHONY: help setup jars demo test unit nightly soak suite-times check vectors docs release console pictures format bench clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 # Every file is checked against requirements.lock. What builds the one package that has no wheel is installed first.
 PIP_INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps
@@ -73,14 +73,22 @@ demo: ## the whole story on this machine, in a minute: messages -> log -> Spark 
 	$(STEPS) $(VENV)/.ready $(VENV)/.jars
 	@$(BIN)/headstream demo
 
-test: setup ## every test; the parts that need Java are left out, and named, where there is none
+test: setup ## the first tier, before every commit; the parts that need Java are left out, and named, where there is none
 	@tools/run_tests.sh
 
-unit: setup ## the quick tests alone: no Java, no processes
-	@$(BIN)/python -m pytest -q $(TESTED)
+unit: setup ## the quick tests alone: no Java
+	@$(BIN)/python -m pytest -q -n auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder $(TESTED)
+
+nightly: setup ## both tiers, with the stores' servers, and the campaigns: hours
+	@tools/install_nightly_tools.sh
+	@tools/run_tests.sh nightly
+	@$(MAKE) --no-print-directory soak
 
 soak: setup ## long campaigns of kills, faults and fuzz
 	@$(BIN)/python -m pytest -q -m soak --timeout=0 tests
+
+suite-times: ## what the last run of the tests took: the total, and the 40 costliest tests
+	@$(BIN)/python tools/suite_budget.py table
 
 check: setup ## format, lint, types, layers, sizes
 	@$(BIN)/ruff format --check --quiet . || { echo "make format mends this"; exit 1; }

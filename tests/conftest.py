@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+
+from tests.support.suite_groups import GroupScheduling, arrange
+from tests.support.suite_times import SuiteTimes
+from tests.support.tiers import FIRST_TIER, mark_repeated_seeds, take_fewer_examples
 
 # A shell starts its background jobs, a suite among them, with Ctrl-C ignored, which programs that tests start and
 # interrupt would inherit. A handler, unlike being ignored, is not inherited.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# The JVMs of tests live for seconds: the simple JIT compiler needs a third less processor time for that.
+for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(_name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # How long an example takes says more of the machine than of what is tested.
 settings.register_profile("headstream", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headstream")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SuiteTimes(config), "suite-times")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    return GroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    mark_repeated_seeds(items)  # before pytest selects by markers
+    if config.option.markexpr == FIRST_TIER:
+        take_fewer_examples(items)
+    yield
+    if hasattr(config, "workerinput"):
+        arrange(items)

@@ -16,7 +16,7 @@ from tests.support.server.http_servers import serving
 
 TOPIC = TopicName("shop", "orders")
 BROWSE = "/streams/shop/topics/orders/partitions/1/messages/browse?count=500"
-REQUEST = "GET {} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n"
+REQUEST = "GET {} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n"
 CLIENTS = 100
 """A tenth of them go while their reply is made, and nobody knows which."""
 

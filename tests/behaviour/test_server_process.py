@@ -64,7 +64,7 @@ def test_server_prints_and_writes_down_its_addresses_and_ends_in_good_order(tmp_
         assert current["http"]["address"] == str(server.addresses["http"])
         assert "iggy123" not in str(current)
         with socket.create_connection(server.addresses["http"]) as over_http:
-            over_http.sendall(b"GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            over_http.sendall(b"GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             assert over_http.recv(100).startswith(b"HTTP/1.1 200")
         with server.peer() as peer:
             make_topic(peer)

@@ -11,12 +11,14 @@ import pytest
 from headstream.errors import JavaError
 from headstream.spark import session, stop
 from headstream.spark.sessions.spark_home import SPARK_VERSION
+from headstream.testing import KafkaBroker
 from headstream.testing.local_server import LocalServer
+from tests.support.kafka_cluster import shared_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["spark", "url"]
+__all__ = ["kafka_broker", "spark", "url"]
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +33,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         pytest.skip(str(error))
     yield started
     stop(started)
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> KafkaBroker:
+    """Return the broker that the tests of `empty_cluster` have too; a test makes the topics that it needs."""
+    return shared_broker()
 
 
 @pytest.fixture

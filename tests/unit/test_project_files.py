@@ -19,6 +19,7 @@ from headstream.spark.sessions.spark_home import SOURCE_VERSIONS
 
 ROOT = Path(__file__).parents[2]
 WORKFLOW = ROOT / ".github/workflows/ci.yml"
+NIGHTLY = ROOT / ".github/workflows/nightly.yml"
 RELEASE = ROOT / ".github/workflows/release.yml"
 _LIST_IMPORTS = """
 import sys
@@ -35,9 +36,9 @@ def jobs(workflow: Path = WORKFLOW) -> dict[str, Any]:
 
 
 def test_workflow_runs_only_targets_that_the_makefile_has() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    commands = [step["run"] for name, job in jobs().items() for step in job["steps"] if "run" in step and name != "spark"]
-    named = [re.fullmatch(r"make ([a-z]+)", command) for command in commands]
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    commands = [step["run"] for job in jobs().values() for step in job["steps"] if "run" in step]
+    named = [re.fullmatch(r"make ([a-z-]+)", command) for command in commands]
     assert all(named), commands
     used = {match[1] for match in named if match}
     assert {"check", "test"} <= used <= targets
@@ -45,13 +46,15 @@ def test_workflow_runs_only_targets_that_the_makefile_has() -> None:
 
 def test_workflow_tests_the_pythons_that_wheels_are_built_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    matrix = jobs()["test"]["strategy"]["matrix"]
+    matrix = jobs(NIGHTLY)["test"]["strategy"]["matrix"]
     assert [f"cp{python.replace('.', '')}-*" for python in matrix["python"]] == project["tool"]["cibuildwheel"]["build"]
     assert matrix["java"] == ["17", "21"]
+    (first,) = [step["with"]["python-version"] for step in jobs()["test"]["steps"] if "python-version" in step.get("with", {})]
+    assert [first, *jobs()["unit"]["strategy"]["matrix"]["python"]] == matrix["python"]
 
 
 def test_workflow_tests_the_versions_of_spark_that_the_source_runs_in() -> None:
-    job = jobs()["spark"]
+    job = jobs(NIGHTLY)["spark"]
     assert tuple(job["strategy"]["matrix"]["spark"]) == SOURCE_VERSIONS
     make, install, tests = [step["run"] for step in job["steps"] if "run" in step]
     assert make == "make jars"

@@ -29,6 +29,7 @@ from headstream.log.partition.pause_state import pause_name
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS, Assignment, Group, GroupPartition, Member
 from headstream.model.identifiers import TopicName
 from headstream.model.polling import ConsumerKind, OffsetOwner
+from headstream.model.topology import Partition
 from headstream.model.transitions import Transition, TransitionKind
 
 __all__ = ["Groups"]
@@ -232,7 +233,8 @@ class Groups:
         record = self._backing.topic(topic)
         committed = [who.name for who in self._backing.log.offsets(record).consumers() if who.kind is ConsumerKind.GROUP]
         made = [group.name for group in record.groups]
-        groups = [self._describe(record, name) for name in sorted({*made, *committed, *self._registry.names(record)})]
+        names, partitions = sorted({*made, *committed, *self._registry.names(record)}), self._topics.get(topic).partitions
+        groups = [self._describe(record, name, partitions) for name in names]
         return [group for group in groups if _exists(record, group)]
 
     def get(self, topic: TopicName, group: str) -> Group:
@@ -243,7 +245,7 @@ class Groups:
             GroupNotFoundError: the group was not created and has neither commits nor members.
         """
         record = self._backing.topic(topic)
-        found = self._describe(record, group)
+        found = self._describe(record, group, self._topics.get(topic).partitions)
         if not _exists(record, found):
             raise GroupNotFoundError(
                 f"topic {str(topic)!r} has no group {group!r}",
@@ -365,18 +367,18 @@ class Groups:
             advice="Close its consumers first: their commits would overwrite this one",
         )
 
-    def _describe(self, record: TopicRecord, name: str) -> Group:
+    def _describe(self, record: TopicRecord, name: str, partitions: Iterable[Partition]) -> Group:
         live = self._registry.group(record, name)
         with live.lock:
             live.remove_abandoned(self._backing.monotonic())
             live.release_if_empty()
             members, generation, owners = live.membership.members(), live.membership.generation, live.membership.owners
         committed = self._offsets.committed(record.name, OffsetOwner.group(name))
-        partitions = tuple(
+        found = tuple(
             GroupPartition(each.number, committed.get(each.number), each.first_offset, each.end_offset, owners.get(each.number))
-            for each in self._topics.get(record.name).partitions
+            for each in partitions
         )
-        return Group(str(record.name), name, generation if members else 0, members, partitions, live.other_process())
+        return Group(str(record.name), name, generation if members else 0, members, found, live.other_process())
 
 
 def _lost(topic: TopicName, group: str, partitions: Iterable[int]) -> RebalancedError:

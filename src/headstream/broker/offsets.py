@@ -24,9 +24,7 @@ class BrokerOffsets:
     def committed(self, topic: TopicName, consumer: OffsetOwner) -> dict[int, int]:
         """Return the committed offset of each partition that has one; TopicNotFoundError if the topic does not exist."""
         record = self._backing.topic(topic)
-        store = self._backing.log.offsets(record)
-        found = {number: store.committed(consumer, number) for number in range(1, record.partitions + 1)}
-        return {number: offset for number, offset in found.items() if offset is not None}
+        return self._backing.log.offsets(record).all_committed(consumer, range(1, record.partitions + 1))
 
     def commit(
         self,

@@ -42,6 +42,7 @@ class Session:
         is_ended: Whether to close the connection after the response.
         poll_bytes: About the largest size of a poll's response now, bytes; set by the transport.
         last_user_id: The user of the last login, also after a logout; 0 before the first.
+        token_id: The access token of a request over HTTP; empty without one.
     """
 
     client_id: int
@@ -55,17 +56,19 @@ class Session:
     is_ended: bool = False
     poll_bytes: int = MAX_BATCH_BYTES
     last_user_id: int = 0
+    token_id: str = ""
 
     @classmethod
-    def over_http(cls, address: str, user_id: int = 0, generation: int = 0) -> Session:
+    def over_http(cls, address: str, user_id: int = 0, generation: int = 0, token_id: str = "") -> Session:
         """Return the session of one request over HTTP, which is not listed as a client.
 
         Args:
             address: The peer's `host:port`.
             user_id: The user of its token, 0 without a token.
             generation: The user's generation that the token was issued to.
+            token_id: The token's id.
         """
-        return cls(0, address, None, user_id, generation, is_extended=True)
+        return cls(0, address, None, user_id, generation, is_extended=True, token_id=token_id)
 
     @property
     def client(self) -> int | str:

@@ -6,7 +6,7 @@ from headstream.broker.backing import Backing
 from headstream.errors import AlreadyExistsError
 from headstream.log.administration import create_stream, delete_stream, rename_stream
 from headstream.log.catalog.catalog import StreamRecord
-from headstream.model.identifiers import check_name
+from headstream.model.identifiers import check_new_name
 from headstream.model.topology import Stream
 
 __all__ = ["Streams"]
@@ -27,7 +27,7 @@ class Streams:
         Raises:
             AlreadyExistsError: the name is taken.
         """
-        check_name(name, "stream")
+        check_new_name(name, "stream")
         log = self._backing.writable_log()
         if name in log.snapshot():
             raise AlreadyExistsError(f"there is a stream {name!r} already", where=log.root, advice="Use it, or another name")
@@ -58,7 +58,7 @@ class Streams:
             StreamNotFoundError: the stream does not exist.
             AlreadyExistsError: another stream has that name.
         """
-        check_name(to, "stream")
+        check_new_name(to, "stream")
         log = self._backing.writable_log()
         with log.administration:
             record = self._backing.stream(name)

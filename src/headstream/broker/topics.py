@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Final
 
 from headstream.broker.backing import Backing
-from headstream.errors import AlreadyExistsError, PartitionNotFoundError
+from headstream.errors import AlreadyExistsError, PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
-from headstream.log.catalog.catalog import TopicRecord
-from headstream.model.identifiers import TopicName, check_name
+from headstream.log.catalog.catalog import TopicRecord, find_topic
+from headstream.model.identifiers import TopicName, check_name, check_new_name
 from headstream.model.topology import Fsync, Limits, Partition, Topic, TopicOptions, check_partition_count
 
 __all__ = ["Topics"]
@@ -53,6 +54,9 @@ class Topics:
         if if_not_exists and self._is_there(name):
             return self.get(name)
         log = self._backing.writable_log()
+        check_new_name(name.topic, "topic")
+        if name.stream not in log.snapshot():
+            check_new_name(name.stream, "stream")
         if self._is_there(name):
             raise AlreadyExistsError(
                 f"there is a topic {str(name)!r} already", where=log.root, advice="Use it, or pass if_not_exists=True"
@@ -83,9 +87,13 @@ class Topics:
         return None if found is None else self.get(found.name)
 
     def list(self, stream: str | None = None) -> list[Topic]:
-        """Return all topics of one stream, or of all, in the order of their ids."""
+        """Return all topics of one stream, or of all, in the order of their ids; without those deleted meanwhile."""
         streams = self._backing.log.snapshot().values() if stream is None else [self._backing.stream(stream)]
-        return [self._topic(topic) for record in streams for topic in record.topics.values()]
+        found: list[Topic] = []
+        for name in [topic.name for record in streams for topic in record.topics.values()]:
+            with suppress(TopicNotFoundError, StreamNotFoundError, PartitionNotFoundError):  # deleted since it was listed
+                found.append(self.get(name))
+        return found
 
     def delete(self, name: TopicName) -> None:
         """Delete a topic with its messages and offsets; TopicNotFoundError if it does not exist."""
@@ -120,7 +128,7 @@ class Topics:
             TopicNotFoundError: the topic does not exist.
             AlreadyExistsError: another topic of the stream has that name.
         """
-        check_name(to, "topic")
+        check_new_name(to, "topic")
         log = self._backing.writable_log()
         with log.administration:
             record = self._backing.topic(name)
@@ -152,8 +160,15 @@ class Topics:
         )
 
     def _partition(self, record: TopicRecord, number: int) -> Partition:
-        with self._backing.log.reading(record, number) as follower:
-            follower.refresh()
-            size_bytes, count = follower.size_bytes(), follower.messages_count()
-            first, end = follower.first_offset, follower.end_offset  # as of the count: the follower can have refreshed since
-            return Partition(number, first, end, size_bytes, end - first - count, record.generation(number))
+        try:
+            with self._backing.log.reading(record, number) as follower:
+                follower.refresh()
+                size_bytes, count = follower.size_bytes(), follower.messages_count()
+                first, end = follower.first_offset, follower.end_offset  # as of the count: the follower can have refreshed since
+                missing = max(end - first - count, 0)  # deleted messages are counted until they are removed from the disk
+                return Partition(number, first, end, size_bytes, missing, record.generation(number))
+        except PartitionNotFoundError:
+            now = find_topic(self._backing.log.snapshot(), record.number)
+            if now is None or number > now.partitions or now.generation(number) != record.generation(number):
+                raise
+            return Partition(number, 0, 0, 0, 0, record.generation(number))  # only its directory is missing

@@ -39,11 +39,13 @@ class User:
         record: The stored user.
         permissions: Its permissions; None grants only what every user is allowed to do.
         rights: The checks of its permissions; replaced after each change.
+        kept_token_id: The HTTP access token that changed its password last; empty for none.
     """
 
     record: UserRecord
     permissions: Permissions | None
     rights: Rights
+    kept_token_id: str = ""
 
     @property
     def id(self) -> int:
@@ -85,10 +87,23 @@ class Users:
     def __contains__(self, user_id: int) -> bool:
         return user_id in self.known
 
-    def is_good(self, user_id: int, generation: int) -> bool:
-        """Return whether a session or token of a user's generation is still valid."""
+    def is_good(self, user_id: int, generation: int, token_id: str = "") -> bool:
+        """Return whether a session or token of a user's generation is still valid.
+
+        Args:
+            user_id: The user.
+            generation: Its generation at the login.
+            token_id: The HTTP access token; empty for a connection.
+        """
+        return self.generation_of(user_id, generation, token_id) is not None
+
+    def generation_of(self, user_id: int, generation: int, token_id: str = "") -> int | None:
+        """Return the user's generation if a session or token is still valid, else None; arguments as for is_good()."""
         user = self.known.get(user_id)
-        return user is not None and user.record.is_active and user.record.generation == generation
+        if user is None or not user.record.is_active:
+            return None
+        is_kept = token_id and user.kept_token_id == token_id
+        return user.record.generation if is_kept or user.record.generation == generation else None
 
     def list(self) -> list[User]:
         """Return all users, in the order of their ids."""
@@ -172,8 +187,15 @@ class Users:
                 )
             self._put(replace(record, permissions=_to_bytes(permissions)))
 
-    def change_password(self, named: Identifier, current: str, new: str) -> User:
+    def change_password(self, named: Identifier, current: str, new: str, kept_token_id: str = "") -> User:
         """Change a user's password, and return the user: its tokens are deleted and its sessions invalid.
+
+        Args:
+            named: The user, by id or name.
+            current: Its password.
+            new: 3 to 100 bytes.
+            kept_token_id: The HTTP access token that asks for it; if it is the user's own, it stays valid until it expires or the
+                server stops. Empty for none.
 
         Raises:
             NotFoundError: the user does not exist (20).
@@ -188,7 +210,7 @@ class Users:
             if record.password_hash != user.record.password_hash:
                 raise refusal(Status.INVALID_CREDENTIALS, "the password was changed concurrently")
             changed = replace(record, password_hash=password_hash, generation=record.generation + 1)
-            return self._put(changed, without_tokens=True)
+            return self._put(changed, without_tokens=True, kept_token_id=kept_token_id)
 
     def delete(self, named: Identifier) -> User:
         """Delete a user with its tokens, and return the deleted user.
@@ -229,9 +251,12 @@ class Users:
         if self.find(name) is not None:
             raise refusal(Status.USER_ALREADY_EXISTS, f"there is a user {name!r} already", advice="Use another name")
 
-    def _put(self, record: UserRecord, *, without_tokens: bool = False) -> User:
+    def _put(self, record: UserRecord, *, without_tokens: bool = False, kept_token_id: str = "") -> User:
         accounts.update_user(self._catalog, record, without_tokens=without_tokens)
-        user = _user(record)
+        before = self.known[record.id]
+        if record.generation == before.record.generation:
+            kept_token_id = before.kept_token_id
+        user = replace(_user(record), kept_token_id=kept_token_id)
         self._know({**self.known, record.id: user})
         return user
 

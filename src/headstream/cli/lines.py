@@ -12,13 +12,12 @@ the log chooses one. header_text describes the values of headers.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable
 from typing import Any, Final
 
 from headstream.cli.header_text import decode_base64, decode_header_value, encode_base64, encode_header_value
 from headstream.cli.message_format import encode_payload
-from headstream.codec.json_text import decode_json
+from headstream.codec.json_text import decode_json, dump_json
 from headstream.errors import HeaderError, InvalidInputError
 from headstream.model.headers import Headers
 from headstream.model.identifiers import TopicName, format_message_id, parse_message_id
@@ -32,7 +31,7 @@ _MAX_NUMBER: Final = 1 << 64
 
 def encode_line(message: Message, payload_as: str | None = None) -> str:
     """Return a message as one line of JSON, without a newline; arguments as for encode_document()."""
-    return json.dumps(encode_document(message, payload_as), ensure_ascii=False, allow_nan=False)
+    return dump_json(encode_document(message, payload_as))
 
 
 def decode_line(line: bytes) -> Message:
@@ -64,7 +63,7 @@ def encode_document(message: Message, payload_as: str | None = None) -> dict[str
         return document
     payload: Any = None if message.payload is None else encode_payload(message.payload, payload_as)
     if payload_as == "json" and payload is not None:
-        payload = json.loads(payload)
+        payload = decode_json(payload.encode(), decimals=True)
     return {**document, "payload": payload, "payload_as": payload_as}
 
 

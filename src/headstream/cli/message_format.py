@@ -18,7 +18,8 @@ from typing import Final
 
 from headstream.cli.header_text import encode_header_value, format_header
 from headstream.cli.output import format_time
-from headstream.errors import InvalidInputError
+from headstream.codec.json_text import decode_json, dump_json
+from headstream.errors import DecodeError, InvalidInputError
 from headstream.model.identifiers import format_message_id
 from headstream.model.message import ReceivedMessage, state_name
 
@@ -54,8 +55,8 @@ def _as_json(data: bytes | None) -> str:
     if data is None:
         return "null"
     try:
-        return json.dumps(json.loads(data), ensure_ascii=False)
-    except ValueError:
+        return dump_json(decode_json(data, decimals=True))
+    except (DecodeError, ValueError):
         return json.dumps(data.decode("utf-8", "backslashreplace"), ensure_ascii=False)
 
 

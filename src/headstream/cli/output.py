@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import shutil
@@ -16,6 +15,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
+
+from headstream.codec.json_text import dump_json
 
 __all__ = [
     "OutputClosedError",
@@ -92,7 +93,7 @@ def print_objects(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], for
         write_json_list(rows)
     else:
         for row in rows:
-            print_text(json.dumps(row, ensure_ascii=False))
+            print_text(dump_json(row))
 
 
 def print_object(members: Mapping[str, Any], form: str) -> None:
@@ -105,7 +106,7 @@ def print_object(members: Mapping[str, Any], form: str) -> None:
     if form == "table":
         print_table((), ([name, _show(value)] for name, value in members.items()))
     else:
-        print_text(json.dumps(members, ensure_ascii=False, indent=2 if form == "json" else None))
+        print_text(dump_json(members, indent=2 if form == "json" else None))
 
 
 def write_json_list(documents: Iterable[Any], *, flush: bool = False) -> None:
@@ -119,7 +120,7 @@ def write_json_list(documents: Iterable[Any], *, flush: bool = False) -> None:
     try:
         print_text("[", flush=flush)
         for document in documents:
-            print_text(f"{before}{json.dumps(document, ensure_ascii=False)}", flush=flush)
+            print_text(f"{before}{dump_json(document)}", flush=flush)
             before = ","
     finally:
         print_text("]", flush=flush)

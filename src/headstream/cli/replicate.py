@@ -139,11 +139,15 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
 @click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of waiting messages.  [default: 10 million]")
 @click.option("--max-parked-bytes", type=_SIZE, help="Maximum size of waiting messages.  [default: 20GiB]")
 @click.option("--max-parked-age", "max_parked_age_us", type=_DURATION, help="Warn of messages that wait longer.  [default: 1d]")
-@click.option("--max-dead-rate", type=click.FloatRange(0, 1), help="Stop above this share of dead letters.  [default: 0.1]")
+@click.option(
+    "--max-dead-rate", type=click.FloatRange(0, 1), help="Stop a table above this share of dead letters.  [default: 0.1]"
+)
 @click.option(
     "--catalog", metavar="NAME", help="Register each table in Spark's catalog: '{schema}.{table}', 'lake.{schema}.{table}'."
 )
 @click.option("--take-over", is_flag=True, help="Continue with tables of another pipeline whose checkpoint is lost.")
+@click.option("--accept-recreated", is_flag=True, help="Read topics that were deleted and created again from their beginning.")
+@click.option("--accept-loss", is_flag=True, help="Continue without messages that were deleted before they were read.")
 @click.option("--once", is_flag=True, help="End when all existing messages are applied.")
 @click.option(
     "--trigger-every", "trigger_every_us", type=_DURATION, help="Start a micro-batch at most this often.  [default: at once]"
@@ -160,6 +164,13 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
     default="auto",
     show_default=True,
     help="Byte order of column masks in Avro messages; auto: detected from the messages.",
+)
+@click.option(
+    "--datetimes",
+    type=click.Choice(["utc", "ntz", "text"]),
+    default="utc",
+    show_default=True,
+    help="Type of DATETIME columns: TIMESTAMP, TIMESTAMP_NTZ, or a STRING that keeps times finer than a microsecond.",
 )
 @output_option
 @click.pass_context
@@ -204,7 +215,7 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
         for name, value in options.items()
         if value is not None and (config_file is None or context.get_parameter_source(name) is not default)
     }
-    of_tables = {name: given.pop(name) for name in ("mask_order", "catalog") if name in given}
+    of_tables = {name: given.pop(name) for name in ("mask_order", "datetimes", "catalog") if name in given}
     spark = dict(given.pop("spark", ()))
     if "driver_memory" in given:
         spark["spark.driver.memory"] = given.pop("driver_memory")

@@ -268,6 +268,10 @@ def _describe(result: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in result.items())
 
 
+def _describe_evidence(evidence: dict[str, Any] | None) -> str:
+    return "" if evidence is None else f": {evidence['rows']} {evidence['by']}"
+
+
 def _print_status(document: dict[str, Any], output: str) -> None:
     if output != "table":
         print_object(document, output)
@@ -279,6 +283,9 @@ def _print_status(document: dict[str, Any], output: str) -> None:
     catalog = document["catalog"]
     refused = [] if catalog is None else catalog["failing"]
     document["catalog"] = None if catalog is None else f"{catalog['registered']} registered, {catalog['waiting']} waiting"
+    document["mask_orders"] = [
+        f"{found['order']} (task {found['task']}{_describe_evidence(found['evidence'])})" for found in document["mask_orders"]
+    ]
     document["requests"] = [f"{request['kind']} {request['id']}" for request in document["requests"]]
     last = document["last_request"]
     document["last_request"] = None if last is None else f"{last['kind']} {last['id']}: {_describe(last['result'])}"

@@ -33,11 +33,15 @@ __all__ = ["server"]
     help="Show the Replicate pipeline with this checkpoint in the console; can be repeated.",
 )  # fmt: skip
 @click.option("--schemas", metavar="PLACE", help="A schema registry's URL or a directory, for Avro payloads in the console.")
+@click.option(
+    "--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
+    help="Answer HTTP requests for this host name, as of a proxy; can be repeated.",
+)  # fmt: skip
 @click.option("--no-http", is_flag=True, help="Disable HTTP.")
 @click.option("--allow-default-password", is_flag=True, help="Listen on non-local addresses even with the default password iggy.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.  [default: text]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Minimum log level.  [default: info]")
-def server(config: Path | None, no_http: bool, fresh: bool, pipelines: tuple[str, ...], **given: Any) -> None:
+def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> None:
     """Serve a log over TCP, HTTP and QUIC, also to Iggy clients, and to Kafka clients.
 
     The addresses are printed once it is ready, and written to DIR/runtime/current_config.toml. It logs to
@@ -76,8 +80,9 @@ def server(config: Path | None, no_http: bool, fresh: bool, pipelines: tuple[str
             options[f"{transport}.enabled"] = True
     if no_http:
         options["http.enabled"] = False
-    if pipelines:
-        options["headstream.pipelines"] = list(pipelines)
+    for name in ("pipelines", "allowed_hosts"):
+        if given[name]:
+            options[f"headstream.{name}"] = list(given[name])
     loaded = load_config(config, options=options, is_fresh=fresh)
     from headstream.server.run import run
 

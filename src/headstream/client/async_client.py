@@ -71,6 +71,8 @@ class AsyncClient:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._worker = Worker("async client", client.interrupt)
+        self._undelivered: dict[tuple[Any, ...], list[ReceivedMessage]] = {}
+        """What cancelled polls have committed, by what they polled."""
 
     async def open(self) -> None:
         """Connect to the log's server, if it has one; entering `async with` and the first call do so too."""
@@ -234,8 +236,25 @@ class AsyncClient:
     async def poll(
         self, topic: str | TopicName, partition: int | None = None, **options: Unpack[PollOptions]
     ) -> list[ReceivedMessage]:
-        """Return messages of one partition or of all, without waiting; see Client.poll()."""
-        return await self._worker.run(functools.partial(self._client.poll, **options), topic, partition)
+        """Return messages of one partition or of all, without waiting; see Client.poll().
+
+        What a cancelled poll with `auto_commit` has committed is returned by the next one of the same topic, partition, consumer
+        and filter, unless that names a `start`.
+        """
+        poll = functools.partial(self._client.poll, topic, partition, **options)
+        if not options.get("auto_commit"):
+            return await self._worker.run(poll)
+        place = str(topic), partition, str(options.get("consumer")), options.get("where")
+        kept = self._undelivered.pop(place, [])
+        if kept and options.get("start") is None:
+            count = max(options.get("count", len(kept)), 1)
+            self._keep(place, kept[count:])
+            return kept[:count]
+        return await self._worker.take(poll, functools.partial(self._keep, place))
+
+    def _keep(self, place: tuple[Any, ...], messages: list[ReceivedMessage]) -> None:
+        if messages:
+            self._undelivered[place] = messages
 
     async def explain_filter(
         self,

@@ -110,8 +110,14 @@ class _AsyncReading(Generic[_Reader]):
         if self._callbacks.is_used:
             self._callbacks.use_loop()
         if self._consumer is None:
-            self._consumer = await self._worker.run(self._make)
+            await self._worker.run(self._open)
+        assert self._consumer is not None
         return self._consumer
+
+    def _open(self) -> None:
+        """Create the consumer, in the thread: one that is created for a cancelled call serves the next call."""
+        if self._consumer is None:
+            self._consumer = self._make()
 
     async def _fetch(self, consumer: _Reader, timeout_ms: float | None) -> bool:
         """Fetch messages in slices of time, between which a cancellation takes effect."""
@@ -125,6 +131,9 @@ class _AsyncReading(Generic[_Reader]):
                 break
         return False
 
+    async def _take(self, consumer: _Reader) -> ReceivedMessage | None:
+        return await self._worker.take(consumer.take, lambda taken: consumer.put_back([] if taken is None else [taken]))
+
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Begin a loop; see Consumer.__iter__()."""
         if self._consumer is not None:
@@ -137,7 +146,7 @@ class _AsyncReading(Generic[_Reader]):
         while True:
             if consumer.is_ready:  # a rebalance can have revoked what was buffered
                 in_thread = consumer.may_wait or self._callbacks.is_used
-                message = await self._worker.run(consumer.take) if in_thread else consumer.take()
+                message = await self._take(consumer) if in_thread else consumer.take()
                 if message is not None:
                     return message
             else:
@@ -149,7 +158,7 @@ class _AsyncReading(Generic[_Reader]):
         """Return up to `count` messages; see Consumer.poll()."""
         consumer = await self._opened()
         await self._fetch(consumer, milliseconds("timeout_ms", timeout_ms))
-        return await self._worker.run(consumer.poll, count)
+        return await self._worker.take(functools.partial(consumer.poll, count), consumer.put_back)
 
     async def commit(self, message: Message | None = None) -> None:
         """Commit everything delivered so far, or up to one message; see Consumer.commit()."""
@@ -199,10 +208,17 @@ class _AsyncReading(Generic[_Reader]):
 
     async def close(self, *, commit: bool = True) -> None:
         """Close the consumer; see Consumer.close()."""
+        await self._end(lambda consumer: consumer.close(commit=commit))
+
+    async def _end(self, close: Callable[[_Reader], None]) -> None:
         if self._callbacks.is_used:
             self._callbacks.use_loop()
         if self._consumer is not None and not self._worker.is_closed:
-            await self._worker.run(self._consumer.close, commit=commit)
+            try:
+                await self._worker.run(close, self._consumer)
+            except Exception:  # after a cancellation, a second call resumes
+                self._worker.close()
+                raise
         self._worker.close()
 
     async def __aenter__(self) -> Self:
@@ -212,9 +228,7 @@ class _AsyncReading(Generic[_Reader]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is not None and self._consumer is not None and not self._worker.is_closed:
-            await self._worker.run(self._consumer.record_failure, error)
-        await self.close(commit=error is None)
+        await self._end(lambda consumer: consumer.__exit__(kind, error, traceback))
 
 
 class AsyncConsumer(_AsyncReading[Consumer]):
@@ -232,7 +246,8 @@ class AsyncConsumer(_AsyncReading[Consumer]):
 
     async def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
         """Return a message that was set aside; see Consumer.fetch_deferred()."""
-        return await self._worker.run((await self._opened()).fetch_deferred, partition, offset)
+        consumer = await self._opened()
+        return await self._worker.take(functools.partial(consumer.fetch_deferred, partition, offset), consumer.defer)
 
     async def seek(self, partition: int, offset: StartInput) -> None:
         """Continue at another position in a partition; see Consumer.seek()."""
@@ -264,7 +279,7 @@ class AsyncTopicsConsumer(_AsyncReading[TopicsConsumer]):
             TopicNotFoundError: the topic is not read.
         """
         consumer = await self._opened()
-        return await self._worker.run(lambda: consumer.consumer(topic).fetch_deferred(partition, offset))
+        return await self._worker.take(lambda: consumer.consumer(topic).fetch_deferred(partition, offset), consumer.defer)
 
     async def seek(self, topic: str, partition: int, offset: StartInput) -> None:
         """Continue at another position in a partition of a topic; see Consumer.seek().

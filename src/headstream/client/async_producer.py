@@ -37,8 +37,14 @@ class AsyncProducer:
 
     async def _opened(self) -> Producer:
         if self._producer is None:
-            self._producer = await self._worker.run(self._make)
+            await self._worker.run(self._open)
+        assert self._producer is not None
         return self._producer
+
+    def _open(self) -> None:
+        """Create the producer, in the thread: one that is created for a cancelled call serves the next call."""
+        if self._producer is None:
+            self._producer = self._make()
 
     async def send(
         self,
@@ -52,10 +58,16 @@ class AsyncProducer:
         """Send one message; see Producer.send().
 
         This awaits room in the producer's buffer, which is usually available at once: the message is then buffered,
-        not yet stored. To wait until it is stored, `await` the returned receipt or use send_and_wait().
+        not yet stored. To wait until it is stored, `await` the returned receipt or use send_and_wait(). A message whose
+        send() is cancelled while it awaits room is not sent.
         """
         producer = await self._opened()
-        if producer.is_full:
+        for slice_ms in slices_ms():
+            if not producer.is_full:
+                return producer.send(payload, key=key, headers=headers, id=id, partition=partition)
+            if await self._run(producer, producer.wait_for_room, slice_ms / 1000):
+                break
+        if producer.is_full:  # asynchronous interceptors need the thread although there is room
             return await self._run(producer, producer.send, payload, key=key, headers=headers, id=id, partition=partition)
         return producer.send(payload, key=key, headers=headers, id=id, partition=partition)
 
@@ -100,7 +112,7 @@ class AsyncProducer:
     async def close(self) -> None:
         """Flush and close; see Producer.close(). After a cancellation, a second call resumes."""
         producer = self._producer
-        if producer is not None and not self._worker.is_closed:
+        if producer is not None and not self._worker.is_closed and not producer.is_parents:
             try:
                 await self._flush(producer)
             except Exception:

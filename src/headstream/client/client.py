@@ -14,6 +14,7 @@ from headstream.client.arguments import (
     state_codes,
 )
 from headstream.client.checks import check_consumer_options, check_names, check_text, check_whole
+from headstream.client.closing import closing
 from headstream.client.consumer import Consumer
 from headstream.client.consumers import make_consumer, timeout_of
 from headstream.client.filtering import FilterPlan, make_filter, plan_filter
@@ -26,6 +27,7 @@ from headstream.client.topics_consumer import TopicsConsumer, is_pattern
 from headstream.client.topology import Topology
 from headstream.client.transport import ClusterCounts, KeyPartitioning, RemoteAccess, Transport
 from headstream.errors import ClosedError, InvalidOptionError, InvalidUrlError, UnsupportedError
+from headstream.forks import closed_by_fork, tell_of_forks
 from headstream.model.identifiers import TopicName
 from headstream.model.message import ReceivedMessage
 from headstream.model.polling import OffsetOwner, PollingKind
@@ -58,8 +60,14 @@ class Client(Topology, Progress, Producing, States):
         self._interception = None if chain is None else _intercept(transport, chain)
         self._transport = transport
         self._server = server
-        self._is_closed = False
+        self._is_closed = self._is_parents = False
         self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Leave an embedded log to the parent; the transport to a server has new connections."""
+        if not isinstance(self._transport, RemoteAccess):
+            self._is_parents = self._is_closed = True
 
     @property
     def identity(self) -> str | None:
@@ -129,6 +137,8 @@ class Client(Topology, Progress, Producing, States):
         return transport.stats()
 
     def _open_transport(self) -> Transport:
+        if self._is_parents:
+            raise closed_by_fork("log")
         if self._is_closed:
             raise ClosedError("the log is closed", advice="Connect again")
         return self._transport
@@ -307,15 +317,17 @@ class Client(Topology, Progress, Producing, States):
         if self._is_closed:
             return
         errors: list[Exception] = []
-        for consumer in list(self._consumers):
-            consumer.close(commit=False)  # only the consumer's own `with` knows whether its delivered message is done
+        with closing():
+            for consumer in list(self._consumers):
+                consumer.close(commit=False)  # only the consumer's own `with` knows whether its delivered message is done
         for producer in list(self._producers):
             try:
                 producer.close()
             except Exception as error:  # but Ctrl-C leaves the log open: sent messages are flushed at exit
                 errors.append(error)
         self._is_closed = True
-        self._transport.close()
+        with closing():
+            self._transport.close()
         if errors:
             raise errors[0]
 

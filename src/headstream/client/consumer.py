@@ -10,7 +10,7 @@ partitions with other members: before each poll and after a change it reports fi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Final, Self
@@ -18,6 +18,7 @@ from typing import Final, Self
 from headstream.client.ahead import FETCH_BYTES, FETCH_COUNT, Ahead, ConsumerPollOptions
 from headstream.client.arguments import StartInput, start_of
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
+from headstream.client.closing import closing
 from headstream.client.fetching import Fetching
 from headstream.client.filtering import Filtering
 from headstream.client.listening import AssignmentListener, PartitionsCallback
@@ -36,6 +37,7 @@ from headstream.errors import (
     ServerUnreachableError,
 )
 from headstream.filters.filter import Filter
+from headstream.forks import closed_by_fork, tell_of_forks
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, ReceivedMessage
@@ -91,7 +93,8 @@ class Consumer(Filtering, Settling):
         self._committer = committer
         self._options: ConsumerPollOptions = {"states": states, "size_bytes": FETCH_BYTES, "where": where}
         self._timeout_ms = timeout_ms
-        self._is_closed = False
+        self._is_closed = self._is_parents = False
+        tell_of_forks(self)
         self._strategy = check_start(start_of(start), self._name)
         self._share: GroupMembership | None = None
         self._damaged: dict[int, CorruptSendError] = {}
@@ -132,7 +135,13 @@ class Consumer(Filtering, Settling):
         """Whether take() can block on a server although a message is buffered: it commits the previous one first."""
         return self._committer is not None and isinstance(self._transport, RemoteAccess)
 
+    def after_fork(self) -> None:
+        """Leave the messages, the membership and the leases to the parent."""
+        self._is_parents = self._is_closed = True
+
     def _check_open(self) -> None:
+        if self._is_parents:
+            raise closed_by_fork("consumer")
         if self._is_closed:
             raise ClosedError("the consumer is closed", where=str(self._name), advice="Create another with log.consumer()")
 
@@ -196,11 +205,15 @@ class Consumer(Filtering, Settling):
             raise InvalidInputError(f"a poll requests at least one message, not {count}", where=str(self._name))
         was_empty = self._fetching.is_empty
         self.fetch(milliseconds("timeout_ms", timeout_ms))
-        messages = self._fetching.hand_out(count)
+        messages = self._fetching.hand_out(count, is_first=True)
         with suppress(HeadstreamError):  # buffered messages are returned first: the next poll raises the error again
             while messages and len(messages) < count and not (was_empty and self._fetching.is_at_end) and self._fetch():
                 messages += self._fetching.hand_out(count - len(messages))
         return messages
+
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Undo the delivery of messages; see Settling.put_back()."""
+        self._fetching.undeliver(messages)
 
     def commit(self, message: Message | None = None) -> None:
         """Commit everything delivered so far, including the message being processed; or up to one message.
@@ -375,12 +388,17 @@ class Consumer(Filtering, Settling):
             self._follow(is_resting=True)
 
     def close(self, *, commit: bool = True) -> None:
-        """Close the consumer; a second call does nothing.
+        """Close the consumer, within about five seconds if its server is lost; a second call does nothing.
 
         Args:
             commit: Whether to commit the message that iteration delivered last.
+
+        Raises:
+            ServerUnreachableError: the message could not be committed: it is delivered again.
         """
-        if not self._is_closed:
+        if self._is_closed:
+            return
+        with closing():
             try:
                 if commit:
                     self.finish()

@@ -6,6 +6,7 @@
     fetching.finish()                  the body has processed it: its offset can be committed
     fetching.seek(partition, offset)   continue there; the position is committed with the next message, or by release()
     fetching.hand_out(count)           several messages; the caller marks them as done with release()
+    fetching.undeliver(messages)       nobody received what was delivered last: it is next again
     fetching.committable()             partition -> offset to commit, once
     fetching.follow(assignment)        a group member: partitions it loses, can release, gets
 
@@ -39,6 +40,7 @@ class Fetching:
         self._turn: deque[int] = deque(self._positions)
         self._delivered: tuple[int, int] | None = None
         self._handed_out: dict[int, int] = {}
+        self._handed_out_before: frozenset[int] = frozenset()
         self._done: dict[int, int] = {}
         self._sought: dict[int, int] = {}
         self._generations: dict[int, int] = {}
@@ -129,7 +131,8 @@ class Fetching:
             self._step_over(partition, polled.next_offset)
 
     def _step_over(self, partition: int, next_offset: int) -> None:
-        if self._delivered is not None and self._delivered[0] == partition:
+        is_delivered = self._delivered is not None and self._delivered[0] == partition
+        if is_delivered and self._delivered is not None and self._delivered[1] > self._handed_out.get(partition, 0):
             self._delivered = partition, next_offset
         elif partition in self._handed_out:
             self._handed_out[partition] = next_offset
@@ -150,7 +153,9 @@ class Fetching:
         """Mark the message delivered last as done."""
         if self._delivered is not None:
             partition, next_offset = self._delivered
-            self._done[partition] = next_offset
+            self._done[partition] = max(next_offset, self._done.get(partition, 0))  # a poll can have gone on from there
+            if self._handed_out.get(partition, next_offset + 1) <= next_offset:
+                del self._handed_out[partition]
             self._delivered = None
 
     def settle_seeks(self) -> None:
@@ -159,14 +164,57 @@ class Fetching:
             self._done.update(self._sought)
             self._sought.clear()
 
-    def hand_out(self, count: int) -> list[ReceivedMessage]:
-        """Return up to `count` messages; release() marks them as done."""
+    def hand_out(self, count: int, *, is_first: bool = False) -> list[ReceivedMessage]:
+        """Return up to `count` messages; release() marks them as done.
+
+        Args:
+            count: How many at most.
+            is_first: Whether the caller begins with them; otherwise they belong to the messages of the call before.
+        """
+        self._begin_handing_out(is_first=is_first)
         messages: list[ReceivedMessage] = []
         while self._buffer and len(messages) < count:
             message, partition, next_offset = self._buffer.popleft()
             self._handed_out[partition] = next_offset
             messages.append(message)
         return messages
+
+    def _begin_handing_out(self, *, is_first: bool) -> None:
+        if is_first:
+            self._handed_out_before = frozenset(self._handed_out)
+
+    def undeliver(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Have the messages that the last deliver(), or hand_out() since its first call, returned as the next ones again.
+
+        Those of partitions that are not read any more are dropped.
+
+        Args:
+            messages: All of them, in their order.
+        """
+        entries: list[tuple[ReceivedMessage, int, int]] = []
+        next_offsets: dict[int, int] = {}
+        for message in reversed(list(messages)):
+            partition = message.partition
+            if partition not in next_offsets:
+                next_offset = self._take_from_hand(partition, message.offset)
+                if next_offset is None:
+                    continue
+                next_offsets[partition] = next_offset
+            entries.append((message, partition, next_offsets[partition]))
+            next_offsets[partition] = message.offset
+        self._buffer.extendleft(entries)
+        for partition in next_offsets.keys() & self._handed_out.keys():
+            if partition in self._handed_out_before:
+                self._handed_out[partition] = next_offsets[partition]
+            else:
+                del self._handed_out[partition]
+
+    def _take_from_hand(self, partition: int, offset: int) -> int | None:
+        """Return the offset to commit after the last delivered message of a partition; None if it is not in progress."""
+        if self._delivered is not None and self._delivered[0] == partition and offset < self._delivered[1]:
+            next_offset, self._delivered = self._delivered[1], None
+            return next_offset
+        return self._handed_out.get(partition)
 
     def release(self) -> None:
         """Mark all delivered messages as processed, and make the pending seeks effective."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from headstream.client.transport import Transport
 from headstream.errors import HeadstreamError, RebalancedError
+from headstream.forks import tell_of_forks
 from headstream.model.groups import Assignment, Member
 from headstream.model.identifiers import TopicName
 
@@ -45,6 +46,11 @@ class GroupMembership:
         self.is_resting = True
         self._reported_s = time.monotonic()
         self._join()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Leave the member to the parent: neither leave() nor a collection removes it."""
+        self._finalizer.detach()
 
     @property
     def is_due(self) -> bool:

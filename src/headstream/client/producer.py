@@ -16,7 +16,6 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Final
 
-from headstream.client import forks
 from headstream.client.arguments import MessageIdInput, PartitionInput, SendArguments, choice_of
 from headstream.client.checks import check_many
 from headstream.client.delivery import BatchDelivery, Delivery
@@ -28,6 +27,7 @@ from headstream.client.receipts import Delivered, Receipt
 from headstream.client.sending import Batch, Sending, SendingOptions
 from headstream.client.transport import KeyPartitioning, OwnConnections, Transport
 from headstream.errors import ClosedError, OutcomeUnknownError, PartitionClosedError
+from headstream.forks import closed_by_fork, tell_of_forks
 from headstream.model.headers import HeadersInput
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
@@ -75,10 +75,18 @@ class Producer:
         self._is_closed = False
         self._failed: list[Batch] = []
         self._raised: list[Batch] = []
-        self._forks = forks.count
+        self.is_parents = False
+        """Whether a parent created it, before this process was forked."""
         self._skips: Callable[[HeadersInput | None], bool] | None = None
         """Whether a message with these headers passes no interceptor; None: no message does."""
         open_until_exit(self)
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Leave the messages to the parent, whose thread sends them."""
+        self.is_parents = self._is_closed = True
+        self._lock = threading.Lock()
+        closed(self)
 
     @property
     def partitions(self) -> range:
@@ -217,9 +225,19 @@ class Producer:
         Raises:
             HeadstreamError: some messages could not be stored.
         """
+        if self.is_parents:
+            raise closed_by_fork("producer")
         with self._lock:
             last = self._sending.close_all()
         return self._wait_until_settled(last, timeout_s)
+
+    def wait_for_room(self, timeout_s: float) -> bool:
+        """Wait until the buffer has room, and return whether it has.
+
+        Args:
+            timeout_s: How long to wait, seconds.
+        """
+        return self._wait(lambda: not self._sending.is_full, timeout_s)
 
     def raise_again(self) -> None:
         """Make the next call raise the last error again, because its caller was cancelled."""
@@ -232,7 +250,7 @@ class Producer:
         Raises:
             HeadstreamError: some messages could not be stored, and no earlier call raised it.
         """
-        if self._forks != forks.count:
+        if self.is_parents:
             return
         with self._lock:
             self._is_closed = True
@@ -256,8 +274,8 @@ class Producer:
         self._work.put(None)
 
     def _check_usable(self) -> None:
-        if self._forks != forks.count:
-            raise forks.closed_by_fork("producer")
+        if self.is_parents:
+            raise closed_by_fork("producer")
         if self._failed:
             self._raise_failed()
         if self._is_closed:
@@ -299,11 +317,11 @@ class Producer:
     def _wait(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            if self._forks != forks.count:
-                raise forks.closed_by_fork("producer")
             with self._lock:
                 if is_over():
                     return True
+                if self.is_parents:
+                    raise closed_by_fork("producer")
                 progress = self._wait_for_progress()
             self._wake_thread()
             if until_s is not None and until_s <= time.monotonic():

@@ -11,6 +11,7 @@ from typing import Final
 from headstream.client.producer import Producer
 from headstream.client.receipts import Delivered, Receipt
 from headstream.errors import ClosedError, HeadstreamError, PartitionNotFoundError
+from headstream.forks import tell_of_forks
 from headstream.model.identifiers import TopicName
 
 __all__ = ["Senders"]
@@ -31,6 +32,11 @@ class Senders:
 
     def __init__(self, make: Callable[[TopicName], Producer]) -> None:
         self._make = make
+        tell_of_forks(self)
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Begin without producers: those are the parent's."""
         self._lock = threading.Lock()
         self._known: OrderedDict[TopicName, tuple[Producer, float]] = OrderedDict()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, Final, NoReturn
@@ -109,6 +109,14 @@ class Settling:
             message: A message that this consumer has delivered.
         """
         self._needs_on_error()
+
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Undo the delivery of messages: they are in progress no more, and delivered next.
+
+        Args:
+            messages: All that the last take() or poll() returned, in their order.
+        """
+        raise NotImplementedError
 
     def run(self, handler: Callable[[ReceivedMessage], Any]) -> None:
         """Call a function with each message; an Exception of it is recorded by retry(), and the next message follows.

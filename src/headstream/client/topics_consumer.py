@@ -9,15 +9,26 @@ from __future__ import annotations
 import fnmatch
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Final, Self
 
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
+from headstream.client.closing import closing
 from headstream.client.consumer import Consumer
 from headstream.client.settling import DelayInput, Settling
-from headstream.errors import ClosedError, InvalidInputError, InvalidOptionError, TopicNotFoundError
+from headstream.errors import (
+    ClosedError,
+    HeadstreamError,
+    InvalidInputError,
+    InvalidOptionError,
+    NotFoundError,
+    PartitionNotFoundError,
+    StreamNotFoundError,
+    TopicNotFoundError,
+)
+from headstream.forks import closed_by_fork, tell_of_forks
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message, ReceivedMessage
 
@@ -29,6 +40,8 @@ _LOOK_S: Final = 5.0
 _FIRST_WAIT_MS: Final = 5.0
 _LAST_WAIT_MS: Final = 100.0
 """How long to wait on one topic while none has messages, before polling the others; short at first."""
+_GONE: Final = (TopicNotFoundError, StreamNotFoundError, PartitionNotFoundError)
+"""Errors of calls for a topic that is being deleted."""
 
 
 def is_pattern(name: str) -> bool:
@@ -69,7 +82,8 @@ class TopicsConsumer(Settling):
         self._in_hand: Consumer | None = None
         self._next: Consumer | None = None
         self._looked_s = 0.0
-        self._is_closed = False
+        self._is_closed = self._is_parents = False
+        tell_of_forks(self)
         try:
             for name in wanted:
                 if not is_pattern(name):
@@ -111,21 +125,31 @@ class TopicsConsumer(Settling):
             return
         there = self._list_names()
         for name in there:
-            if any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns):
-                self._add(name)
+            if self._matches(name):
+                with suppress(*_GONE):  # deleted since it was listed
+                    self._add(name)
         for name in set(self._consumers).difference(there):
             self._drop(name)
         self._looked_s = now_s
+
+    def _matches(self, name: str) -> bool:
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns)
 
     def _drop(self, name: str) -> None:
         consumer = self._consumers.pop(name)
         self._turn.remove(name)
         self._in_hand = None if self._in_hand is consumer else self._in_hand
         self._next = None if self._next is consumer else self._next
-        with suppress(TopicNotFoundError):  # deleted together with its group
+        with suppress(*_GONE):  # deleted together with its group
             consumer.close(commit=False)
 
+    def after_fork(self) -> None:
+        """Leave everything to the parent, as each topic's consumer does."""
+        self._is_parents = self._is_closed = True
+
     def _check_open(self) -> None:
+        if self._is_parents:
+            raise closed_by_fork("consumer")
         if self._is_closed:
             raise ClosedError("the consumer is closed", advice="Create another with log.consumer()")
 
@@ -154,14 +178,15 @@ class TopicsConsumer(Settling):
         """Fetch messages of a topic, and return whether some are buffered; a pattern's topic can be deleted meanwhile."""
         try:
             return self._consumers[name].fetch(timeout_ms)
-        except TopicNotFoundError as error:
+        except _GONE as error:
             self._drop_missing(self._consumers[name], error)
             return False
 
-    def _drop_missing(self, consumer: Consumer, error: TopicNotFoundError) -> None:
-        """Drop a deleted topic that a pattern matched; raise the error for a named one."""
+    def _drop_missing(self, consumer: Consumer, error: NotFoundError) -> None:
+        """Drop a deleted topic that a pattern matched; raise the error for a named one, or one that only lacks a partition."""
         name = next(name for name, each in self._consumers.items() if each is consumer)
-        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns):
+        is_there = isinstance(error, PartitionNotFoundError) and name in self._list_names()
+        if is_there or not self._matches(name):
             raise error
         self._drop(name)
 
@@ -194,7 +219,7 @@ class TopicsConsumer(Settling):
         """Take a message of one topic; a pattern's topic can be deleted meanwhile, with its uncommitted messages."""
         try:
             return consumer.take()
-        except TopicNotFoundError as error:
+        except _GONE as error:
             self._drop_missing(consumer, error)
             return None
 
@@ -204,7 +229,7 @@ class TopicsConsumer(Settling):
         if self._in_hand is not None:
             try:
                 self._in_hand.finish()
-            except TopicNotFoundError as error:
+            except _GONE as error:
                 self._drop_missing(self._in_hand, error)
 
     def fetch(self, timeout_ms: float | None = 0) -> bool:
@@ -228,17 +253,36 @@ class TopicsConsumer(Settling):
         check_whole("count", count)
         messages: list[ReceivedMessage] = []
         consumer = self._find_ready(milliseconds("timeout_ms", timeout_ms))
-        while consumer is not None:
-            messages += consumer.poll(count - len(messages))
-            consumer = self._find_ready(0) if len(messages) < count else None
+        try:
+            while consumer is not None:
+                try:
+                    messages += consumer.poll(count - len(messages))
+                except _GONE as error:
+                    self._drop_missing(consumer, error)
+                consumer = self._find_ready(0) if len(messages) < count else None
+        except HeadstreamError:
+            if not messages:  # otherwise the next poll raises it again
+                raise
         return messages
+
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Undo the delivery of messages; see Settling.put_back()."""
+        taken: dict[str, list[ReceivedMessage]] = {}
+        for message in messages:
+            taken.setdefault(message.topic or "", []).append(message)
+        for name, those in taken.items():
+            if name in self._consumers:
+                self._consumers[name].put_back(those)
 
     def commit(self, message: Message | None = None) -> None:
         """Commit everything delivered so far, or up to one message; see Consumer.commit()."""
         self._check_open()
         if message is None:
-            for consumer in self._consumers.values():
-                consumer.commit()
+            for consumer in list(self._consumers.values()):
+                try:
+                    consumer.commit()
+                except _GONE as error:
+                    self._drop_missing(consumer, error)
             return
         self._consumer_of(message).commit(message)
 
@@ -305,11 +349,12 @@ class TopicsConsumer(Settling):
         """
         self._is_closed = True
         errors: list[Exception] = []
-        for consumer in self._consumers.values():
-            try:
-                consumer.close(commit=commit and consumer is self._in_hand)
-            except Exception as error:
-                errors.append(error)
+        with closing():
+            for consumer in self._consumers.values():
+                try:
+                    consumer.close(commit=commit and consumer is self._in_hand)
+                except Exception as error:
+                    errors.append(error)
         if errors:
             raise errors[0]
 
@@ -322,6 +367,7 @@ class TopicsConsumer(Settling):
             self._in_hand.record_failure(error)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if error is not None:
-            self.record_failure(error)
-        self.close(commit=error is None)
+        with closing():
+            if error is not None:
+                self.record_failure(error)
+            self.close(commit=error is None)

@@ -7,11 +7,12 @@ import contextvars
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from headstream.errors import ClosedError
+from headstream.forks import tell_of_forks
 from headstream.interceptors.loop_bridge import WORKING_FOR
 
 __all__ = ["Worker", "slices_ms"]
@@ -22,7 +23,9 @@ _T = TypeVar("_T")
 _FIRST_SLICE_MS: Final = 125
 _LAST_SLICE_MS: Final = 1000
 _CANCEL_TIMEOUT_S: Final = 2.0
-"""How long a cancelled call can take to end before it is interrupted, and between interrupts."""
+"""How long a cancelled call can take to end before it is interrupted."""
+_INTERRUPT_AGAIN_S: Final = 0.25
+"""Between interrupts: a call can consist of several requests, each of which would wait for a server that does not answer."""
 
 
 def slices_ms() -> Iterator[float]:
@@ -48,31 +51,59 @@ class Worker:
         self._name = name
         self._interrupt = interrupt
         self._thread = 0
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"headstream {name}")
         self.is_closed = False
+        tell_of_forks(self)
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Begin with another thread."""
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"headstream {self._name}")
 
     async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a call in the thread, with the caller's context variables, and return what it returns."""
-        if self.is_closed:
-            raise ClosedError(f"the {self._name} is closed", advice="Connect again, or make another")
-        loop = asyncio.get_running_loop()
-        work = functools.partial(self._work, loop, call, *args, **kwargs)
-        future = loop.run_in_executor(self._pool, contextvars.copy_context().run, work)
+        return await self.take(functools.partial(call, *args, **kwargs), None)
+
+    async def take(self, call: Callable[[], _T], put_back: Callable[[_T], object] | None) -> _T:
+        """Run a call in the thread that takes messages; a cancellation loses none of them.
+
+        Args:
+            call: What to run.
+            put_back: Called in the thread with the result if the caller was cancelled: nobody receives it. It undoes the call.
+                None drops the result.
+        """
+        running = self._start(call)
+        future = asyncio.wrap_future(running)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            while not future.done():
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait({future}, timeout=_CANCEL_TIMEOUT_S)
-                    if not future.done():
-                        self._interrupt(self._thread)
-            future.exception()  # the caller gets the cancellation instead
+            if running.cancel():  # it had to wait for another call, and does not begin any more
+                raise
+            await self._wait_for_end(future)
+            if future.exception() is None and put_back is not None:
+                undone = self._start(functools.partial(put_back, future.result()))
+                await self._wait_for_end(asyncio.wrap_future(undone))
             raise
 
-    def _work(self, loop: asyncio.AbstractEventLoop, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def _start(self, call: Callable[[], _T]) -> Future[_T]:
+        if self.is_closed:
+            raise ClosedError(f"the {self._name} is closed", advice="Connect again, or make another")
+        loop = asyncio.get_running_loop()
+        return self._pool.submit(contextvars.copy_context().run, self._work, loop, call)
+
+    async def _wait_for_end(self, future: asyncio.Future[Any]) -> None:
+        """Wait until a call has ended whose caller was cancelled, and interrupt it if it takes long."""
+        timeout_s = _CANCEL_TIMEOUT_S
+        while not future.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({future}, timeout=timeout_s)
+                if not future.done():
+                    self._interrupt(self._thread)
+                    timeout_s = _INTERRUPT_AGAIN_S
+
+    def _work(self, loop: asyncio.AbstractEventLoop, call: Callable[[], _T]) -> _T:
         self._thread = threading.get_ident()
         WORKING_FOR.set(loop)
-        return call(*args, **kwargs)
+        return call()
 
     def close(self) -> None:
         """End the thread."""

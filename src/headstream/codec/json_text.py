@@ -1,21 +1,31 @@
-"""Strict JSON encoding and decoding: a value that would be changed or lost is an error."""
+"""Strict JSON encoding and decoding: a value that would be changed or lost is an error.
+
+Python reads a number with a point or an exponent as a double, which keeps 15 to 17 of its digits. Where a number may be meant
+for another type, `decimals` keeps all of them, as a Decimal; encode_json() and dump_json() write it back digit by digit.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from typing import Any, Final, NoReturn
 
 from headstream.errors import DecodeError, InvalidInputError
 
-__all__ = ["decode_json", "encode_json"]
+__all__ = ["decode_json", "dump_json", "encode_json"]
+
+_PLACE: Final = "\udead"
+"""Stands for a Decimal while a document is written: half of a surrogate pair, which no text has."""
 
 
-def decode_json(data: bytes) -> Any:
+def decode_json(data: bytes, *, decimals: bool = False) -> Any:
     """Return the JSON document of some bytes.
 
     Args:
         data: UTF-8.
+        decimals: Whether numbers with a point or an exponent, and the number -0, are a Decimal with all their digits, instead of
+            a float.
 
     Raises:
         DecodeError: not JSON, not UTF-8 (lone surrogates included), a repeated member of an object (a dict would lose
@@ -26,9 +36,9 @@ def decode_json(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise DecodeError("JSON that is not UTF-8", error.start) from None
     try:
-        document = _DECODER.decode(text)
+        document = (_EXACT_DECODER if decimals else _DECODER).decode(text)
         if "\\u" in text:  # only an escape can contain half of a surrogate pair
-            json.dumps(document, ensure_ascii=False).encode()
+            json.dumps(document, ensure_ascii=False, default=str).encode()
     except json.JSONDecodeError as error:
         raise DecodeError(f"not JSON: {error.msg}", len(text[: error.pos].encode())) from None
     except UnicodeEncodeError:
@@ -44,15 +54,49 @@ def encode_json(document: Any) -> bytes:
     """Return a document as compact UTF-8 JSON, with its members in order.
 
     Args:
-        document: Of dict, list, str, int, float, bool and None.
+        document: Of dict, list, str, int, float, Decimal, bool and None.
 
     Raises:
         InvalidInputError: it contains anything else, a NaN or infinity, or half of a surrogate pair.
     """
     try:
-        return _ENCODER.encode(document).encode()
+        try:
+            return _ENCODER.encode(document).encode()
+        except TypeError:  # it has a Decimal, or what JSON lacks
+            return dump_json(document, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"JSON cannot represent the value: {error}") from None
+
+
+def dump_json(document: Any, *, separators: tuple[str, str] | None = None, indent: int | None = None) -> str:
+    """Return a document as JSON text, as json.dumps() does, with every digit of a Decimal.
+
+    Args:
+        document: As of encode_json().
+        separators: Between the items of a list or object, and between a name and its value; None as json.dumps().
+        indent: Spaces of each level; None writes one line.
+
+    Raises:
+        TypeError: it contains another type.
+        ValueError: it contains a NaN or infinity, or half of a surrogate pair beside a Decimal.
+    """
+    numbers: list[str] = []
+
+    def hold_place(value: object) -> str:
+        if not isinstance(value, Decimal):
+            raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+        if not value.is_finite():
+            raise ValueError(f"{value} is not JSON")
+        numbers.append(str(value))
+        return _PLACE
+
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=separators, indent=indent, default=hold_place)
+    if not numbers:
+        return text
+    first, *rest = text.split(f'"{_PLACE}"')
+    if len(rest) != len(numbers):
+        raise ValueError("half of a surrogate pair is not a character")
+    return first + "".join(number + part for number, part in zip(numbers, rest, strict=True))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -70,10 +114,24 @@ def _number(text: str) -> float:
     return number
 
 
+def _exact(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        raise ValueError(f"the number {text[:40]} is out of range") from None
+
+
+def _exact_int(text: str) -> int | Decimal:
+    return Decimal(text) if text == "-0" else int(text)
+
+
 def _constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
 
 
 # Created once: creating one takes as long as a small document.
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)
+_EXACT_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=_exact, parse_int=_exact_int, parse_constant=_constant
+)
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

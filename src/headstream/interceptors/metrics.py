@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from headstream.errors import MissingExtraError
+from headstream.forks import tell_of_forks
 from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
 from headstream.model.message import Message
 
@@ -74,10 +75,15 @@ class Metrics(Interceptor):
         from headstream.metrics.output import open_push
 
         self._lock = threading.Lock()
+        tell_of_forks(self)
         self._topics: dict[str, _Counts] = {}
         self._registry = prometheus_client.REGISTRY if registry is None else registry
         self._push = open_push("headstream-client", self.collect) if otlp else None
         self._registry.register(self)
+
+    def after_fork(self) -> None:
+        """Count on from the parent's counts, which are the parent's to send over OTLP."""
+        self._lock = threading.Lock()
 
     def on_acknowledged(self, message: Message, error: Exception | None) -> None:
         """Count a sent message."""

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from headstream.codec.buffer import BytesLike
 from headstream.errors import ClosedError, CorruptLogError, StorageError
+from headstream.forks import tell_of_forks
 from headstream.log.background import Background
 from headstream.log.catalog.catalog import Catalog, Snapshot, TopicRecord
 from headstream.log.commits import StagedCommits
@@ -71,6 +72,7 @@ class Log:
         self._partitions: dict[tuple[int, int], PartitionWriter] = {}
         self._opened: dict[int, dict[int, PartitionWriter]] = {}
         self._removed: dict[int, dict[int, int]] = {}
+        self._starts: dict[tuple[int, int], tuple[int, int]] = {}  # topic, partition -> its removals, its log start offset
         self._writing: OrderedDict[tuple[int, int], PartitionWriter] = OrderedDict()
         self._readers = Readers(files, self._max_open)
         self._offsets: dict[int, OffsetStore] = {}
@@ -80,6 +82,13 @@ class Log:
         self._watching = DirectoryWatcher(self.waiting)
         self._is_writer = False
         self._closed_because: str | None = None
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Become unusable: files, database and threads are the parent's."""
+        self._closed_because = "the log was opened before this process was forked"
+        self._is_writer = False
+        self._lock, self.administration, self.passing = threading.RLock(), threading.RLock(), threading.Lock()
 
     @property
     def identity(self) -> str | None:
@@ -225,6 +234,7 @@ class Log:
         """Close a partition's files, which are about to be removed."""
         key = topic.number, number
         self._writing.pop(key, None)
+        self._starts.pop(key, None)
         partition = self._partitions.pop(key, None)
         self.note_removed(topic, number)
         if partition is not None:
@@ -325,6 +335,16 @@ class Log:
         end = self.writing_end(topic, number)
         return 0 if end is None else end.end_offset
 
+    def start_offset(self, topic: TopicRecord, number: int) -> int:
+        """Return the log start offset of a partition; the writer's process reads files after its removals only."""
+        key, removed = (topic.number, number), self._removed.get(topic.number, {}).get(number, 0)
+        known = self._starts.get(key)
+        if known is None or known[0] != removed or not self._is_writer:
+            with self.reading(topic, number) as follower:
+                follower.refresh()
+                known = self._starts[key] = removed, follower.first_offset
+        return known[1]
+
     def reading(self, topic: TopicRecord, number: int) -> LentFollower:
         """Lend the follower of a partition to one thread at a time; refresh it as needed."""
         self._check_open()
@@ -392,8 +412,3 @@ class Log:
         self._watching.close()
         if failure is not None:
             raise failure
-
-    def abandon(self) -> None:
-        """Make it unusable in a forked child, without touching the parent's resources."""
-        self._closed_because = "the log was opened before this process was forked"
-        self._is_writer = False

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headstream.errors import InvalidOptionError
+from headstream.forks import keep_forever, tell_of_forks
 from headstream.log.log import Log
 from headstream.log.partition.segment_size import DEFAULT_SEGMENT_BYTES, check_segment_bytes
 from headstream.log.system.access import share_with_group
@@ -62,13 +63,12 @@ class _Shared:
     users: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class _Registry:
     """The open logs of this process."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     entries: list[_Shared] = field(default_factory=list)
-    abandoned: list[Log] = field(default_factory=list)
 
     def share(self, key: str | None, segment_bytes: int | None, make: Callable[[int], Log]) -> Log:
         if segment_bytes is not None:
@@ -98,14 +98,13 @@ class _Registry:
             self.entries.remove(entry)
         log.close()
 
-    def forget_after_fork(self) -> None:
+    def after_fork(self) -> None:
+        """Begin without logs: those are the parent's, and so are their databases, which are never closed here."""
         self.lock = threading.Lock()  # another thread of the parent can have held it
         for entry in self.entries:
-            entry.log.abandon()
-            self.abandoned.append(entry.log)  # never closed: its database is the parent's
-        self.entries.clear()
+            keep_forever(entry.log)
+        self.entries = []
 
 
 _REGISTRY: Final = _Registry()
-
-os.register_at_fork(after_in_child=_REGISTRY.forget_after_fork)
+tell_of_forks(_REGISTRY)

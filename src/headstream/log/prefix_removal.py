@@ -1,10 +1,14 @@
-"""Removes the messages of a partition before an offset, with their bytes.
+"""Deletes the messages of a partition before an offset: moves its log start offset, and removes their bytes.
 
+    <offset>.start                                 created and synced: no reader gets a message before the offset from here on
     segments that end at the offset or before      dropped, the oldest first
     the segment that contains it                   rewritten without the messages before it; the newest one is closed first
 
-The messages that stay keep their offsets, and the rewritten segment its first offset: as after a compaction, a partition can
-begin before its first message. A crash leaves some messages before the offset; the same call removes them.
+The messages that stay keep their offsets, and the rewritten segment its name. The log start offset never decreases: an offset
+before it deletes nothing. A crash leaves bytes of deleted messages; the next call removes them.
+
+The .start before the newest one stays until the next call: a listing of the directory that runs meanwhile can miss a name that
+is created, and must not miss both. A segment has begun at the offset or after it by then, so all before it is synced.
 """
 
 from __future__ import annotations
@@ -21,9 +25,10 @@ from headstream.log.partition.closed_reading import PassCancelledError
 from headstream.log.partition.closed_segments import Closed, finish_pass, list_closed
 from headstream.log.partition.segment_removal import drop_segment
 from headstream.log.segment_rewrite import Keep, PassContext, SegmentRewrite
+from headstream.log.system.files import Files
 from headstream.model.topology import check_legal_hold
 from headstream.segments.follower import PartitionFollower
-from headstream.segments.layout import INDEX_SUFFIX, base_offsets, segment_path
+from headstream.segments.layout import INDEX_SUFFIX, START_SUFFIX, base_offsets, segment_path, start_offsets
 
 if TYPE_CHECKING:
     from headstream.log.log import Log
@@ -33,8 +38,8 @@ __all__ = ["remove_before"]
 _NO_SEED: Final = bytes(16)
 
 
-def remove_before(log: Log, topic: TopicRecord, number: int, offset: int) -> None:
-    """Remove the messages of a partition before an offset.
+def remove_before(log: Log, topic: TopicRecord, number: int, offset: int) -> int:
+    """Delete the messages of a partition before an offset, and return its log start offset.
 
     Args:
         log: The log; this process is its writer.
@@ -46,8 +51,8 @@ def remove_before(log: Log, topic: TopicRecord, number: int, offset: int) -> Non
         OffsetOutOfRangeError: the offset is negative or after the partition's end; nothing is removed.
         LegalHoldError: the topic is under legal hold; nothing is removed.
         TopicNotFoundError: the topic was deleted or changed meanwhile.
-        CorruptLogError: the segment that contains the offset is damaged: it stays.
-        StorageError: the system refused; the rest stays.
+        CorruptLogError: the segment that contains the offset is damaged: its bytes stay, unreadable before the offset.
+        StorageError: the system refused; bytes of deleted messages can be left.
     """
     check_legal_hold(topic.name, topic.options.legal_hold)
     directory, files = log.partition_directory(topic, number), log.files
@@ -61,11 +66,14 @@ def remove_before(log: Log, topic: TopicRecord, number: int, offset: int) -> Non
         with log.passing:
             with log.administration:
                 context.check_wanted()
-                _check_offset(log, directory, offset)
+                first = _check_offset(log, directory, offset)
+                offset = max(offset, first)
                 bases = base_offsets(files.list_names(directory) or [])
                 if bases and offset > bases[-1]:
                     log.roll(topic, number)
                 finish_pass(directory, files)
+                if offset > first:
+                    _note_start(directory, offset, files)
                 closed = [segment for segment in list_closed(directory, files) if segment.base_offset < offset]
                 for segment in closed:
                     if segment.until_offset <= offset:
@@ -79,9 +87,11 @@ def remove_before(log: Log, topic: TopicRecord, number: int, offset: int) -> Non
         log.note_removed(topic, number)
         log.states.note_replaced()
     log.states.forget(topic, number, offset)
+    return offset
 
 
-def _check_offset(log: Log, directory: str, offset: int) -> None:
+def _check_offset(log: Log, directory: str, offset: int) -> int:
+    """Return the log start offset; raise OffsetOutOfRangeError if an offset is not in the partition."""
     with PartitionFollower(directory, log.files) as follower:
         if not 0 <= offset <= follower.end_offset:
             raise OffsetOutOfRangeError(
@@ -89,6 +99,14 @@ def _check_offset(log: Log, directory: str, offset: int) -> None:
                 where=directory,
                 advice="Use an offset of the partition, or its end for all messages",
             )
+        return follower.first_offset
+
+
+def _note_start(directory: str, offset: int, files: Files) -> None:
+    for older in start_offsets(files.list_names(directory) or [])[:-1]:
+        files.remove(segment_path(directory, older, START_SUFFIX))
+    files.open_write(segment_path(directory, offset, START_SUFFIX)).close()
+    files.sync_directory(directory)
 
 
 def _rewrite(rewrite: SegmentRewrite, directory: str, segment: Closed, offset: int) -> None:

@@ -5,35 +5,73 @@ not in it, at most the last number given     deleted or purged: removed, since n
 greater, and empty                           a creation that was never committed: taken by the next topic
 greater, with files                          unknown to the catalog (an older copy was restored): set aside,
                                              before a new topic gets its number
+
+Missing directories of partitions without committed offsets are recreated.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headstream.errors import StorageError
 from headstream.log.catalog.catalog import Catalog, topics_of
 from headstream.log.partition.index_rebuild import free_aside_name
+from headstream.log.partition.offsets import OffsetStore
 from headstream.log.system.files import Files
 from headstream.log.system.findings import report
-from headstream.segments.layout import STREAMS_NAME
+from headstream.segments.layout import OFFSETS_NAME, STREAMS_NAME, topic_directory
 
-__all__ = ["sweep_directories"]
+__all__ = ["recreate_unwritten", "sweep_directories"]
 
 
 def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
-    """Remove the directories of deleted topics, and set aside unexplained ones.
+    """Remove the directories of deleted topics, set aside unexplained ones, and recreate those of unwritten partitions.
 
     Args:
         root: The log's directory; this process is its writer.
         files: Its file system.
         catalog: The log's catalog.
     """
-    known = {topic.number for topic in topics_of(catalog.snapshot())}
+    topics = list(topics_of(catalog.snapshot()))
+    known = {topic.number for topic in topics}
     last = catalog.last_topic_number()
     streams = f"{root}/{STREAMS_NAME}"
     for stream in _numbers(files, streams):
         for topic in _numbers(files, f"{streams}/{stream}"):
             if int(topic) not in known:
                 _sweep(f"{streams}/{stream}/{topic}", files, is_explained=int(topic) <= last)
+
+    for each in topics:
+        directory = topic_directory(root, each.stream_number, each.number)
+        try:
+            for made in recreate_unwritten(directory, range(1, each.partitions + 1), files):
+                report(made, "the partition's directory was missing, and no consumer has read messages of it: it is empty now")
+        except StorageError as error:  # of concern to this topic alone
+            report(directory, f"missing directories of partitions stay missing: {error}")
+
+
+def recreate_unwritten(directory: str, partitions: Iterable[int], files: Files) -> list[str]:
+    """Create missing directories of partitions without committed offsets, and return them.
+
+    Version control and archives drop empty directories. A partition with a committed offset had messages, so its directory stays
+    missing: only a copy restores it.
+
+    Args:
+        directory: The topic's; this process is the log's writer.
+        partitions: Their numbers.
+        files: The file system.
+    """
+    names = set(files.list_names(directory) or ())
+    if OFFSETS_NAME not in names:
+        files.make_directory(f"{directory}/{OFFSETS_NAME}")
+    missing = [number for number in partitions if str(number) not in names]
+    offsets = OffsetStore(f"{directory}/{OFFSETS_NAME}", files)
+    made = [f"{directory}/{number}" for number in missing if not offsets.greatest(number)]
+    for each in made:
+        files.make_directory(each)
+    if made:
+        files.sync_directory(directory)
+    return made
 
 
 def _sweep(directory: str, files: Files, *, is_explained: bool) -> None:

@@ -35,6 +35,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client.core import Metric
 
 from headstream.errors import InvalidOptionError, MissingExtraError
+from headstream.forks import tell_of_forks
 from headstream.version import __version__
 
 __all__ = ["OtlpPush", "convert"]
@@ -75,9 +76,17 @@ class OtlpPush:
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headstream-otlp", daemon=True)
         self._thread.start()
+        self._is_parents = False
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Leave the sending to the parent."""
+        self._is_parents = True
 
     def close(self) -> None:
-        """Send the metrics once more, and end."""
+        """Send the metrics once more, and end; in a forked child, whose parent sends them, do nothing."""
+        if self._is_parents:
+            return
         self._is_over.set()
         self._thread.join()
         self._exporter.shutdown()

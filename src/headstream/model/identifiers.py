@@ -7,7 +7,16 @@ from typing import Final
 
 from headstream.errors import InvalidInputError
 
-__all__ = ["MAX_NAME_BYTES", "TopicName", "check_name", "format_message_id", "parse_message_id", "parse_number"]
+__all__ = [
+    "MAX_NAME_BYTES",
+    "TopicName",
+    "check_name",
+    "check_new_name",
+    "format_message_id",
+    "has_control_character",
+    "parse_message_id",
+    "parse_number",
+]
 
 MAX_NAME_BYTES: Final = 255
 """A name's length is encoded in one byte."""
@@ -42,6 +51,23 @@ def check_name(name: str, noun: str) -> str:
         raise InvalidInputError(
             "a stream name has no dot and no slash", where=repr(name), advice="Topics are written stream/topic"
         )
+    return name
+
+
+def has_control_character(name: str) -> bool:
+    """Return whether a name has a character of U+0000 to U+001F or U+007F to U+009F: no new stream or topic has one."""
+    return any(character < " " or "\x7f" <= character <= "\x9f" for character in name)
+
+
+def check_new_name(name: str, noun: str) -> str:
+    """Return the name of a stream or topic that is created or renamed, if it is valid; as check_name().
+
+    Raises:
+        InvalidInputError: check_name() raises it, or the name has a control character; existing ones can have one.
+    """
+    check_name(name, noun)
+    if has_control_character(name):
+        raise InvalidInputError(f"a new {noun} name must not contain control characters", where=repr(name))
     return name
 
 

@@ -22,7 +22,7 @@ from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRang
 from headstream.filters.filter import Filter
 from headstream.segments.checking import unreadable_segment
 from headstream.segments.files import BufferPool, OsReadFiles, ReadFiles
-from headstream.segments.layout import INDEX_SUFFIX, base_offsets, segment_path
+from headstream.segments.layout import INDEX_SUFFIX, base_offsets, segment_path, start_offsets
 from headstream.segments.read_ahead import ReadAhead
 from headstream.segments.retry_on_removal import retry_on_removal
 from headstream.segments.segment import Segment
@@ -67,6 +67,7 @@ class PartitionFollower:
         self._buffers = BufferPool() if buffers is None else buffers
         self._segments: list[Segment] = []
         self._changed: int | None = None
+        self._start_offset = 0
         self._end_offset = 0
         self._sealed_bytes: dict[int, int] = {}
         self._sealed_counts: dict[int, int] = {}
@@ -76,8 +77,8 @@ class PartitionFollower:
 
     @property
     def first_offset(self) -> int:
-        """The oldest existing offset, as of the last refresh; end_offset if the partition is empty."""
-        return self._segments[0].base_offset if self._segments else 0
+        """The log start offset, as of the last refresh: older messages were deleted; end_offset if the partition is empty."""
+        return self._start_offset
 
     @property
     def end_offset(self) -> int:
@@ -130,6 +131,7 @@ class PartitionFollower:
             if segment is None:
                 segment = Segment(self._directory, base, self._files, self._buffers, self._verify, unindexed.get(base))
             self._segments.append(segment)
+        self._start_offset = max([self._segments[0].base_offset, *start_offsets(names)]) if self._segments else 0
         for segment in (*known.values(), *self._segments[:-1]):
             segment.close()  # gone, or its messages may have been replaced: the next read opens its current files
         self.read_ahead.forget()
@@ -213,19 +215,19 @@ class PartitionFollower:
             segment = self._open(number)
             offset, found = segment.find_last(count, self._segment_end(number))
             if found == count:
-                return offset
+                return max(offset, self.first_offset)
             count -= found
         return self.first_offset
 
     @retry_on_removal
     def offset_before(self, size_bytes: int) -> int:
-        """Return the first offset of the newest segments that together fit in so many bytes; at least the newest's."""
+        """Return the first offset of the newest segments that together fit in so many bytes; at least the newest's first."""
         number = len(self._segments) - 1
         rest = size_bytes - (self._newest().size_bytes if self._segments else 0)
         while number > 0 and rest >= self._open(number - 1).size_bytes:
             number -= 1
             rest -= self._open(number).size_bytes
-        return self._segments[number].base_offset if self._segments else 0
+        return max(self._segments[number].base_offset, self.first_offset) if self._segments else 0
 
     def read(
         self,
@@ -287,11 +289,24 @@ class PartitionFollower:
         try:
             wanted = from_offset, min(until_offset, segment_end), size_bytes, self._next_base(number)
             chunk, reached = self._open(number).read_chunk(*wanted)
+            if not len(chunk) or int.from_bytes(chunk[:8], "little") != from_offset:
+                self._check_not_deleted(from_offset)
             return chunk, min(reached, segment_end)  # a segment merged with the next one can end in that
         except CorruptSendError:
             raise
         except CorruptLogError as error:
             raise unreadable_segment(error, from_offset, segment_end) from error
+
+    def _check_not_deleted(self, offset: int) -> None:
+        """Check that a missing message was removed by a compaction or its mark, not deleted with all before it meanwhile.
+
+        Raises:
+            OffsetOutOfRangeError: it was deleted.
+        """
+        if self._files.changed(self._directory) != self._changed:
+            start = max(start_offsets(self._files.list_names(self._directory) or []), default=0)
+            if offset < start:
+                raise self._dropped(offset, start)
 
     def skip(self, offset: int, where: Filter) -> tuple[int, int] | None:
         """Return the end of an offset's segment, and its messages' number, if none can match a filter; else None."""
@@ -347,10 +362,13 @@ class PartitionFollower:
 
     def _segment_number(self, offset: int) -> int:
         number = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
-        if number < 0:
-            advice = f"Begin again from {self.first_offset}, the first existing offset"
-            raise OffsetOutOfRangeError(f"offset {offset} has been dropped meanwhile", where=self._directory, advice=advice)
+        if number < 0 or offset < self._start_offset:
+            raise self._dropped(offset, self._start_offset)
         return number
+
+    def _dropped(self, offset: int, first_offset: int) -> OffsetOutOfRangeError:
+        advice = f"Begin again from {first_offset}, the first existing offset"
+        return OffsetOutOfRangeError(f"offset {offset} has been dropped meanwhile", where=self._directory, advice=advice)
 
     def _open(self, number: int) -> Segment:
         """Return a segment, opened; of the others only the newest stays open."""
@@ -370,7 +388,7 @@ class PartitionFollower:
         later = find_later(len(self._segments), self._first_time_us, timestamp_us)
         if later == 0:
             return self.first_offset
-        return min(self._open(later - 1).find_timestamp(timestamp_us), self._end_offset)
+        return max(min(self._open(later - 1).find_timestamp(timestamp_us), self._end_offset), self.first_offset)
 
     @retry_on_removal
     def last_time(self) -> int | None:

@@ -9,6 +9,7 @@
         00000000000000000000.index              a header, then one entry a send
         00000000000000000000-1.log              the first rewrite of a .log; the index names the valid generation
         00000000000000000000.summary            what the headers of a closed segment have
+        00000000000000000040.start              empty; messages before the offset of its name are deleted (log/prefix_removal.py)
         producers                               the latest batch of each numbering producer (log/partition/producer_states.py)
       streams/<stream>/<topic>/offsets/         consumer offsets (log/partition/offsets.py)
       staged/ inbox/                            batches to be committed together (log/staging.py)
@@ -30,6 +31,8 @@ relative_offset counts from base_offset. All messages of an entry have its times
 partition. crc32c is the CRC-32C of the entry's bytes in the .log with each state byte as 0; check is the CRC-32C of the
 preceding bytes of the header or entry, seeded with the low half of base_offset, so that an entry is valid only in its own
 file.
+
+The log start offset of a partition is that of its greatest .start, or the first offset of its oldest segment if that is greater.
 """
 
 from __future__ import annotations
@@ -59,6 +62,7 @@ __all__ = [
     "PRODUCERS_NAME",
     "REPLACING_SUFFIX",
     "STAGED_NAME",
+    "START_SUFFIX",
     "STREAMS_NAME",
     "SUMMARY_SUFFIX",
     "SYNC_FAILED_NAME",
@@ -77,6 +81,7 @@ __all__ = [
     "log_suffix",
     "peek_entry",
     "segment_path",
+    "start_offsets",
     "sum_counts",
     "topic_directory",
     "unindexed_logs",
@@ -112,6 +117,8 @@ REPLACING_SUFFIX: Final = ".index-new"
 """The name of an .index until it is complete."""
 DROPPED_SUFFIX: Final = ".log.dropped"
 """The name of a .log while retention removes its segment."""
+START_SUFFIX: Final = ".start"
+"""The name of an empty file after the offset before which all messages are deleted."""
 SUMMARY_SUFFIX: Final = ".summary"
 """What the headers of a closed segment's messages have; without it the segment is read."""
 
@@ -123,6 +130,7 @@ INDEX_HEADER_BYTES: Final = _HEADER.size
 INDEX_ENTRY_BYTES: Final = _ENTRY.size
 _DIGITS: Final = 20
 _SEGMENT_NAME: Final = re.compile(r"(\d{20})\.index")
+_START_NAME: Final = re.compile(r"(\d{20})\.start")
 _LOG_NAME: Final = re.compile(r"(\d{20})(?:-(\d+))?\.log")
 
 
@@ -273,6 +281,11 @@ def base_offsets(names: list[str]) -> list[int]:
     dropped = {name.removesuffix(DROPPED_SUFFIX) for name in names if name.endswith(DROPPED_SUFFIX)}
     found = (match[1] for name in names if (match := _SEGMENT_NAME.fullmatch(name)) and match[1] not in dropped)
     return sorted(base for base in map(int, found) if base <= MAX_BASE_OFFSET)
+
+
+def start_offsets(names: list[str]) -> list[int]:
+    """Return the offsets of the .start files among a partition's file names, ascending; the last one is valid."""
+    return sorted(int(match[1]) for name in names if (match := _START_NAME.fullmatch(name)))
 
 
 def unindexed_logs(names: list[str]) -> dict[int, list[int]]:

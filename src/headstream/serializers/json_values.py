@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import json as _json
+from decimal import Decimal
 from typing import Any
 
+from headstream.codec.json_text import dump_json
 from headstream.serializers.serializer import Serializer
 
 __all__ = ["json"]
 
 
-def json() -> Serializer[Any]:
+def json(*, decimals: bool = False) -> Serializer[Any]:
     """Return a serializer of what JSON has: None, bool, int, float, str, lists and dicts with text keys; UTF-8, compact.
 
     NaN and infinity are rejected: they are not JSON.
+
+    Args:
+        decimals: Whether numbers with a point or an exponent are decoded to Decimal, which has all their digits, instead of to
+            float, and whether a Decimal can be encoded.
     """
+    if decimals:
+        return Serializer("json", lambda value: dump_json(value, separators=(",", ":")).encode(), _decode_exactly)
     encode = _json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
     return Serializer("json", lambda value: encode(value).encode(), _decode)
 
 
 def _decode(payload: bytes) -> Any:
     return _json.loads(payload, parse_constant=_refuse_constant)
+
+
+def _decode_exactly(payload: bytes) -> Any:
+    return _json.loads(payload, parse_float=Decimal, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(name: str) -> Any:

@@ -69,7 +69,7 @@ def test_kafka_broker_shows_its_log_when_it_does_not_start() -> None:
     assert broker._directory is None
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("ending", [pytest.param(signal.SIGINT, marks=pytest.mark.nightly), signal.SIGKILL])
 def test_kafka_broker_leaves_nothing_behind_when_its_starter_is_ended(ending: signal.Signals) -> None:
     starter = subprocess.Popen([sys.executable, "-c", _STARTER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert starter.stdout is not None

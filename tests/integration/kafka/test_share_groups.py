@@ -19,6 +19,8 @@ from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
 from headstream.testing import KafkaBroker
 
+pytestmark = pytest.mark.nightly  # it is about Kafka, which Headstream is compared with
+
 END_S = 120.0
 LOCK_S = 2.0
 _CLIENTS = "org.apache.kafka.clients"

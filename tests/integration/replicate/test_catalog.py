@@ -53,6 +53,7 @@ def test_a_name_of_another_table_or_view_or_one_that_the_catalog_refuses_is_in_t
     assert reasons == {}
 
 
+@pytest.mark.nightly
 def test_tables_get_their_rows_while_the_catalog_is_away_and_their_names_when_it_is_back(tmp_path: Path) -> None:
     found = run_job("away", tmp_path)
     assert found["away"]["rows"] == 1

@@ -40,6 +40,7 @@ def arguments(directory: Path, url: str) -> list[str]:
     return ["replicate", "run", *names, *places]
 
 
+@pytest.mark.nightly
 def test_replicate_run_once_prints_its_summary_and_ends_with_0_although_something_waits(tmp_path: Path, url: str) -> None:
     source = fill(url, without="SHOP.orders")
     ran = run(*arguments(tmp_path, url), "--once", variables=VARIABLES)

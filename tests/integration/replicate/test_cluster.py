@@ -18,6 +18,7 @@ from tests.integration.replicate.test_cli import fill
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
+@pytest.mark.nightly
 def test_pipeline_merges_by_spark_and_refuses_a_zone_that_executors_do_not_see_when_they_are_other_processes(
     tmp_path: Path,
 ) -> None:

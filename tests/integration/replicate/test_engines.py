@@ -29,6 +29,8 @@ from headstream.replicate.columns.conversion import arrow_type
 from tests.support.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 from tests.support.replicate.histories import amount, current, deliver, random_history, tell
 from tests.support.replicate.moving_rows import MovingSource
+from tests.support.replicate.partition_histories import PartitionHistory
+from tests.unit.replicate.apply.test_widening import GROWTHS
 
 pytestmark = pytest.mark.spark
 
@@ -181,6 +183,19 @@ def test_columns_are_added_and_grow(open_engine: Open) -> None:
     assert again.count_values("total") in (0, None)
 
 
+def test_columns_of_every_type_grow_without_loss(open_engine: Open) -> None:
+    names = {f"c{number}": types for number, types in enumerate(GROWTHS)}
+    engine = open_engine("t")
+    engine.create({name: narrow for name, (narrow, _) in names.items()})
+    rows = pa.table({name: pa.array([GROWTHS[types], None]).cast(arrow_type(types[0])) for name, types in names.items()})
+    open_engine("t").append(rows, "test", 1)
+    open_engine("t").widen({name: wide for name, (_, wide) in names.items()})
+    again = open_engine("t")
+    assert again.columns == {name: wide for name, (_, wide) in names.items()}
+    found = again.read(list(names), "true").sort_by("c0")
+    assert found.to_pylist() == rows.cast(pa.schema([(name, arrow_type(wide)) for name, (_, wide) in names.items()])).to_pylist()
+
+
 def test_column_that_needs_mapping_is_added_to_a_table_without(open_engine: Open) -> None:
     open_engine("t").create({"ID": "INT", "name": "STRING"})
     engine = open_engine("t")
@@ -272,3 +287,68 @@ def test_merge_says_which_table_when_it_cannot_be_read(open_engine: Open, tmp_pa
     with pytest.raises(StorageError, match="the merge failed") as raised:
         rows.merge(change("UPDATE", 1, "b", at=2))
     assert raised.value.where == str(tmp_path / "t")
+
+
+def test_tables_with_deletion_vectors_are_merged_widened_and_vacuumed_by_both_engines(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark writes the vectors, as it does wherever a user has enabled them."""
+    path = tmp_path / "t"
+    by_spark, by_deltalake = DeltaSparkEngine(path, spark), DeltaLakeEngine(path, SparkMappedTables(spark))
+    by_spark.create(TYPES | {"_hs_sequence": "STRING", "_hs_versions": "STRING"})
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    tombstones = Tombstones(tmp_path / "tombstones", ["ID"])
+
+    def merge(engine: TableEngine, version: int, *changes: dict[str, Any]) -> RowCounts:
+        rows = Scd1Table(engine, ["ID"], tombstones)
+        rows.prepare(TYPES)
+        return rows.merge(rows.collapse(table(*changes), METADATA), "test", version)
+
+    inserts = [change("INSERT", key, "a", at=key) for key in range(1, 9)]
+    assert merge(by_spark, 1, *inserts) == RowCounts(inserted=8)
+    assert merge(by_spark, 2, change("DELETE", 3, at=20)) == RowCounts(deleted=1)
+    assert len(list(path.rglob("deletion_vector_*.bin"))) == 1
+    by_deltalake = DeltaLakeEngine(path, SparkMappedTables(spark))
+    by_deltalake.vacuum(0)
+    assert len(list(path.rglob("deletion_vector_*.bin"))) == 1
+    assert by_spark.read(["ID"], "TRUE").num_rows == 7
+    assert merge(by_deltalake, 3, change("UPDATE", 4, "b", at=21)) == RowCounts(updated=1)
+    by_deltalake.widen({"ID": "DECIMAL(20,0)"})
+    by_deltalake.vacuum(0)
+    assert not list(path.rglob("deletion_vector_*.bin"))
+    rows = DeltaSparkEngine(path, spark).read(["ID", "name"], "TRUE").sort_by("ID").to_pylist()
+    assert [(row["ID"], row["name"]) for row in rows] == [(key, "b" if key == 4 else "a") for key in range(1, 9) if key != 3]
+
+
+@pytest.mark.parametrize("open_engine", ["in turn"], indirect=True)
+def test_partitioned_rows_equal_the_model_when_engines_take_turns(open_engine: Open, spark: SparkSession, tmp_path: Path) -> None:
+    history = PartitionHistory(tmp_path, 4, lambda: open_engine("t"))
+    history.run(2, maintenance=1)
+    history.compare(DeltaSparkEngine(tmp_path / "t", spark))
+    history.compare_by_pyarrow()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("scd_type", [1, 2])
+@pytest.mark.parametrize("city_is_key", [False, True])
+@pytest.mark.parametrize("open_engine", ["spark", "in turn"], indirect=True)
+def test_partitioned_rows_equal_the_model_in_long_histories_by_both_engines(
+    open_engine: Open, tmp_path: Path, seed: int, scd_type: int, city_is_key: bool
+) -> None:
+    history = PartitionHistory(tmp_path, seed, lambda: open_engine("t"), scd_type=scd_type, city_is_key=city_is_key)
+    history.run(15)
+    history.compare_by_pyarrow()
+
+
+def test_spark_writes_no_values_into_the_paths_of_a_table_that_an_older_version_created(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, types = tmp_path / "t", {"ID": "BIGINT", "city": "STRING"}
+    schema = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in types.items()])
+    DeltaTable.create(str(path), schema=schema, partition_by=["city"])
+    for version in (1, 2):
+        DeltaSparkEngine(path, spark).append(pa.table({"ID": [version], "city": ["Zürich"]}, schema=schema), "test", version)
+    engine = DeltaLakeEngine(path, SparkMappedTables(spark))
+    assert engine.update({"ID": "3"}, "ID = 1") == 1
+    assert sorted(DeltaSparkEngine(path, spark).read(["ID"], "TRUE")["ID"].to_pylist()) == [2, 3]

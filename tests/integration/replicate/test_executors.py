@@ -169,7 +169,10 @@ def executor_errors(application: str) -> str:
     return "".join(path.read_text() for path in (Path(pyspark.__file__).parent / "work" / application).glob("*/stderr"))
 
 
-@pytest.mark.parametrize("how", [[], pytest.param(["soft"], marks=pytest.mark.soak), ["lose-executor"]])
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param([], marks=pytest.mark.nightly), pytest.param(["soft"], marks=pytest.mark.soak), ["lose-executor"]],
+)
 def test_executors_join_partial_images_to_stored_rows(tmp_path: Path, how: list[str]) -> None:
     log = Log(tmp_path, transactions=150)
     half = len(log.changes) // 2
@@ -197,7 +200,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
         yield running
 
 
-@pytest.mark.parametrize("how", [[], *(pytest.param(how, marks=pytest.mark.soak) for how in (["soft", "lose-executor"], ["s3"]))])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param([], marks=pytest.mark.nightly),
+        *(pytest.param(how, marks=pytest.mark.soak) for how in (["soft", "lose-executor"], ["s3"])),
+    ],
+)
 def test_executors_extend_histories_append_changes_and_find_whole_transactions(
     tmp_path: Path, server: S3Server, how: list[str]
 ) -> None:
@@ -233,6 +242,7 @@ def _count(path: Place) -> int:
     return len(places)
 
 
+@pytest.mark.nightly
 def test_few_changes_of_small_tables_are_merged_in_the_driver_and_many_by_spark(
     tmp_path: Path,
 ) -> None:
@@ -254,6 +264,7 @@ def test_few_changes_of_small_tables_are_merged_in_the_driver_and_many_by_spark(
         assert [is_small for is_small, _ in itertools.groupby(writers)] == [False, True, False], table
 
 
+@pytest.mark.nightly
 def test_tables_equal_the_source_when_an_executor_is_killed_in_a_merge(tmp_path: Path) -> None:
     log = Log(tmp_path, transactions=100)
     log.send([*log.metadata, *log.loads, *log.changes])

@@ -42,7 +42,7 @@ def _produce(broker: KafkaBroker, topic: str, messages: list[Logged]) -> None:
     assert producer.flush(30) == 0
 
 
-@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("kind", ["CreateTime", pytest.param("LogAppendTime", marks=pytest.mark.nightly)])
 def test_reload_replaces_the_same_rows_over_kafka_when_the_topic_is_cut_into_micro_batches(
     spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path, kind: str
 ) -> None:

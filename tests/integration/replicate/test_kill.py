@@ -29,8 +29,8 @@ def start(directory: Path, place: Place, *options: str, checkpoint: Place | None
     command += ["--source", f"file://{directory / 'log'}", "--topics", "cdc/data", "--metadata", "cdc/metadata"]
     command += ["--tables", str(place / "tables"), "--checkpoint", str(checkpoint or directory / "checkpoint")]
     command += ["--change-tables", str(place / "changes")]
-    command += ["--max-messages-per-batch", "80"]
-    return Job([*command, *options], directory)
+    command += options if "--max-messages-per-batch" in options else ["--max-messages-per-batch", "80", *options]
+    return Job(command, directory)
 
 
 def find_commits(place: Place) -> list[tuple[str, ...]]:
@@ -78,14 +78,18 @@ def run_killed(
     return source
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_pipeline_equals_the_source_when_it_is_killed_and_started_again(tmp_path: Path) -> None:
     run_killed(tmp_path, 21, 5)
 
 
 @pytest.mark.timeout(1800)
-def test_no_part_of_a_transaction_is_seen_when_the_pipeline_is_killed_and_started_again(tmp_path: Path) -> None:
-    source = run_killed(tmp_path, 22, 3, "--atomic")
+@pytest.mark.parametrize(("kills", "most"), [(1, 240), pytest.param(3, 80, marks=pytest.mark.nightly)])
+def test_no_part_of_a_transaction_is_seen_when_the_pipeline_is_killed_and_started_again(
+    tmp_path: Path, kills: int, most: int
+) -> None:
+    source = run_killed(tmp_path, 22, kills, "--atomic", "--max-messages-per-batch", str(most))
     for table in SHOP_TABLES:
         assert halves_in_changes(table_path(tmp_path / "changes", table.schema, table.name), source, table) == []
 

@@ -32,7 +32,7 @@ def write_log(directory: Path, messages: list[Logged]) -> None:
             broker.messages.send(TopicName.parse("cdc/data"), one.partition, batch(one.value))
 
 
-@pytest.mark.parametrize("most", [200_000, 97, 11])
+@pytest.mark.parametrize("most", [97, *(pytest.param(most, marks=pytest.mark.nightly) for most in (200_000, 11))])
 def test_reload_replaces_the_same_rows_when_the_log_is_cut_into_micro_batches(
     spark: SparkSession, tmp_path: Path, most: int
 ) -> None:

@@ -50,7 +50,7 @@ def test_tables_equal_the_source_when_the_pipeline_is_killed_and_each_run_has_an
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))  # what a killed run leaves there is not found by the next
     place = server.place(tmp_path.name)
-    run_killed(tmp_path, 24, 1, place=place, checkpoint=place / "checkpoint")
+    run_killed(tmp_path, 24, 1, "--max-messages-per-batch", "240", place=place, checkpoint=place / "checkpoint")
     assert not (tmp_path / "checkpoint").exists()
     secrets = ACCESS_KEY.encode(), SECRET_KEY.encode()
     copy = tmp_path / "copy"
@@ -61,6 +61,7 @@ def test_tables_equal_the_source_when_the_pipeline_is_killed_and_each_run_has_an
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.nightly
 def test_tables_in_a_store_equal_the_source_when_the_pipeline_is_killed_and_the_store_fails_now_and_then(
     server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +97,7 @@ def test_run_refuses_a_store_that_it_cannot_reach_before_spark_starts(
     assert not (tmp_path / "checkpoint").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_the_example_runs_when_it_names_this_store(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = fill((tmp_path / "log").as_uri())

@@ -94,6 +94,7 @@ def test_spark_waits_for_a_store_that_refuses_all_requests_for_a_moment(server: 
     pipeline.assert_equal()
 
 
+@pytest.mark.nightly
 def test_tables_fail_when_a_store_refuses_requests_for_longer_than_spark_retries_them(server: S3Server, tmp_path: Path) -> None:
     """Hadoop's own defaults would retry for days; the changes wait in the checkpoint, and are applied once by the next run."""
     pipeline = Pipeline(server, tmp_path, retry="1s")

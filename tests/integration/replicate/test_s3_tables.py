@@ -13,7 +13,7 @@ from headstream.errors import ReplicateError, StorageError
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from headstream.replicate.storage.delta_places import open_table
-from headstream.replicate.storage.places import StorePlace
+from headstream.replicate.storage.places import StorePlace, bind
 from headstream.replicate.storage.store_check import check_stores
 from headstream.replicate.storage.store_files import StoreFiles
 from headstream.replicate.tables.tables import table_path
@@ -21,8 +21,10 @@ from headstream.replicate.tables.target_owner import OWNER_FILE, Owner
 from headstream.testing import SourceDatabase
 from tests.property.test_replicate_delivery import deliver
 from tests.support.replicate.pipeline_work import LINES, SECOND_US, Work, plain
+from tests.support.replicate.plain_engine import open_plain_engine
 from tests.support.replicate.replicate_messages import make_change, make_table
 from tests.support.replicate.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
+from tests.support.replicate.vector_tables import ROWS, vector_table
 
 KIT = make_table()
 SHARED = ("shop", "kit")
@@ -134,7 +136,7 @@ def test_each_change_is_applied_once_when_answers_of_the_store_are_lost(server: 
     work.close()
 
 
-@pytest.mark.parametrize(("seed", "scd_type"), [(51, 1), (52, 2)])
+@pytest.mark.parametrize(("seed", "scd_type"), [(51, 1), pytest.param(52, 2, marks=pytest.mark.nightly)])
 def test_tables_in_a_store_equal_the_source_under_hostile_delivery_crashes_and_a_store_that_fails(
     server: S3Server, tmp_path: Path, seed: int, scd_type: Any
 ) -> None:
@@ -297,3 +299,15 @@ def test_check_stores_refuses_a_store_that_ignores_conditions(server: S3Server, 
     server.break_down(ignores_conditions=True)
     with pytest.raises(StorageError, match="ignores If-None-Match"):
         check_stores([place])
+
+
+def test_vacuum_keeps_deletion_vectors_in_a_store(server: S3Server, tmp_path: Path) -> None:
+    sample = vector_table(tmp_path / "sample")
+    table = bind(server.place(tmp_path.name), server.settings()) / "vectors"
+    for file in sample.rglob("*"):
+        if file.is_file():
+            StoreFiles(table / file.relative_to(sample).as_posix()).write(file.read_bytes())
+    engine = open_plain_engine(table)
+    engine.vacuum(0)
+    assert len([name for name in StoreFiles(table).names() if "deletion_vector" in name]) == 2
+    assert sorted(engine.read(["id"], "TRUE")["id"].to_pylist()) == ROWS

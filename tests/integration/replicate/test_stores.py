@@ -24,7 +24,7 @@ from headstream.replicate.decoding.mask_orders import MaskOrders
 from headstream.replicate.inputs.inputs import add_declared_schemas
 from headstream.replicate.run.stored_metrics import StoredMetrics
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry, check_zone
+from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry, check_zone, table_id
 from headstream.replicate.storage.delta_places import open_table
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_check import check_stores
@@ -244,9 +244,9 @@ def test_schemas_in_a_store_are_seen_by_every_process(place: StorePlace, tmp_pat
     assert second.find(KIT.schema_id) is not None, "the list is asked for the first time"
     other = make_table(schema_id="2" * 32, table="part")
     first.add(ZoneEntry(other, 3, "cdc/metadata", 0, 3))
-    assert second.find_table("shop", "part") is None
+    assert second.find(table_id("shop", "part")) is None
     now[0] = 6
-    found = second.find_table("shop", "part")
+    found = second.find(table_id("shop", "part"))
     assert found is not None
     assert (found.metadata, found.offset) == (other, 3)
     newer = make_table(*KIT.columns, ColumnMetadata("note", 3, "WSTRING", 20), schema_id="3" * 32, table_version=2)

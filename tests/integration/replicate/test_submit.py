@@ -86,6 +86,7 @@ def read_output(output: str, errors: str, master: str) -> None:
     assert "Submitted application: nightly" in errors
 
 
+@pytest.mark.nightly
 def test_a_pipeline_runs_through_spark_submit_on_a_standalone_cluster_with_the_settings_given_there(tmp_path: Path) -> None:
     fill((tmp_path / "log").as_uri())
     environment = make_environment()

@@ -109,7 +109,7 @@ print("FOUND", json.dumps(found))
 """
 
 
-@pytest.mark.parametrize("way", ["spark-submit", "python"])
+@pytest.mark.parametrize("way", ["spark-submit", pytest.param("python", marks=pytest.mark.nightly)])
 def test_session_keeps_what_spark_was_told_when_it_starts(tmp_path: Path, way: str) -> None:
     job = tmp_path / "job.py"
     job.write_text(SUBMITTED)
@@ -162,6 +162,7 @@ def test_jars_are_there_when_a_session_runs(spark: SparkSession) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.nightly
 def test_class_archive_is_made_once_and_taken_by_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from headstream.spark.sessions.class_archive import make
     from headstream.spark.sessions.jars import cache_folder

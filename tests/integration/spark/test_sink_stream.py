@@ -206,8 +206,9 @@ def run_killed(tmp_path: Path, seed: int, kills: int) -> None:
 
 @needs_spark_4_2
 @pytest.mark.timeout(1800)
-def test_a_stream_that_is_killed_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    run_killed(tmp_path, seed=5, kills=2)
+@pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.nightly)])
+def test_a_stream_that_is_killed_loses_and_repeats_nothing(tmp_path: Path, kills: int) -> None:
+    run_killed(tmp_path, seed=5, kills=kills)
 
 
 @pytest.mark.soak

@@ -103,10 +103,16 @@ class Work:
         return (pc.max(raw["timestamp_us"]).as_py() or 0) + 1
 
     def process(self, raw: pa.Table, batch_id: int) -> None:
+        decoded = self._decode(raw)
+        if self.processor.shares_ids(decoded):
+            decoded = self._decode(raw)
+        self.processor.process(decoded, lambda wanted: raw, batch_id, self.read_until_us(raw, batch_id))
+
+    def _decode(self, raw: pa.Table) -> Decoded:
         decoded = Decoded()
         for batch in raw.combine_chunks().to_batches():
             decoded.extend(self.decoder.decode(batch))
-        self.processor.process(decoded, lambda wanted: raw, batch_id, self.read_until_us(raw, batch_id))
+        return decoded
 
     def digest(self, source: SourceDatabase, schema: str, table: str) -> bool:
         rows = [row for row in self.rows(schema, table) if row.get("_hs_current", True) and not row.get("_hs_deleted")]

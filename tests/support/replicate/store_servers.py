@@ -1,6 +1,6 @@
 """Servers of other stores than S3, each a process of its own: Azurite, an HDFS of one machine, and Google's API.
 
-A test of a server that is not on the machine is skipped, with what installs it.
+A test of a server that is neither on the machine nor in .cache is skipped, with what installs it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from headstream.spark.sessions.java import find_java
 __all__ = ["AZURE_KEY", "SERVERS", "AzureServer", "GoogleServer", "HdfsServer", "StoreServer", "free_port"]
 
 _START_S = 60
+_INSTALLED = Path(__file__).parents[3] / ".cache" / "store-servers" / "bin"
 AZURE_KEY = base64.b64encode(b"a key of Azurite that no text may contain: 64 bytes, as Azure's ").decode()
 
 
@@ -193,9 +194,9 @@ SERVERS: dict[str, Callable[[Path], StoreServer]] = {"azure": AzureServer, "goog
 
 
 def _find_program(name: str, install: str) -> str:
-    found = shutil.which(name)
+    found = shutil.which(name, path=f"{_INSTALLED}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is None:
-        pytest.skip(f"no {name}: {install}")
+        pytest.skip(f"no {name}: tools/install_nightly_tools.sh installs it, or {install}")
     return found
 
 

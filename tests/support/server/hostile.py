@@ -123,7 +123,7 @@ def partial_frames(ports: Ports) -> None:
 
 def half_bodies(ports: Ports) -> None:
     """Hold beginnings of bodies over HTTP."""
-    head = b"POST /users/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2000000\r\n\r\n"
+    head = b"POST /users/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2000000\r\n\r\n"
     with ExitStack() as stack:
         for _ in range(HELD):
             sock = stack.enter_context(socket.create_connection((HOST, ports.http), _TIMEOUT_S))

@@ -22,15 +22,23 @@ def spell_request(api: int, version: int, correlation_id: int, **values: Any) ->
 
 
 class KafkaSocket:
-    """A connection of the user iggy, which reads one response after the other."""
+    """A connection of the user iggy to a listener, or without a login to a broker's address; it reads responses in turn."""
 
-    def __init__(self, listener: KafkaListener) -> None:
-        host, _, port = listener.bootstrap_servers.rpartition(":")
+    def __init__(self, listener: KafkaListener | str) -> None:
+        address = listener if isinstance(listener, str) else listener.bootstrap_servers
+        host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), 20)
+        if isinstance(listener, str):
+            return
         self.send(spell_request(SASL_HANDSHAKE, 1, 1, mechanism="PLAIN"))
         assert self.receive(SASL_HANDSHAKE, 1, 1)["error_code"] == 0
         self.send(spell_request(SASL_AUTHENTICATE, 0, 2, auth_bytes=b"\0iggy\0iggy"))
         assert self.receive(SASL_AUTHENTICATE, 0, 2)["error_code"] == 0
+
+    def ask(self, api: int, version: int, **values: Any) -> dict[str, Any]:
+        """Send a request, and return its response."""
+        self.send(spell_request(api, version, 9, **values))
+        return self.receive(api, version, 9)
 
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)

@@ -8,10 +8,13 @@ import pytest
 
 from headstream.broker.broker import Broker
 from headstream.codec.binary import encode_sent
+from headstream.errors import InvalidInputError
+from headstream.log.administration import create_topic
 from headstream.log.opening import open_memory
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
 from headstream.model.partitioning import Partitioning, PartitioningKind
+from headstream.model.topology import Limits
 from headstream.wire.commands.messages import SendMessages
 from headstream.wire.commands.partitions import CreatePartitions, DeletePartitions, DeleteSegments
 from headstream.wire.commands.permissions import GlobalPermissions, Permissions
@@ -37,6 +40,7 @@ from headstream.wire.commands.topics import (
 )
 from headstream.wire.records import Command
 from headstream.wire.shapes import Identifier
+from headstream.wire.statuses import Status
 from tests.support.server.servers import Peer, Server
 
 NONE = Compression.NONE
@@ -161,7 +165,7 @@ def test_ids_are_the_smallest_free_ones_when_none_is_chosen(root: Peer) -> None:
     assert [root.ask(make_topic("a", 3)).id, root.ask(make_topic("b")).id, root.ask(make_topic("c")).id] == [3, 2, 4]
 
 
-@pytest.mark.parametrize("name", ["a.b", "a/b", "../x", "ü" * 127, "1 2\t3", "\x00", "123", "A"])
+@pytest.mark.parametrize("name", ["a.b", "a/b", "../x", "ü" * 127, "1 2 3", "\xa0", "123", "A"])
 def test_any_name_works_when_existing_clients_choose_it(root: Peer, name: str) -> None:
     stream = root.ask(CreateStream(0, name))
     root.ask(make_topic(name, stream=name))
@@ -172,6 +176,32 @@ def test_any_name_works_when_existing_clients_choose_it(root: Peer, name: str) -
     assert TopicName(name, name) in [TopicName(topic.stream, topic.name) for topic in root.dispatcher.broker.topics.list()]
     root.ask(DeleteStream(name))
     assert root.ask(GetStream(stream.id)) is None
+
+
+@pytest.mark.parametrize("name", ["a\x00b", "a\tb", "\n", "\x7f", "a\x85"])
+def test_no_protocol_gives_a_new_stream_or_topic_a_name_with_control_characters(root: Peer, name: str) -> None:
+    streams, topics = root.dispatcher.broker.streams, root.dispatcher.broker.topics
+    assert root.status(CreateStream(0, name)) == root.status(UpdateStream("shop", name)) == Status.INVALID_STREAM_NAME
+    assert root.status(make_topic(name)) == root.status(update(name)) == Status.INVALID_TOPIC_NAME
+    for change in (
+        lambda: streams.create(name),
+        lambda: streams.rename("shop", name),
+        lambda: topics.create(TopicName(name, "orders"), 1, Limits.WIDE),
+        lambda: topics.create(TopicName("shop", name), 1, Limits.WIDE),
+        lambda: topics.rename(TopicName("shop", "orders"), name),
+    ):
+        with pytest.raises(InvalidInputError, match=r"control characters|NUL"):
+            change()
+
+
+@pytest.mark.parametrize("name", ["a\x00b", "a\tb"])
+def test_an_existing_topic_whose_name_has_control_characters_is_listed_changed_and_deleted(root: Peer, name: str) -> None:
+    create_topic(root.dispatcher.broker.backing.log, "shop", name, 1, Limits.WIDE, 1)
+    assert name in [topic.name for topic in root.ask(ListTopics("shop"))]
+    assert TopicName("shop", name) in [TopicName(topic.stream, topic.name) for topic in root.dispatcher.broker.topics.list()]
+    root.ask(update(name, topic=2))
+    root.ask(DeleteTopic("shop", 2))
+    assert root.ask(GetTopic("shop", name)) is None
 
 
 def test_topic_reports_what_the_server_settled_when_it_is_left_to_it() -> None:

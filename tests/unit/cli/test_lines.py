@@ -126,3 +126,14 @@ def test_decode_line_raises_nothing_else_whatever_is_changed(message: Message, d
     except HeadstreamError:
         return
     assert isinstance(decoded, Message)
+
+
+@pytest.mark.parametrize("number", ["123456789012345678.91", "1E+400", "-0", "1.50"])
+def test_line_embeds_a_json_payload_with_every_digit_of_its_numbers(number: str) -> None:
+    line = encode_line(Message(payload=f'{{"n":[{number}]}}'.encode()), "json")
+    assert f'"payload": {{"n": [{number}]}}' in line
+
+
+def test_line_embeds_a_payload_as_text_when_it_is_not_json_of_the_standard() -> None:
+    document = encode_document(Message(payload=b'{"n": NaN}'), "json")
+    assert document["payload"] == '{"n": NaN}'

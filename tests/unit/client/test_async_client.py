@@ -49,10 +49,12 @@ def test_every_name_of_the_client_is_there() -> None:
         "raise_again",
         "close_soon",
         "wait_for",
+        "wait_for_room",
         "watch",
     }
-    assert names(AsyncConsumer) == names(hs.Consumer) - {"fetch", "finish", "is_ready", "may_wait", "take", "record_failure"}
-    left_out = {"fetch", "finish", "is_ready", "may_wait", "take", "consumer", "record_failure"}
+    inner = {"fetch", "finish", "is_ready", "may_wait", "put_back", "take", "record_failure"}
+    assert names(AsyncConsumer) == names(hs.Consumer) - inner
+    left_out = inner | {"consumer"}
     assert names(AsyncTopicsConsumer) == names(hs.TopicsConsumer) - left_out | {"seek"}
 
 
@@ -159,6 +161,101 @@ def test_a_cancelled_wait_takes_no_message_with_it() -> None:
             await send(log, b"first")
             assert (await anext(consumer)).offset == 0
         assert await log.offsets("shop/orders", "g") == {1: 1}
+
+    run(body)
+
+
+class Gate:
+    """Holds a function of the client until it is opened, and knows when its work is done."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+        self.has_begun, self.is_open = threading.Event(), threading.Event()
+        call = getattr(owner, name)
+
+        def held(*arguments: Any, **options: Any) -> Any:
+            result = call(*arguments, **options)
+            self.has_begun.set()
+            self.is_open.wait(10)
+            return result
+
+        monkeypatch.setattr(owner, name, held)
+
+    async def cancel(self, waiting: Coroutine[Any, Any, Any]) -> None:
+        """Cancel a call that has done its work, and whose result is under way."""
+        task = asyncio.create_task(waiting)
+        await asyncio.to_thread(self.has_begun.wait, 10)
+        task.cancel()
+        await asyncio.sleep(0)
+        self.is_open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+def test_what_a_cancelled_poll_had_taken_is_returned_by_the_next_one_and_committed_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def body(log: AsyncClient) -> None:
+        await send(log, b"a", b"b", b"c")
+        async with log.consumer("shop/orders", group="g") as consumer:
+            assert [message.payload for message in await consumer.poll(1)] == [b"a"]
+            await Gate(monkeypatch, hs.Consumer, "poll").cancel(consumer.poll(2))
+            await consumer.commit()
+            assert await log.offsets("shop/orders", "g") == {1: 1}
+            assert [message.payload for message in await consumer.poll(1)] == [b"b"]
+            await consumer.commit()
+            assert await log.offsets("shop/orders", "g") == {1: 2}
+            assert (await anext(consumer)).payload == b"c"
+
+    run(body)
+
+
+def test_what_a_cancelled_poll_has_committed_is_returned_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(log: AsyncClient) -> None:
+        await send(log, b"a", b"b", b"c")
+        options: dict[str, Any] = {"consumer": "me", "auto_commit": True}
+        await Gate(monkeypatch, hs.Client, "poll").cancel(log.poll("shop/orders", 1, count=2, **options))
+        assert [message.payload for message in await log.poll("shop/orders", 1, count=1, **options)] == [b"a"]
+        assert [message.payload for message in await log.poll("shop/orders", 1, **options)] == [b"b"]
+        assert [message.payload for message in await log.poll("shop/orders", 1, **options)] == [b"c"]
+
+    run(body)
+
+
+def test_a_call_that_is_cancelled_while_another_one_runs_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(log: AsyncClient) -> None:
+        gate = Gate(monkeypatch, hs.Client, "streams")
+        first = asyncio.create_task(log.streams())
+        await asyncio.to_thread(gate.has_begun.wait, 10)
+        second = asyncio.create_task(log.create_stream("bank"))
+        await asyncio.sleep(0)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert not first.done()
+        gate.is_open.set()
+        assert await first == await log.streams()
+
+    run(body)
+
+
+def test_a_message_whose_send_was_cancelled_while_it_awaited_room_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_open = threading.Event()
+    store = Messages.append
+
+    def hold(*arguments: Any, **options: Any) -> Appended:
+        is_open.wait(10)
+        return store(*arguments, **options)
+
+    monkeypatch.setattr(Messages, "append", hold)
+
+    async def body(log: AsyncClient) -> None:
+        async with log.producer("shop/orders", buffer_bytes=1, linger_ms=0) as producer:
+            await producer.send(b"a", partition=1)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.send(b"b", partition=1), 0.01)
+            is_open.set()
+            await producer.send(b"c", partition=1)
+        assert [message.payload for message in await log.poll("shop/orders")] == [b"a", b"c"]
 
     run(body)
 

@@ -205,3 +205,48 @@ def test_a_revoked_partition_that_comes_back_before_its_release_goes_on_at_what_
     assert fetching.follow(Assignment(2, {}, {1: 1})) == ([], [])
     assert fetching.follow(Assignment(3, {1: 1}, {})) == ([], [])
     assert fetching.positions == {1: 1}
+
+
+def test_undelivered_messages_are_next_again_and_nothing_commits_them() -> None:
+    fetching = Fetching({1: 0, 2: 0})
+    feed(fetching, 1, 0, 1, next_offset=5)
+    feed(fetching, 2, 0)
+    feed(fetching, 1, 5, 6, next_offset=9)
+    assert [message.offset for message in fetching.hand_out(1, is_first=True)] == [0]
+    taken = fetching.hand_out(4, is_first=True)
+    fetching.undeliver(taken)
+    fetching.release()
+    assert fetching.committable() == {1: 1}
+    assert fetching.hand_out(9, is_first=True) == taken
+    fetching.release()
+    assert fetching.committable() == {1: 9, 2: 1}
+
+
+def test_an_undelivered_message_of_a_loop_is_next_again_with_what_was_stepped_over() -> None:
+    fetching = Fetching({1: 0})
+    feed(fetching, 1, 0, next_offset=7)
+    message = fetching.deliver()
+    assert message is not None
+    fetching.undeliver([message])
+    fetching.finish()
+    assert (fetching.is_idle, fetching.committable()) == (True, {})
+    assert fetching.deliver() is message
+    fetching.finish()
+    assert fetching.committable() == {1: 7}
+
+
+def test_a_loop_and_polls_in_turn_never_commit_backwards() -> None:
+    fetching = Fetching({1: 0})
+    feed(fetching, 1, 0, 1, 2, 3)
+    deliver(fetching)
+    fetching.hand_out(2, is_first=True)
+    fetching.release()
+    assert fetching.committable() == {1: 3}
+    fetching = Fetching({1: 0})
+    feed(fetching, 1, 0, 1, 2, 3)
+    fetching.hand_out(2, is_first=True)
+    deliver(fetching)
+    fetching.finish()
+    assert fetching.committable() == {1: 3}
+    fetching.release()
+    assert fetching.committable() == {}

@@ -39,7 +39,7 @@ def _message(payload: bytes | None, headers: Any = None) -> hs.Message:
     return hs.Message(payload=payload, headers=hs.Headers() if headers is None else headers)
 
 
-def _read(reading: ModuleType, records: list[Record], base_ms: int = 1000) -> list[hs.Message]:
+def _read(reading: ModuleType, records: list[Record], base_ms: int | None = 1000) -> list[hs.Message]:
     data = reading.decode_records(make_records(records), len(records), base_ms, _refuse, _MOST)
     return decode_sent(data)
 
@@ -53,7 +53,7 @@ def test_decode_records_keeps_key_value_time_and_headers_when_a_record_has_all(r
 
 
 def test_decode_records_tells_null_from_empty_when_keys_and_values_are_either(reading: ModuleType) -> None:
-    found = _read(reading, [Record(None, None), Record(b"", b""), Record(None, b""), Record(b"", None)], -1)
+    found = _read(reading, [Record(None, None), Record(b"", b""), Record(None, b""), Record(b"", None)], None)
     assert [(message.key, message.payload) for message in found] == [(None, None), (b"", b""), (None, b""), (b"", None)]
     assert not any(message.headers for message in found)
 
@@ -96,7 +96,9 @@ def test_decode_records_refuses_when_messages_would_be_too_long(reading: ModuleT
         reading.decode_records(make_records([Record(value=bytes(5000))]), 1, 0, _refuse, 1000)
 
 
-@pytest.mark.parametrize(("base_ms", "delta"), [(5, -6), ((1 << 63) // 1000 - 5, 10), ((1 << 62), 0)])
+@pytest.mark.parametrize(
+    ("base_ms", "delta"), [((1 << 63) // 1000 - 5, 10), (5 - (1 << 63) // 1000, -10), (1 << 62, 0), (-(1 << 63), 0)]
+)
 def test_decode_records_refuses_a_time_when_it_is_out_of_range(reading: ModuleType, base_ms: int, delta: int) -> None:
     with pytest.raises(DecodeError, match="time"):
         reading.decode_records(make_records([Record(time_delta=delta)]), 1, base_ms, _refuse, _MOST)
@@ -139,6 +141,36 @@ def test_encode_batch_gives_records_back_when_they_came_from_a_client(reading: M
     assert batch[_HEAD_BYTES:] == spelled
     assert _head(batch)[0] == 10
     assert _head(batch)[6:] == (3, 1000, 1005, -1, -1, -1, 4)
+
+
+@pytest.mark.parametrize("base_ms", [-5_000_000, -1003, -4, 3, -((1 << 63) // 1000) + 2000])
+def test_a_time_before_1970_keeps_its_value_when_it_is_stored_and_fetched(
+    reading: ModuleType, writing: ModuleType, base_ms: int
+) -> None:
+    records = [Record(value=b"%d" % delta, time_delta=delta) for delta in (0, 1, -1000, 1000)]
+    sent = reading.decode_records(make_records(records), 4, base_ms, _refuse, _MOST)
+    times = [message.headers["hs.timestamp"] for message in decode_sent(sent)]
+    assert times == [1000 * (base_ms + delta) for delta in (0, 1, -1000, 1000)]
+    batch = bytes(writing.encode_batch([stamp(sent, 10, 99, bytes(16), True).data], 10, 13, 0, _refuse))
+    assert batch[_HEAD_BYTES:] == make_records(records)
+    assert _head(batch)[7:9] == (base_ms, base_ms + 1000)
+
+
+def test_a_record_has_no_time_when_its_time_is_minus_one(reading: ModuleType) -> None:
+    found = _read(reading, [Record(time_delta=1), Record(time_delta=0), Record(time_delta=7)], -2)
+    assert [message.headers.get("hs.timestamp") for message in found] == [None, -2000, 5000]
+
+
+@pytest.mark.parametrize("time_us", [-1, -1000])
+def test_encode_batch_keeps_the_header_and_takes_the_logs_time_when_kafka_has_no_number_for_it(
+    writing: ModuleType, time_us: int
+) -> None:
+    stored = _stored(
+        [_message(b"x", hs.Headers([("hs.timestamp", time_us)])), _message(b"y", hs.Headers([("hs.timestamp", -1001)]))]
+    )
+    batch = bytes(writing.encode_batch([stored], 10, 11, 0, _refuse))
+    assert _head(batch)[7:9] == (2000, 2000)
+    assert batch.count(b"hs.timestamp") == 4  # and of each the kind in hs.kinds
 
 
 def test_encode_batch_takes_the_logs_time_when_a_message_has_none(writing: ModuleType) -> None:

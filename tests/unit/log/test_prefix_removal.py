@@ -13,13 +13,18 @@ import pytest
 from headstream.errors import CorruptLogError, LegalHoldError, OffsetOutOfRangeError, TopicNotFoundError
 from headstream.log.administration import create_topic, delete_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.checks.backup import Backup
+from headstream.log.checks.repair import repair_log
 from headstream.log.checks.verification import Verification
 from headstream.log.compaction import Compaction
 from headstream.log.log import Log
+from headstream.log.marked_removal import MarkedRemoval
 from headstream.log.prefix_removal import remove_before
+from headstream.log.retention import Retention
 from headstream.log.system.files import MemoryFiles, OsFiles
-from headstream.model.message import StateChange
+from headstream.model.message import MessageState, StateChange
 from headstream.model.topology import Fsync, Limits, TopicOptions
+from headstream.segments.follower import PartitionFollower
 from headstream.testing.faulty_files import FaultyFiles, Killed
 from headstream.testing.log_histories import KillableLog
 from tests.support.log.logs import SEED, batch, read_all
@@ -157,12 +162,76 @@ def test_killed_at_each_operation_the_messages_behind_it_stay_and_the_next_call_
         log.crash()
         log = KillableLog(str(root), files, 500)
         log.start_writing("identity", 1, briefly=True)
-        there = offsets(log)
-        assert there == [*range(there[0], 12)]
-        assert there[0] <= 10
+        there, first = offsets(log), first_offset(log)
+        assert there == [*range(first, 12)]
+        assert first in (0, 10)
         remove_before(log, topic_of(log), 1, 10)
         assert offsets(log) == [10, 11]
         assert [files.find(b"<%06d>" % number) for number in range(10)] == [[]] * 10
         log.crash()
         shutil.rmtree(root)
     assert operation > 20
+
+
+def first_offset(log: Log) -> int:
+    with PartitionFollower(log.partition_directory(topic_of(log), 1), log.files) as follower:
+        return follower.first_offset
+
+
+def test_the_log_start_offset_is_that_of_the_greatest_deletion(log: Log) -> None:
+    fill(log, 60)
+    assert [remove_before(log, topic_of(log), 1, offset) for offset in (0, 33, 8, 33, 60, 59)] == [0, 33, 33, 33, 60, 60]
+    assert first_offset(log) == 60
+    assert log.append(topic_of(log), 1, batch(payload(60)), 1000, SEED) == 60
+    assert first_offset(log) == 60
+
+
+def test_the_log_start_offset_stays_after_restart_compaction_erasure_retention_repair_and_backup(tmp_path: Path) -> None:
+    root = str(tmp_path / "log")
+
+    def opened() -> Log:
+        log = Log(root, OsFiles(), is_memory=False, segment_bytes=1000)
+        log.start_writing("6d2f1a52-7a3e-4a53-9d3c-9b5b7f0f6a10", 1, briefly=True)
+        return log
+
+    log = opened()
+    create_topic(log, "shop", "orders", 1, Limits.WIDE, 5)
+    fill(log, 60)
+    remove_before(log, topic_of(log), 1, 33)
+    log.close()
+    log = opened()
+    assert first_offset(log) == 33
+    log.states.set(topic_of(log), 1, [33, 34, 35], StateChange(-1, MessageState.MARKED_FOR_DELETION.value, "erased", "me", 7))
+    assert MarkedRemoval(log, lambda: 9).remove_now(topic_of(log), 1, "erased").removed_count == 3
+    assert (first_offset(log), offsets(log)[0]) == (33, 36)
+    Compaction(log, lambda: 1).compact(topic_of(log), 1)
+    assert first_offset(log) == 33
+    Backup(root, str(tmp_path / "copy"), OsFiles()).run(None)
+    log.close()
+    assert not [action for action in repair_log(root, OsFiles()) if ".start" in action.path]
+    assert not [finding for finding in Verification(root, OsFiles()).run() if finding.is_damage]
+    copy = Log(str(tmp_path / "copy"), OsFiles(), is_memory=False, segment_bytes=1000)
+    log = opened()
+    for each in (log, copy):
+        assert (first_offset(each), offsets(each)) == (33, [*range(36, 60)])
+    copy.close()
+    Retention(log, lambda: 9).drop_oldest(topic_of(log), 1, 1)
+    assert first_offset(log) == offsets(log)[0] > 36
+    log.close()
+
+
+def test_a_reader_that_has_listed_the_segments_before_a_deletion_does_not_pass_over_deleted_messages(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "log"), OsFiles(), is_memory=False, segment_bytes=1 << 20)
+    log.start_writing("identity", 1, briefly=True)
+    create_topic(log, "shop", "orders", 1, Limits.WIDE, 5)
+    fill(log, 60)
+    log.roll(topic_of(log), 1)
+    with PartitionFollower(log.partition_directory(topic_of(log), 1)) as follower:
+        remove_before(log, topic_of(log), 1, 33)
+        with pytest.raises(OffsetOutOfRangeError, match="offset 10 has been dropped"):
+            follower.read_chunk(10, 60, 1000)
+        assert follower.first_offset == 33
+        assert follower.find_last(100) == 33
+        assert follower.offset_of(0) == 33
+        assert follower.offset_before(1 << 20) == 33
+    log.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
+from headstream.log.checks.repair import repair_log
 from headstream.log.checks.verification import Verification
 from headstream.log.system.files import OsFiles
 
@@ -69,3 +70,42 @@ def test_a_directory_that_the_catalog_does_not_explain_is_set_aside_before_its_n
         log.create_topic("shop/new", partitions=2)
         assert [log.poll("shop/new", number, start=0) for number in (1, 2)] == [[], []]
     assert ("file_set_aside", kept.name, False) in findings(root)
+
+
+def drop_empty_directories(root: Path) -> None:
+    """Do what version control and archives do to a log."""
+    for path in sorted(root.rglob("*"), reverse=True):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+
+
+def test_directories_of_unwritten_partitions_are_recreated_by_the_next_writer_and_listed_before(root: Path) -> None:
+    drop_empty_directories(root)
+    with hs.connect(root.as_uri()) as log:
+        assert [topic.messages_count for topic in log.topics()] == [1, 1, 1]
+        for partition in (1, 2):
+            log.send("shop/kept", b"more", partition=partition)
+        log.consumer("shop/kept", group="billing").commit()
+    assert findings(root) == []
+
+
+def test_directories_of_unwritten_partitions_are_recreated_by_a_repair(root: Path) -> None:
+    drop_empty_directories(root)
+    assert [kind for kind, _, _ in findings(root)] == ["directory_missing"] * 3
+    assert len(repair_log(str(root), OsFiles())) == 3
+    assert findings(root) == []
+
+
+def test_a_directory_whose_messages_were_read_stays_missing(root: Path) -> None:
+    with hs.connect(root.as_uri()) as log:
+        (written,) = {message.partition for message in log.poll("shop/kept")}
+        with log.consumer("shop/kept", group="billing", timeout_ms=0) as consumer:
+            list(consumer)
+    shutil.rmtree(root / "streams" / "1" / "1" / str(written))
+    assert repair_log(str(root), OsFiles()) == []
+    with hs.connect(root.as_uri()) as log:
+        assert len(log.topics()) == 3
+        with pytest.raises(hs.CorruptLogError, match="directory is missing"):
+            log.send("shop/kept", b"more", partition=written)
+        log.send("shop/kept", b"more", partition=3 - written)
+    assert ("directory_missing", str(written), True) in findings(root)

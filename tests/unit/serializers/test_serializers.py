@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -184,3 +185,12 @@ def test_dataclasses_are_values_of_msgspec_and_pydantic() -> None:
         assert serializer.decode(serializer.encode(Point(1))) == Point(1)
     with pytest.raises(hs.InvalidOptionError, match="Use json or msgpack"):
         serializers.msgspec(Point, format="yaml")  # type: ignore[arg-type]
+
+
+def test_json_keeps_every_digit_of_numbers_when_decimals_are_wanted() -> None:
+    serializer = serializers.json(decimals=True)
+    value = {"price": Decimal("123456789012345678.91"), "count": 3}
+    assert serializer.encode(value) == b'{"price":123456789012345678.91,"count":3}'
+    assert serializer.decode(serializer.encode(value)) == value
+    with pytest.raises(ValueError, match="NaN"):
+        serializer.encode(Decimal("NaN"))

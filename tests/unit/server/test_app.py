@@ -17,6 +17,8 @@ from headstream.wire.codes import Code
 from headstream.wire.frames import encode_request
 
 ANY_PORT = Address("127.0.0.1", 0)
+METHODS = (b"POST", b"GET ", b"PUT ", b"OPTIONS")
+"""What the first bytes of a browser's requests are."""
 
 
 def count_served(address: Address, request: bytes, count: int) -> int:
@@ -50,7 +52,7 @@ def test_connections_leave_files_to_the_log_when_few_may_be_open(monkeypatch: py
             assert server.tcp_address is not None
             assert server.http_address is not None
             over_tcp = await asyncio.to_thread(count_served, server.tcp_address, encode_request(Code.PING), 20)
-            head = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
+            head = b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"
             return over_tcp, await asyncio.to_thread(count_served, server.http_address, head, 20)
 
     assert asyncio.run(asyncio.wait_for(run(), 60)) == (8, 8)
@@ -85,3 +87,30 @@ def test_server_warns_of_plain_tcp_and_of_the_default_password_when_other_machin
     records = [each for each in caplog.records if each.name == "headstream.server"]  # not that of a new QUIC certificate
     found = [(each.message, each.__dict__["fields"].get("transport")) for each in records]
     assert [each for each in found if each[0] != "fewer connections than allowed"] == wanted
+
+
+def test_a_form_of_a_web_page_ends_the_connection_when_it_comes_to_another_protocols_port() -> None:
+    config = ServerConfig(
+        data=None, tcp_address=ANY_PORT, http_address=None, kafka_address=ANY_PORT, settings=ServerSettings(password_rounds=4)
+    )
+    form = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 8\r\n\r\n" + encode_request(
+        Code.PING
+    )
+
+    def send(address: Address, head: bytes) -> bytes:
+        with socket.create_connection((address.host, address.port), 20) as peer:
+            peer.sendall(head)
+            return b"".join(iter(lambda: peer.recv(1000), b""))  # until the server closes
+
+    async def run() -> list[bytes]:
+        async with ServerApp(config) as server:
+            assert server.tcp_address is not None
+            assert server.kafka_address is not None
+            places = [
+                (address, method + form[4:]) for address in (server.tcp_address, server.kafka_address) for method in METHODS
+            ]
+            return [await asyncio.to_thread(send, *place) for place in places]
+
+    replies = asyncio.run(asyncio.wait_for(run(), 60))
+    assert replies == [replies[0]] * len(METHODS) + [b""] * len(METHODS)  # one refusal and no pong after it
+    assert len(replies[0]) == 8

@@ -158,7 +158,7 @@ class Dispatcher:
         session.check_alive()
         if not session.is_extended and entry.is_extension:
             raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
-        if session.is_ended or not self.users.is_good(session.user_id, session.generation):
+        if session.is_ended or not self.users.is_good(session.user_id, session.generation, session.token_id):
             raise refusal(entry.refusal, f"{entry.name} needs a login", advice="Log in first")
 
     def disclosed(self, session: Session, command: Command[Any], error: HeadstreamError) -> HeadstreamError:

@@ -13,6 +13,7 @@ from headstream.broker.sessions import Session
 from headstream.log.administration import create_stream as add_stream
 from headstream.log.administration import delete_stream as remove_stream
 from headstream.log.administration import purge_topic, rename_stream
+from headstream.model.identifiers import has_control_character
 from headstream.wire.commands.streams import (
     CreateStream,
     DeleteStream,
@@ -91,6 +92,8 @@ def purge_stream(server: Dispatcher, session: Session, command: PurgeStream) -> 
 
 
 def _check_name(server: Dispatcher, name: str) -> None:
+    if has_control_character(name):
+        raise refusal(Status.INVALID_STREAM_NAME, f"the name {name!r} has control characters", advice="Use another name")
     if name in server.lookup.snapshot():
         raise refusal(Status.STREAM_NAME_ALREADY_EXISTS, f"there is a stream {name!r} already", advice="Use another name")
 

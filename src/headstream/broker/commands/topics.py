@@ -18,7 +18,7 @@ from headstream.log.administration import delete_topic as remove_topic
 from headstream.log.administration import purge_topic as empty_topic
 from headstream.log.administration import update_topic as change_topic
 from headstream.log.catalog.catalog import StreamRecord, TopicLabels
-from headstream.model.identifiers import TopicName
+from headstream.model.identifiers import TopicName, has_control_character
 from headstream.model.topology import Limits, TopicOptions
 from headstream.model.topology import Topic as StoredTopic
 from headstream.wire.commands.topics import (
@@ -154,6 +154,8 @@ def _labels(command: CreateTopic | UpdateTopic) -> TopicLabels:
 
 
 def _check_name(stream: StreamRecord, name: str) -> None:
+    if has_control_character(name):
+        raise refusal(Status.INVALID_TOPIC_NAME, f"the name {name!r} has control characters", advice="Use another name")
     if name in stream.topics:
         raise refusal(Status.TOPIC_NAME_ALREADY_EXISTS, f"there is a topic {name!r} already", where=stream.name)
 

@@ -6,7 +6,7 @@ not in progress, so nothing commits it, and the next call raises the error again
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from headstream.client.consumer import Consumer
@@ -68,24 +68,39 @@ class TransformingFetching(Fetching):
     def __init__(self, positions: Mapping[int, int], transform: Transform) -> None:
         super().__init__(positions)
         self._transform = transform
+        self._transformed: dict[tuple[int, int], ReceivedMessage] = {}
+        """Messages that were put back: they are transformed once."""
+
+    def _change(self) -> ReceivedMessage | None:
+        """Return the first message of the buffer, transformed."""
+        first, partition, _ = self._buffer[0]
+        if self._transformed and self._transformed.pop((partition, first.offset), None) is first:
+            return first
+        return self._transform(first)
+
+    def undeliver(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Have messages returned again; see Fetching.undeliver()."""
+        messages = list(messages)
+        super().undeliver(messages)
+        self._transformed.update(((message.partition, message.offset), message) for message in messages)
 
     def deliver(self) -> ReceivedMessage | None:
         """Return the next message, transformed, or None; those set aside are done."""
         while self._buffer:
-            changed = self._transform(self._buffer[0][0])
+            changed = self._change()
             super().deliver()
             if changed is not None:
                 return changed
             self.finish()
         return None
 
-    def hand_out(self, count: int) -> list[ReceivedMessage]:
+    def hand_out(self, count: int, *, is_first: bool = False) -> list[ReceivedMessage]:
         """Return up to `count` messages, transformed; an error is raised when those before it have been returned."""
+        self._begin_handing_out(is_first=is_first)
         messages: list[ReceivedMessage] = []
-        transform = self._transform
         while self._buffer and len(messages) < count:
             try:
-                changed = transform(self._buffer[0][0])
+                changed = self._change()
             except Exception:
                 if messages:
                     break

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from headstream.client.forwarding import ForwardingProducer
 from headstream.client.receipts import Receipt
+from headstream.forks import tell_of_forks
 from headstream.interceptors.chain import SetAsideError
 from headstream.model.constructors import int32, int64
 from headstream.model.headers import Headers
@@ -28,6 +29,11 @@ class DeadLetters:
 
     def __init__(self, make: Callable[[str], ForwardingProducer]) -> None:
         self._make = make
+        tell_of_forks(self)
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Begin without producers: those are the parent's."""
         self._lock = threading.Lock()
         self._producers: dict[str, ForwardingProducer] = {}
 

@@ -77,6 +77,11 @@ class InterceptedProducer(Producer):
         chosen = message.partition if message.partition is not None or number is not None else partition
         return message.payload, message.key, message.headers, message.id, chosen
 
+    def after_fork(self) -> None:
+        """Leave the messages to the parent, and the errors of their interceptors."""
+        super().after_fork()
+        self._reports.clear()
+
     def flush(self) -> None:
         """Wait until everything sent is stored, dead letters included; see Producer.flush()."""
         super().flush()

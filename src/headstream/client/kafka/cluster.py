@@ -16,10 +16,12 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka import admin as admin_api
 from confluent_kafka.admin import AdminClient
 
+from headstream.client.closing import limited
 from headstream.client.kafka.address import KafkaAddress
 from headstream.client.kafka.refusals import TRANSIENT, error_of, refused
 from headstream.codec.kafka import KafkaTopicNames
 from headstream.errors import AuthenticationError, ClosedError, InvalidOptionError, ServerUnreachableError
+from headstream.forks import keep_forever, tell_of_forks
 from headstream.model.identifiers import TopicName
 
 __all__ = ["END_OFFSET", "FIRST_OFFSET", "Cluster", "offset_at"]
@@ -64,6 +66,14 @@ class Cluster:
         self._interrupted: dict[int, float] = {}
         self._login_error: Any = None
         self._created_s: dict[str, float] = {}
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin with another admin client: the threads of the parent's do not exist here."""
+        self._lock = threading.Lock()
+        keep_forever(self._admin)
+        self._admin = None
+        self._interrupted = {}
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """Return settings for a client of librdkafka.
@@ -123,6 +133,11 @@ class Cluster:
                 if left_s <= 0 or error_of(error).code() not in TRANSIENT:
                     raise refused(error, self.address.place, "the Kafka cluster cannot be reached") from None
 
+    @property
+    def timeout_s(self) -> float:
+        """How long a request may take now, with its retries, seconds."""
+        return limited(self.address.timeout_ms / 1000)
+
     def raise_login(self) -> None:
         """Raise AuthenticationError if a login was refused since the last call."""
         error, self._login_error = self._login_error, None
@@ -164,7 +179,7 @@ class Cluster:
         Raises:
             HeadstreamError: one of them failed.
         """
-        until_s = time.monotonic() + (self.address.timeout_ms / 1000 if timeout_s is None else timeout_s)
+        until_s = time.monotonic() + (self.timeout_s if timeout_s is None else limited(timeout_s))
         while True:
             attempt_s = min(max(until_s - time.monotonic(), 0.1), _ATTEMPT_S)
             try:
@@ -194,7 +209,7 @@ class Cluster:
 
     def list_topics(self) -> list[str]:
         """Return the names of all topics in Kafka."""
-        until_s = time.monotonic() + self.address.timeout_ms / 1000
+        until_s = time.monotonic() + self.timeout_s
         while True:
             self.check_interrupt()
             try:

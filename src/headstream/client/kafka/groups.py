@@ -18,6 +18,7 @@ from headstream.client.kafka.members import KafkaMembership
 from headstream.client.kafka.offset_clients import OffsetClients
 from headstream.client.kafka.refusals import unsupported
 from headstream.errors import GroupInUseError, GroupNotFoundError, OffsetOutOfRangeError, PartitionNotFoundError, RebalancedError
+from headstream.forks import tell_of_forks
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS, Assignment, Group, GroupMember, GroupPartition, Member
 from headstream.model.identifiers import TopicName
 from headstream.model.polling import ConsumerKind, OffsetOwner
@@ -107,6 +108,12 @@ class KafkaGroups:
         self._lock = threading.Lock()
         self._members: dict[int, KafkaMembership] = {}
         self._made = 0
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin without members: those are the parent's."""
+        self._lock = threading.Lock()
+        self._members = {}
 
     def join(
         self,

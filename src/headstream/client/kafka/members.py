@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from headstream.client.kafka.cluster import Cluster
 from headstream.client.kafka.refusals import TRANSIENT, error_of, refused
 from headstream.errors import ClosedError, HeadstreamError, OutcomeUnknownError, RebalancedError, ServerUnreachableError
+from headstream.forks import keep_forever, tell_of_forks
 from headstream.model.groups import Assignment
 from headstream.model.identifiers import TopicName
 
@@ -115,6 +116,13 @@ class KafkaMembership:
         self._consumer.subscribe([self._name], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose)
         self._thread = threading.Thread(target=self._serve, name=f"headstream-kafka-member {group}", daemon=True)
         self._thread.start()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Leave the member to the parent."""
+        self._changed = threading.Condition()
+        self._is_closing = True
+        keep_forever(self._consumer)
 
     @property
     def generation(self) -> int:
@@ -196,7 +204,7 @@ class KafkaMembership:
         Raises:
             HeadstreamError: the group's coordinator rejects the member, or does not respond.
         """
-        until_s, describe_s = time.monotonic() + self._cluster.address.timeout_ms / 1000, time.monotonic() + _DESCRIBE_S
+        until_s, describe_s = time.monotonic() + self._cluster.timeout_s, time.monotonic() + _DESCRIBE_S
         settled_s: float | None = None
         while True:
             self._cluster.check_interrupt()
@@ -274,7 +282,7 @@ class KafkaMembership:
             RebalancedError: the member has lost one of them since its last report; the others are committed.
             OutcomeUnknownError: no coordinator has confirmed the commit within the timeout.
         """
-        until_s = time.monotonic() + self._cluster.address.timeout_ms / 1000
+        until_s = time.monotonic() + self._cluster.timeout_s
         left, lost, was_sent = dict(offsets), list[int](), False
         while True:
             self._cluster.check_interrupt()
@@ -343,7 +351,7 @@ class KafkaMembership:
             self._is_closing = True
             self._changed.notify_all()
         if self._thread is not threading.current_thread():
-            self._thread.join(self._cluster.address.timeout_ms / 1000)
+            self._thread.join(self._cluster.timeout_s)
 
 
 def _listed(partitions: Iterable[int]) -> str:

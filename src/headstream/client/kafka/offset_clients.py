@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from headstream.client.kafka.cluster import Cluster
 from headstream.client.kafka.refusals import TRANSIENT, error_of, refused
+from headstream.forks import keep_forever, tell_of_forks
 
 __all__ = ["OffsetClients"]
 
@@ -37,6 +38,13 @@ class OffsetClients:
         self._cluster = cluster
         self._lock = threading.Lock()
         self._consumers: OrderedDict[str, Any] = OrderedDict()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin without clients: the threads of the parent's do not exist here."""
+        self._lock = threading.Lock()
+        keep_forever(self._consumers)
+        self._consumers = OrderedDict()
 
     def _consumer(self, group: str) -> Any:
         with self._lock:
@@ -81,7 +89,7 @@ class OffsetClients:
 
     def _repeat(self, group: str, call: Callable[[Any], list[TopicPartition]]) -> list[TopicPartition]:
         """Make a call with a group's consumer, again while an error passes, and return its result."""
-        until_s = time.monotonic() + self._cluster.address.timeout_ms / 1000
+        until_s = time.monotonic() + self._cluster.timeout_s
         while True:
             self._cluster.check_interrupt()
             try:

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from headstream.client.kafka.cluster import END_OFFSET, Cluster
 from headstream.client.kafka.refusals import TRANSIENT, refused
 from headstream.errors import ClosedError, PartitionNotFoundError, ServerUnreachableError
+from headstream.forks import keep_forever, tell_of_forks
 from headstream.model.identifiers import TopicName
 
 __all__ = ["PartitionReader"]
@@ -80,6 +81,13 @@ class PartitionReader:
         self._is_closed = False
         self._consumer: Any = None
         self._partitions: dict[tuple[str, int], _PartitionState] = {}
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin with another client: the threads of the parent's do not exist here."""
+        self._lock = threading.Lock()
+        keep_forever(self._consumer)
+        self._consumer, self._partitions = None, {}
 
     def _open(self) -> Any:
         if self._is_closed:
@@ -150,7 +158,7 @@ class PartitionReader:
     def _await_ends(self, keys: Iterable[tuple[str, int]], where: TopicName) -> None:
         """Request the ends of partitions, and wait until they are reached, or one has a record."""
         ends = self._cluster.offsets(keys, END_OFFSET)
-        until_s = time.monotonic() + self._cluster.address.timeout_ms / 1000
+        until_s = time.monotonic() + self._cluster.timeout_s
         awaited = [(self._partitions[key], ends[key]) for key in keys]
         while any(state.reached < end for state, end in awaited) and not self.has_records(keys):
             self._cluster.check_interrupt()
@@ -191,7 +199,7 @@ class PartitionReader:
 
     def _fill(self, key: tuple[str, int], state: _PartitionState, where: TopicName, end: int, is_complete: bool) -> None:
         """Wait until records of a partition are buffered: one, or all before an end."""
-        until_s = time.monotonic() + self._cluster.address.timeout_ms / 1000
+        until_s = time.monotonic() + self._cluster.timeout_s
         while state.reached < end and (is_complete or not state.records):
             self._cluster.check_interrupt()
             self._pump(_SLICE_S)

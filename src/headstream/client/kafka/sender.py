@@ -28,6 +28,7 @@ from headstream.errors import (
     ServerUnreachableError,
     TopicNotFoundError,
 )
+from headstream.forks import keep_forever, tell_of_forks
 from headstream.model.identifiers import TopicName
 from headstream.model.message import Message
 from headstream.model.producers import Appended
@@ -80,6 +81,12 @@ class Sender:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._producer: Any = None
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin with another producer: the threads of the parent's do not exist here."""
+        keep_forever(self._producer)
+        self._producer = None
 
     def append(self, topic: TopicName, partition: int, batch: BytesLike, timeout_s: float) -> Appended:
         """Send a batch, and return the positions of its messages.

@@ -6,17 +6,18 @@ states that its outcome is unknown.
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
+from headstream.client.closing import until_closed_s
 from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.backoff import Backoff
 from headstream.client.remote.connection import Connection, Connector, lost
 from headstream.errors import ClosedError, DecodeError, HeadstreamError, OutcomeUnknownError, ServerError, ServerUnreachableError
+from headstream.forks import tell_of_forks
 from headstream.model.identifiers import parse_number
 from headstream.wire.codes import Code
 from headstream.wire.extensions.filters import FilterMessages
@@ -56,6 +57,9 @@ _ONCE_ONLY: Final = frozenset(
 )
 """Commands that are not idempotent: a repeat has another effect or is rejected."""
 
+_LOOK_S: Final = 0.1
+"""How often a wait between two attempts looks whether it is interrupted, seconds."""
+
 _LEAST_S: Final = 0.1
 """Minimum timeout of a response, however little time is left."""
 
@@ -83,7 +87,15 @@ class Caller:
         self._interrupted: set[int] = set()
         self._closing = threading.Event()
         self._was_connected = False
-        self._process = os.getpid()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin without connections: the parent uses those."""
+        self._lock = threading.Lock()
+        self._idle, self._used, self._interrupted = [], {}, set()
+        is_closed, self._closing = self._closing.is_set(), threading.Event()
+        if is_closed:
+            self._closing.set()
 
     def open(self) -> None:
         """Connect, unless connected, and check that the server knows Headstream's extensions.
@@ -143,8 +155,10 @@ class Caller:
         """
         self._interrupted.discard(threading.get_ident())
         doubt: OutcomeUnknownError | None = None
-        until_s = None if retry_timeout_s is None else time.monotonic() + retry_timeout_s
-        backoff = Backoff(self.address.options.retry_timeout_ms / 1000 if is_patient else 0, random.random, until_s=until_s)
+        ends_s = [until_closed_s(), None if retry_timeout_s is None else time.monotonic() + retry_timeout_s]
+        until_s = min((end_s for end_s in ends_s if end_s is not None), default=None)
+        retry_s = self.address.options.retry_timeout_ms / 1000
+        backoff = Backoff(retry_s, random.random, until_s=until_s) if is_patient else Backoff(0, random.random)
         while True:
             self.open()
             try:
@@ -212,10 +226,14 @@ class Caller:
 
     def _pause(self, backoff: Backoff, error: HeadstreamError) -> None:
         wait_s = backoff.next_wait(time.monotonic())
-        if wait_s is None or threading.get_ident() in self._interrupted:
+        if wait_s is None:
             raise error
-        if self._closing.wait(wait_s):
-            raise self._closed()
+        until_s = time.monotonic() + wait_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            if threading.get_ident() in self._interrupted:
+                raise error
+            if self._closing.wait(min(left_s, _LOOK_S)):
+                raise self._closed()
 
     def _take(self) -> Connection:
         """Return an unused connection."""
@@ -259,11 +277,6 @@ class Caller:
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise self._closed()
-        if self._process != os.getpid():  # after a fork: the parent's connections must not be used by the child
-            self._process = os.getpid()
-            idle, self._idle = self._idle, []
-            for connection in idle:
-                connection.close()
 
     def _closed(self) -> ClosedError:
         return ClosedError("the log is closed", where=self.address.place, advice="Connect again")

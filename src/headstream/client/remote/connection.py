@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
+from headstream.client.closing import limited
 from headstream.client.remote.address import ServerUrl
 from headstream.errors import (
     AuthenticationError,
@@ -129,7 +130,7 @@ def _speaks_tls(address: ServerUrl) -> bool:
     """Return whether a TLS handshake succeeds where plain bytes were refused; the certificate is not checked."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    timeout_s = min(address.options.connect_timeout_ms / 1000, _TLS_PROBE_S)
+    timeout_s = limited(min(address.options.connect_timeout_ms / 1000, _TLS_PROBE_S))
     try:
         with (
             socket.create_connection((address.host, address.port), timeout_s) as link,

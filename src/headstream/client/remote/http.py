@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
+from headstream.client.closing import limited
 from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.connection import (
     Connection,
@@ -22,6 +23,7 @@ from headstream.client.remote.connection import (
 )
 from headstream.codec.json_text import decode_json, encode_json
 from headstream.errors import AuthenticationError, HeadstreamError, LimitError, NotFoundError, OutcomeUnknownError, ServerError
+from headstream.forks import close_copy, tell_of_forks
 from headstream.wire.commands.sessions import AccessToken
 from headstream.wire.records import BINARY, NOTHING, Command
 from headstream.wire.refusals import refusal_from_json
@@ -51,10 +53,16 @@ class HttpConnector:
         self._tls = make_tls(address) if address.options.tls else None
         self._lock = threading.Lock()
         self._access: AccessToken | None = None
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Log in again: the access token is the parent's session."""
+        self._lock = threading.Lock()
+        self._access = None
 
     def connect(self, begin: Callable[[Connection], None]) -> HttpConnection:
         """Return a logged-in connection; see Connector."""
-        address, timeout_s = self._address, self._address.options.connect_timeout_ms / 1000
+        address, timeout_s = self._address, limited(self._address.options.connect_timeout_ms / 1000)
         if self._tls is None:
             link = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
         else:
@@ -126,6 +134,13 @@ class HttpConnection:
         self._connector = connector
         self._shown: str | None = None
         self._wait_ms = 0.0
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Leave the connection to the parent."""
+        link, self._link.sock = self._link.sock, None
+        if link is not None:
+            close_copy(link)
 
     @property
     def is_usable(self) -> bool:
@@ -171,7 +186,7 @@ class HttpConnection:
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         try:
-            self._link.timeout = (self._address.options.timeout_ms + self._wait_ms) / 1000
+            self._link.timeout = limited((self._address.options.timeout_ms + self._wait_ms) / 1000)
             if self._link.sock is not None:
                 self._link.sock.settimeout(self._link.timeout)
             self._link.request(method, path, body or None, headers)

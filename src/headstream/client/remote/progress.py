@@ -10,8 +10,10 @@ from contextlib import suppress
 from queue import SimpleQueue
 from types import MappingProxyType
 
+from headstream.client.closing import CLOSE_S, limited
 from headstream.client.remote.caller import Caller
 from headstream.errors import ClosedError, HeadstreamError, InvalidOptionError, RebalancedError, ServerUnreachableError
+from headstream.forks import tell_of_forks
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS, Assignment, Group, GroupMember, GroupPartition, Member
 from headstream.model.identifiers import TopicName
 from headstream.model.polling import OffsetOwner
@@ -65,6 +67,11 @@ class RemoteGroups:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
+        tell_of_forks(self)
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Begin without a thread, and without members to remove: those are the parent's."""
         self._abandoned: SimpleQueue[ExitGroup | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -150,7 +157,7 @@ class RemoteGroups:
         """Remove abandoned members."""
         if self._thread is not None:
             self._abandoned.put(None)
-            self._thread.join()
+            self._thread.join(limited(CLOSE_S))  # the server times them out otherwise
 
 
 def as_rebalanced(error: ClosedError) -> HeadstreamError:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from headstream.client.closing import limited
 from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.connection import Connection, explain_login, login_of, lost, unreachable
 from headstream.errors import (
@@ -22,6 +23,7 @@ from headstream.errors import (
     OutcomeUnknownError,
     ServerUnreachableError,
 )
+from headstream.forks import close_copy, tell_of_forks
 from headstream.wire.frames import encode_request
 from headstream.wire.records import Command
 from headstream.wire.refusals import decode_refusal
@@ -86,7 +88,7 @@ class QuicConnector:
             raise unreachable(address, error) from error
         try:
             begin(connection)
-            connection.wait_until_connected(options.connect_timeout_ms / 1000)
+            connection.wait_until_connected(limited(options.connect_timeout_ms / 1000))
             login = login_of(address)
             try:
                 connection.send(login)
@@ -140,8 +142,19 @@ class QuicClientConnection:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         self._quic.connect(self._place, now=time.monotonic())
+        tell_of_forks(self)
         self._thread = threading.Thread(target=self._run, name="headstream-quic", daemon=True)
         self._thread.start()
+
+    def after_fork(self) -> None:
+        """Leave the connection to the parent."""
+        self._changed = threading.Condition()
+        self._failure, self._is_closing = "it is the parent's", True
+        close_copy(self._socket)
+        for descriptor in (self._wake_read, self._wake_write):
+            with suppress(OSError):  # the parent's thread has ended
+                os.close(descriptor)
+        self._wake_read = self._wake_write = -1
 
     @property
     def is_usable(self) -> bool:
@@ -172,7 +185,7 @@ class QuicClientConnection:
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
         """Send a command; see Connection."""
         request = encode_request(command.code, command.encode_pieces())
-        self._timeout_s = (self._address.options.timeout_ms + wait_ms) / 1000
+        self._timeout_s = limited((self._address.options.timeout_ms + wait_ms) / 1000)
         with self._changed:
             if self._failure is not None or self._is_closing:
                 raise lost(self._address, self._failure or "it is closed")
@@ -238,9 +251,10 @@ class QuicClientConnection:
             with self._changed:
                 self._failure = self._failure or "it is closed"
                 self._changed.notify_all()
-                os.close(self._wake_write)
-                self._wake_write = -1
-            os.close(self._wake_read)
+                pipe = self._wake_read, self._wake_write
+                self._wake_read = self._wake_write = -1  # before they are closed: others can have the numbers then
+            for descriptor in pipe:
+                os.close(descriptor)
             self._socket.close()
 
     def _step(self) -> bool:

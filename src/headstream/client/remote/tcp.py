@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+from headstream.client.closing import limited
 from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.connection import (
     Connection,
@@ -20,6 +21,7 @@ from headstream.client.remote.connection import (
 )
 from headstream.codec.buffer import BytesLike
 from headstream.errors import AuthenticationError, LimitError, NotFoundError, OutcomeUnknownError
+from headstream.forks import close_copy, tell_of_forks
 from headstream.wire.frames import request_head
 from headstream.wire.records import Command
 from headstream.wire.refusals import decode_refusal
@@ -53,7 +55,7 @@ class TcpConnector:
         """Return a logged-in connection; see Connector."""
         address = self._address
         try:
-            link = socket.create_connection((address.host, address.port), address.options.connect_timeout_ms / 1000)
+            link = socket.create_connection((address.host, address.port), limited(address.options.connect_timeout_ms / 1000))
         except OSError as error:
             raise unreachable(address, error) from error
         try:
@@ -94,6 +96,11 @@ class TcpConnection:
         self._link = link
         self._first = bytearray(_FIRST_BYTES)
         self._sent_bytes = 0
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Leave the connection to the parent."""
+        close_copy(self._link)
 
     @property
     def is_usable(self) -> bool:
@@ -105,7 +112,7 @@ class TcpConnection:
         pieces = command.encode_pieces()
         self._sent_bytes = size = sum(len(piece) for piece in pieces)
         try:
-            self._link.settimeout((self._address.options.timeout_ms + wait_ms) / 1000)
+            self._link.settimeout(limited((self._address.options.timeout_ms + wait_ms) / 1000))
             self._write((request_head(command.code, size), *pieces), size)
         except OSError as error:
             if self._has_been_refused():

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final
 
 from headstream.client.ahead import FETCH_COUNT
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
+from headstream.client.closing import closing
 from headstream.client.delivery_transport import DeliveryAccess, DeliveryCommands
 from headstream.client.interception.consumer import InterceptedConsumer, Transform
 from headstream.client.positions import position_of
@@ -232,7 +233,11 @@ class RetryingConsumer(InterceptedConsumer):
                 self._fail_broken()
                 continue
             if message is not None:
-                self._begin_attempt(message)
+                try:
+                    self._begin_attempt(message)
+                except BaseException:  # it is not delivered: the next call must not take it for done
+                    self._fetching.undeliver([message])
+                    raise
             return message
 
     def _begin_attempt(self, message: ReceivedMessage) -> None:
@@ -247,11 +252,16 @@ class RetryingConsumer(InterceptedConsumer):
 
     def _fail_broken(self) -> None:
         """Record the failure of a message that could not be decoded."""
-        broken, self._messages.broken = self._messages.broken, None
+        broken = self._messages.broken
         assert broken is not None
         is_decoding = isinstance(broken.error, SerializerError)
         reason = DeadLetterReason.DECODE_ERROR if is_decoding else DeadLetterReason.MAX_ATTEMPTS
-        self._fail(broken.partition, broken.offset, text_of(broken.error), reason, None)
+        try:
+            self._fail(broken.partition, broken.stored.offset, text_of(broken.error), reason, None)
+        except BaseException:
+            self._messages.put_back_broken()
+            raise
+        self._messages.broken = None
 
     def poll(self, count: int = 100, *, timeout_ms: Milliseconds = 0) -> list[ReceivedMessage]:
         """Return up to `count` messages, to settle one by one, or by commit(); see Consumer.poll()."""
@@ -263,10 +273,27 @@ class RetryingConsumer(InterceptedConsumer):
         while self.fetch(max(0.0, until_s - time.monotonic()) * 1000):
             messages = self._fetching.hand_out(1 if self._gate.is_on_trial else min(count, _HANDED_OUT))
             if self._messages.broken is not None:
-                self._fail_broken()
+                try:
+                    self._fail_broken()
+                except HeadstreamError:  # raised again by the next poll, which takes it first
+                    if not messages:
+                        raise
             if messages:
                 return messages
         return []
+
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Undo the delivery of messages, and their attempts that have begun; see Settling.put_back()."""
+        super().put_back(messages)
+        for message in messages:
+            track = self._messages.tracks.get(message.partition)
+            opened = None if track is None else track.open.get(message.offset)
+            if track is None or opened is None or not opened.is_begun:
+                continue
+            with suppress(HeadstreamError):  # the log takes the attempt for a failed one if the consumer ends now
+                self._tell(message.partition, DeliveryChange(DeliveryStep.RELEASED, message.offset, message.offset + 1))
+                opened.is_begun = False
+            track.is_first = True
 
     def _fetch(self) -> bool:
         if self._paused_s:
@@ -383,15 +410,18 @@ class RetryingConsumer(InterceptedConsumer):
 
     def close(self, *, commit: bool = True) -> None:
         """Close the consumer; see Consumer.close(). What is not done is released: this counts as no failure."""
-        if not self._is_closed and not commit:
+        if self._is_closed:
+            return
+        with closing():
             for partition, track in self._messages.tracks.items():
-                begun = [offset for offset, opened in track.open.items() if opened.is_begun and opened.in_hand]
+                begun = [offset for offset, each in track.open.items() if each.is_begun and not (commit and each.in_hand)]
                 with suppress(HeadstreamError):
                     for offset in begun:
                         self._tell(partition, DeliveryChange(DeliveryStep.RELEASED, offset, offset + 1))
-        super().close(commit=commit)
+            super().close(commit=commit)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if error is not None:
-            self.record_failure(error)
-        self.close(commit=error is None)
+        with closing():
+            if error is not None:
+                self.record_failure(error)
+            self.close(commit=error is None)

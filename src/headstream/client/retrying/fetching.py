@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from headstream.client.fetching import Fetching
@@ -28,8 +28,8 @@ MAX_OPEN: Final = 5_000
 class Broken(NamedTuple):
     """A message that could not be transformed for its delivery."""
 
+    stored: ReceivedMessage
     partition: int
-    offset: int
     error: Exception
 
 
@@ -67,6 +67,8 @@ class RetryingFetching(Fetching):
         self._asked: tuple[float, int, int] | None = None
         self._current: tuple[int, int] | None = None
         self._touched: set[int] = set()
+        self._transformed: dict[tuple[int, int], ReceivedMessage] = {}
+        """Messages that were put back: they are transformed once."""
         self.broken: Broken | None = None
         self.tracks = {partition: Track(offset, load(partition), order) for partition, offset in self._positions.items()}
 
@@ -84,6 +86,11 @@ class RetryingFetching(Fetching):
     def is_empty(self) -> bool:
         """Whether all fetched messages have been delivered, or none may be now."""
         return (not self._again and not self._buffer) or self._is_paused()
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything that exists is delivered; see Fetching.is_at_end."""
+        return not self._again and super().is_at_end
 
     @property
     def current(self) -> tuple[int, int] | None:
@@ -186,13 +193,31 @@ class RetryingFetching(Fetching):
             self._current = message.partition, message.offset
         return message
 
-    def hand_out(self, count: int) -> list[ReceivedMessage]:
+    def hand_out(self, count: int, *, is_first: bool = False) -> list[ReceivedMessage]:
         """Return up to `count` messages, until one is broken."""
         messages: list[ReceivedMessage] = []
         while len(messages) < count and (message := self._take()) is not None:
             self._handed_out[message.partition] = self.tracks[message.partition].frontier
             messages.append(message)
         return messages
+
+    def undeliver(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Have delivered messages returned as the next ones again; those that are not in progress are dropped."""
+        back: list[tuple[ReceivedMessage, int]] = []
+        for message in messages:
+            track = self.tracks.get(message.partition)
+            opened = None if track is None else track.open.get(message.offset)
+            if opened is not None and opened.in_hand:
+                self._drop_from_hand(message.partition, message.offset)
+                self._transformed[message.partition, message.offset] = message
+                back.append((message, message.partition))
+        self._again.extendleft(reversed(back))
+
+    def put_back_broken(self) -> None:
+        """Have the message that could not be transformed as the next one again."""
+        if self.broken is not None:
+            self._again.appendleft((self.broken.stored, self.broken.partition))
+            self.broken = None
 
     def _take(self) -> ReceivedMessage | None:
         if self._is_paused():
@@ -222,9 +247,10 @@ class RetryingFetching(Fetching):
     def _hand(self, track: Track, partition: int, stored: ReceivedMessage) -> ReceivedMessage | None:
         offset = stored.offset
         try:
-            message = self._transform(stored)
+            is_transformed = self._transformed.pop((partition, offset), None) is stored
+            message = stored if is_transformed else self._transform(stored)
         except Exception as error:
-            self.broken = Broken(partition, offset, error)
+            self.broken = Broken(stored, partition, error)
             return None
         if message is None:
             self.finish_one(partition, offset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final
@@ -17,6 +17,7 @@ from typing import Any, Final
 from headstream.client.ahead import FETCH_COUNT
 from headstream.client.arguments import StartInput
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
+from headstream.client.closing import closing
 from headstream.client.filtering import FilterCounts
 from headstream.client.interception.consumer import InterceptedConsumer, Transform
 from headstream.client.positions import find_offset, position_of
@@ -70,6 +71,8 @@ class SharedConsumer(InterceptedConsumer):
         super().__init__(transport, topic, chain, transform, **given)
         self._policy = policy
         self._current: tuple[int, int] | None = None
+        self._transformed: dict[tuple[int, int], ReceivedMessage] = {}
+        """Messages that were put back: they are transformed once."""
         numbers = sorted(self._fetching.positions)
         is_first = self._strategy.kind is PollingKind.FIRST
         starts = (
@@ -178,11 +181,12 @@ class SharedConsumer(InterceptedConsumer):
         while (stored := self._leasing.next_message()) is not None:
             place = stored.partition, stored.offset
             try:
-                message = self._transform(stored)
+                message = self._transformed.pop(place) if self._transformed.get(place) is stored else self._transform(stored)
             except Exception as error:
                 is_decoding = isinstance(error, SerializerError)
                 reason = DeadLetterReason.DECODE_ERROR if is_decoding else DeadLetterReason.MAX_ATTEMPTS
-                self._warn(self._fail(place, text_of(error), reason, None))
+                with self._leasing.keeping(stored):
+                    self._warn(self._fail(place, text_of(error), reason, None))
                 continue
             if message is None:  # an interceptor has set it aside
                 self._warn(self._leasing.say([place], LeaseStep.DONE))
@@ -201,16 +205,34 @@ class SharedConsumer(InterceptedConsumer):
         until_s = time.monotonic() + milliseconds("timeout_ms", timeout_ms) / 1000
         wanted = min(count, FETCH_COUNT)
         while self._leasing.fetch(wanted) or self.fetch(max(0.0, until_s - time.monotonic()) * 1000):
-            messages: list[ReceivedMessage] = []
+            messages = self._hand_out_many(count)
+            if messages:
+                return messages
+        return []
+
+    def _hand_out_many(self, count: int) -> list[ReceivedMessage]:
+        """Return up to `count` leased messages; an error is raised when those before it have been returned."""
+        messages: list[ReceivedMessage] = []
+        try:
             while len(messages) < count:
                 message = self._hand_out()
                 if message is not None:
                     messages.append(message)
                 elif not self._leasing.fetch_leased():
                     break
-            if messages:
-                return messages
-        return []
+        except HeadstreamError:
+            if not messages:
+                raise
+        return messages
+
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Undo the delivery of messages; see Settling.put_back(). Their leases go on."""
+        for message in reversed(messages):
+            place = message.partition, message.offset
+            if self._leasing.put_back(message):
+                self._transformed[place] = message
+            if self._current == place:
+                self._current = None
 
     def commit(self, message: Message | None = None) -> None:
         """Record that everything delivered is done, or one message.
@@ -332,16 +354,18 @@ class SharedConsumer(InterceptedConsumer):
         """Close the consumer; see Consumer.close(). What is not settled is released: this counts as no failure."""
         if self._is_closed:
             return
-        try:
-            if commit:
-                self.finish()
-            with suppress(HeadstreamError):  # its leases end by time then
-                self._leasing.release_all()
-        finally:
-            self._leasing.leave()
-            super().close(commit=False)
+        with closing():
+            try:
+                if commit:
+                    self.finish()
+                with suppress(HeadstreamError):  # its leases end by time then
+                    self._leasing.release_all()
+            finally:
+                self._leasing.leave()
+                super().close(commit=False)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if error is not None:
-            self.record_failure(error)
-        self.close(commit=error is None)
+        with closing():
+            if error is not None:
+                self.record_failure(error)
+            self.close(commit=error is None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from headstream.client.ahead import FETCH_COUNT, ConsumerPollOptions
@@ -15,7 +16,14 @@ from headstream.client.receiving import poll_checked
 from headstream.client.retrying.attempts import RetryPolicy, worker_name
 from headstream.client.shared.holding import Holding, LeaseSize
 from headstream.client.transport import Transport
-from headstream.errors import CorruptSendError, LeaseLostError, OffsetOutOfRangeError, PartitionNotFoundError, RebalancedError
+from headstream.errors import (
+    CorruptSendError,
+    HeadstreamError,
+    LeaseLostError,
+    OffsetOutOfRangeError,
+    PartitionNotFoundError,
+    RebalancedError,
+)
 from headstream.model.deliveries import RetryOrder, cut_error
 from headstream.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.model.identifiers import TopicName
@@ -283,6 +291,24 @@ class Leasing:
     def leave(self) -> None:
         """Leave the group; a second call does nothing."""
         self._membership.leave()
+
+    def put_back(self, message: ReceivedMessage) -> bool:
+        """Have a delivered message as the next one again, and return whether it is held still."""
+        held = self.holding.held.get((message.partition, message.offset))
+        if held is None:
+            return False
+        held.in_hand = False
+        self.holding.buffer.appendleft(message)
+        return True
+
+    @contextmanager
+    def keeping(self, message: ReceivedMessage) -> Iterator[None]:
+        """Put a message back if the log cannot be told what became of it."""
+        try:
+            yield
+        except HeadstreamError:
+            self.put_back(message)
+            raise
 
     def next_message(self) -> ReceivedMessage | None:
         """Return the next buffered message with at least half of its lease left; others are given back."""

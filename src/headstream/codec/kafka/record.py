@@ -79,7 +79,7 @@ def read_record(source: Any) -> KafkaRecord:
             value=_bytes(_member(source, "value")),
             key=_bytes(_member(source, "key")),
             headers=tuple((str(name), _bytes(value)) for name, value in _member(source, "headers") or ()),
-            timestamp_ms=None if time is None or time < 0 else int(time),
+            timestamp_ms=None if time is None or time == -1 else int(time),
             topic=_member(source, "topic"),
             partition=_member(source, "partition"),
             offset=_member(source, "offset"),

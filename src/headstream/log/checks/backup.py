@@ -48,9 +48,11 @@ from headstream.segments.layout import (
     OFFSETS_NAME,
     PRODUCERS_NAME,
     STAGED_NAME,
+    START_SUFFIX,
     base_offsets,
     log_suffix,
     segment_path,
+    start_offsets,
     topic_directory,
 )
 
@@ -299,7 +301,12 @@ class Backup:
         for _ in range(_ATTEMPTS):
             self._files.make_directory(target)
             try:
-                size_bytes = self._copy_segments(directory, target, end_offset)
+                start = self._start_of(directory)
+                size_bytes = self._copy_segments(directory, target, max(end_offset, start))
+                if self._start_of(directory) != start:
+                    raise _ChangedError
+                if start:
+                    self._files.open_write(segment_path(target, start, START_SUFFIX)).close()
                 # After the messages: records of later batches are cleared when the copy is opened.
                 self._copy_file(f"{directory}/{PRODUCERS_NAME}", f"{target}/{PRODUCERS_NAME}")
             except (_ChangedError, OffsetOutOfRangeError, PartitionNotFoundError):
@@ -308,6 +315,10 @@ class Backup:
                 self._files.sync_directory(target)
                 return size_bytes
         raise _ChangedError
+
+    def _start_of(self, directory: str) -> int:
+        """Return the offset before which the messages of a partition are deleted, 0 if none are."""
+        return max(start_offsets(self._files.list_names(directory) or []), default=0)
 
     def _copy_segments(self, directory: str, target: str, end_offset: int) -> int:
         """Copy segments up to an offset, including new ones, and return their bytes of messages."""

@@ -33,7 +33,7 @@ from headstream.segments.summaries import is_whole_summary, read_content
 
 __all__ = ["verify_partition"]
 
-_FILE_NAME: Final = re.compile(r"(\d{20})(?:(-\d+)?\.log|\.(index|index-new|log\.dropped|summary(?:\.new)?))")
+_FILE_NAME: Final = re.compile(r"(\d{20})(?:(-\d+)?\.log|\.(index|index-new|log\.dropped|start|summary(?:\.new)?))")
 
 
 def verify_partition(

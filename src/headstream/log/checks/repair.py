@@ -2,6 +2,7 @@
 
 an index that is missing, short, damaged or wrong    rebuilt, where the messages prove every entry of it
     the newest segment's torn tail, a begun roll         as at every opening by a writer (recovery.py)
+    a missing directory without committed offsets        created, empty
     a file that is not part of a log                     set aside: its bytes stay, under a name with a suffix
 
 A send with changed bytes stays as it is: only a copy restores it. Rebuilding an index keeps whole entries,
@@ -18,6 +19,7 @@ from headstream.log.partition.index_rebuild import Action, IndexRebuild, free_as
 from headstream.log.partition.offsets import OffsetStore
 from headstream.log.partition.recovery import begin_segment, recover
 from headstream.log.partition.segment_removal import open_index
+from headstream.log.sweeping import recreate_unwritten
 from headstream.log.system.files import Files
 from headstream.log.system.findings import FindingKind, LogFinding
 from headstream.segments.files import BufferPool
@@ -63,9 +65,11 @@ def repair_log(root: str, files: Files) -> list[Action]:
 
 
 def _repair_partition(partition: PartitionDirectory, files: Files) -> list[Action]:
+    topic = partition.directory.rpartition("/")[0]
     if files.list_names(partition.directory) is None:
-        return []
-    offsets = OffsetStore(f"{partition.directory.rpartition('/')[0]}/{OFFSETS_NAME}", files)
+        what = "the partition's directory was missing, and no consumer has read messages of it: an empty one is created"
+        return [Action(path, what) for path in recreate_unwritten(topic, [partition.number], files)]
+    offsets = OffsetStore(f"{topic}/{OFFSETS_NAME}", files)
     return repair_partition(partition.directory, files, offsets.greatest(partition.number))
 
 

@@ -171,7 +171,7 @@ class Verification:
                     FindingKind.DIRECTORY_MISSING,
                     partition.directory,
                     "the partition's directory is missing, with all its messages",
-                    "Restore it from a copy, or delete the topic",
+                    "Restore it from a copy; if no consumer has read in it, a repair creates it, empty",
                     partition.topic,
                     partition.number,
                 )

@@ -19,7 +19,7 @@ import hashlib
 import struct
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final
@@ -170,6 +170,22 @@ class OffsetStore:
         """
         found = self.committed_at(consumer, partition)
         return None if found is None else found[0]
+
+    def all_committed(self, consumer: OffsetOwner, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the offsets at which a consumer continues in those partitions where it has committed; see committed().
+
+        Args:
+            consumer: The consumer or group.
+            partitions: Their numbers.
+        """
+        file = self._files.open_read(self._path(consumer))
+        if file is None:
+            return {}
+        try:
+            found = {number: self._read(file, consumer, number) for number in partitions}
+        finally:
+            file.close()
+        return {number: each[0] for number, each in found.items() if each is not None}
 
     def committed_at(self, consumer: OffsetOwner, partition: int) -> tuple[int, int] | None:
         """Return the offset at which a consumer continues, and when it was committed; see committed()."""

@@ -52,6 +52,7 @@ from headstream.segments.layout import (
     decode_header,
     encode_header,
     segment_path,
+    start_offsets,
 )
 
 __all__ = ["SYNC_FAILED_NAME", "Tail", "begin_segment", "note_failed_sync", "recover"]
@@ -108,9 +109,13 @@ def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
             "a partition's directory is missing", where=directory, advice="Restore it from a copy, or delete the topic"
         )
     bases = rebuild_missing_indexes(directory, names, files)
-    if not bases:
+    start = max(start_offsets(names), default=0)
+    if not bases and not start:
         return Tail(None, 0, 0, 0, 0)
-    newest = bases[-1]
+    if not bases:
+        report(directory, f"its segments are missing: one is begun at offset {start}, before which all messages are deleted")
+        begin_segment(directory, start, files)
+    newest = bases[-1] if bases else start
     if known is None:
         _rebuild_head(directory, newest, files)
     newest = _find_newest(directory, newest, files)

@@ -8,9 +8,8 @@ at once.
 from __future__ import annotations
 
 import os
-import weakref
-from typing import Final
 
+from headstream.forks import tell_of_forks
 from headstream.log.system.access import open_private
 
 __all__ = ["FileLock"]
@@ -27,6 +26,10 @@ class FileLock:
         self._path = path
         self._descriptor = -1
 
+    def after_fork(self) -> None:
+        """Close the child's copy of the descriptor: the parent holds the lock on."""
+        self._close()
+
     @property
     def is_held(self) -> bool:
         """Whether this process holds it."""
@@ -39,7 +42,7 @@ class FileLock:
     def _hold(self, descriptor: int) -> None:
         """Keep a descriptor that has been locked, until release()."""
         self._descriptor = descriptor
-        _HELD.add(self)
+        tell_of_forks(self)
 
     def release(self) -> None:
         """Release it; releasing twice is fine."""
@@ -49,15 +52,3 @@ class FileLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-            _HELD.discard(self)
-
-
-_HELD: Final[weakref.WeakSet[FileLock]] = weakref.WeakSet()
-
-
-def _forget_after_fork() -> None:
-    for lock in list(_HELD):
-        lock._close()  # the parent holds it on
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)

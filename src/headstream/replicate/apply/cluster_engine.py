@@ -66,7 +66,8 @@ class ClusterEngine:
 
     @property
     def _by_size(self) -> TableEngine:
-        return self._small if self._log.size_bytes <= MAX_DRIVER_TABLE_BYTES else self._large
+        is_small = self._log.size_bytes <= MAX_DRIVER_TABLE_BYTES and not self._log.has_unescaped_paths
+        return self._small if is_small else self._large
 
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         """Make the empty table."""

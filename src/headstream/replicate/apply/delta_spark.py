@@ -72,6 +72,7 @@ class DeltaSparkEngine:
 
     def widen(self, widened: Mapping[str, str]) -> None:
         """Give columns a type that holds more."""
+        self._hide_partitions()
         self._tables.widen(self.path, widened)
         self._refresh()
 
@@ -124,7 +125,14 @@ class DeltaSparkEngine:
             frame.createOrReplaceTempView(_SOURCE)
             rows = self._spark.sql(f"SELECT {hint}{columns} FROM {_SOURCE} AS s WHERE {plan.insert_when}")
             self._write(rows, app_id, version)
-        return RowCounts(inserted=self._log.count_rows())
+        return RowCounts(inserted=self._count_rows())
+
+    def _count_rows(self) -> int:
+        known = self._log.count_rows()
+        if known is not None:
+            return known
+        with translated(self.path, "the table cannot be read"):
+            return int(self._spark.table(self._name).count())
 
     def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Add rows in one commit that remembers (app_id, version)."""
@@ -168,6 +176,7 @@ class DeltaSparkEngine:
 
     def compact(self, cluster_by: Sequence[str] = ()) -> None:
         """Put small files together, with all rows sorted by some columns where any are named."""
+        self._hide_partitions()
         self._tables.compact(self.path, cluster_by)
         self._refresh()
 
@@ -184,11 +193,19 @@ class DeltaSparkEngine:
         with translated(self.path, "the table cannot be read"):  # Spark's statistics are those of 32 columns
             return int(self._spark.sql(f"SELECT count({quote_name(column)}) AS count FROM {self._name}").collect()[0]["count"])
 
+    def _hide_partitions(self) -> None:
+        """Have Spark keep the values of partitions out of its paths, as in tables that this version creates."""
+        missing = self._log.missing_properties
+        if missing:
+            self._tables.set_properties(self.path, missing)
+            self._refresh()
+
     def _write(self, rows: DataFrame, app_id: str, version: int) -> None:
         options = {"txnAppId": app_id, "txnVersion": str(version)}
         rows.write.format("delta").mode("append").options(**options).save(spark_path(self.path))
 
     def _change(self, statement: str, what: str) -> int:
+        self._hide_partitions()
         with translated(self.path, what):
             count = int(self._spark.sql(statement).collect()[0]["num_affected_rows"])
         self._refresh()
@@ -224,6 +241,7 @@ class DeltaSparkEngine:
 
         An object store's answer to a commit can be lost; the repeated request is then refused because of that commit itself.
         """
+        self._hide_partitions()
         try:
             with translated(self.path, what):
                 yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,12 +17,13 @@ from pyspark.sql import DataFrame
 
 from headstream.errors import StorageError
 from headstream.replicate.apply.engine import RowCounts
-from headstream.replicate.apply.mapped import MappedTables, needs_column_mapping
+from headstream.replicate.apply.mapped import MappedTables, needs_column_mapping, path_properties
 from headstream.replicate.apply.plan import MergePlan, quote_name
 from headstream.replicate.apply.rewriting import is_cheaper, rewritten
 from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.columns.raw import match_keys
-from headstream.replicate.storage.delta_places import Translated, delta_options, make_parent, open_table
+from headstream.replicate.storage.delta_log import read_logged_files
+from headstream.replicate.storage.delta_places import Translated, delta_options, make_parent, open_table, remove_file
 from headstream.replicate.storage.places import Place
 
 __all__ = ["DeltaLakeEngine", "TableLog"]
@@ -31,6 +33,7 @@ _SPARK_TYPES: Final = {
     "boolean": "BOOLEAN", "binary": "BINARY", "string": "STRING", "date": "DATE", "timestamp": "TIMESTAMP",
 }  # fmt: skip
 _HOUR_US: Final = 3_600_000_000
+_HOUR_MS: Final = 3_600_000
 _DELTA_TYPES: Final = {spark: delta for delta, spark in _SPARK_TYPES.items()}
 
 
@@ -89,12 +92,33 @@ class TableLog:
         self._has_files = self._has_files or (self._table is not None and self._table.get_add_actions().num_rows > 0)
         return not self._has_files
 
-    def count_rows(self) -> int:
-        """Return the number of rows by the statistics of files, those that have them."""
-        return int(pc.sum(pa.table(self.table.get_add_actions())["num_records"]).as_py() or 0)
+    @property
+    def has_unescaped_paths(self) -> bool:
+        """Whether Spark has written paths with characters that deltalake escapes: its commits would not remove such files."""
+        if self._table is None or not path_properties(self.columns, self._table.metadata().partition_columns):
+            return False
+        paths = pa.table(self._table.get_add_actions())["path"]
+        return bool(pc.any(pc.invert(pc.string_is_ascii(paths))).as_py())
+
+    @property
+    def missing_properties(self) -> dict[str, str]:
+        """The properties of path_properties() that the table, which another version has created, lacks."""
+        metadata = self.table.metadata()
+        wanted = path_properties(self.columns, metadata.partition_columns)
+        return {} if wanted.items() <= metadata.configuration.items() else wanted
+
+    @property
+    def may_have_vectors(self) -> bool:
+        """Whether files can have deletion vectors: another engine has enabled them. Statistics then count deleted rows too."""
+        return "deletionVectors" in (self.table.protocol().reader_features or ())
+
+    def count_rows(self) -> int | None:
+        """Return the number of rows by the statistics of files; None if those do not say."""
+        counts = pa.table(self.table.get_add_actions())["num_records"]
+        return None if counts.null_count or self.may_have_vectors else int(pc.sum(counts).as_py() or 0)
 
     def count_values(self, column: str) -> int | None:
-        """Return how many rows have a value in a column; None where a file's statistics do not say."""
+        """Return how many rows have a value in a column, or had one before they were deleted; None if no statistics say."""
         field = next(field for field in self.table.schema().fields if field.name == column)
         physical = field.metadata.get("delta.columnMapping.physicalName", column)
         files = pa.table(self.table.get_add_actions(flatten=True))
@@ -110,8 +134,17 @@ class TableLog:
     def vacuum(self, kept_us: int) -> None:
         """Delete files that no version has needed for a time, microseconds, and those of writes cut short."""
         hours = -(-kept_us // _HOUR_US)
+        self.refresh()  # another engine can have enabled deletion vectors
         with Translated(self.path, "the table cannot be vacuumed"):
-            self.table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+            has_vectors = self.may_have_vectors
+            unneeded = self.table.vacuum(hours, dry_run=has_vectors, enforce_retention_duration=False, full=True)
+            if not has_vectors:
+                return
+            # deltalake counts the files of deletion vectors as unneeded, those of the present version too.
+            kept = read_logged_files(self.path, self.table.version()).vector_names(time.time_ns() // 1_000_000 - hours * _HOUR_MS)
+            for name in unneeded:
+                if name.rpartition("/")[2].removeprefix(".").removesuffix(".crc") not in kept:  # .crc: Hadoop's checksums
+                    remove_file(self.path, name)
 
 
 class DeltaLakeEngine:
@@ -153,6 +186,7 @@ class DeltaLakeEngine:
                     str(self.path),
                     schema=arrow,
                     partition_by=list(partition_by) or None,
+                    configuration=path_properties(columns, partition_by),
                     storage_options=delta_options(self.path),
                 )
         self._log.refresh()
@@ -176,12 +210,14 @@ class DeltaLakeEngine:
             self._mapped.widen(self.path, widened)
             self._log.refresh()
             return
+        self._refuse_unescaped_paths()
         table = self._log.table
         partitions = table.metadata().partition_columns or None
+        schema = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in (self.columns | dict(widened)).items()])
         with (
             self._committing("the table cannot be changed"),
             TemporaryDirectory(prefix="headstream-") as directory,
-            _copied(table, widened, Path(directory) / "rows") as reader,
+            _copied(self._query(list(self.columns), "TRUE"), schema, Path(directory) / "rows") as reader,
         ):
             write_deltalake(table, reader, mode="overwrite", schema_mode="overwrite", partition_by=partitions)
 
@@ -198,6 +234,7 @@ class DeltaLakeEngine:
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Run a merge in one commit that remembers (app_id, version)."""
         assert isinstance(changes, pa.Table), "takes_frames is false"
+        self._refuse_unescaped_paths()
         if is_cheaper(self._log.table, plan):
             return self._rewrite(plan, changes, app_id, version)
         before = self._log.table.version()
@@ -242,11 +279,13 @@ class DeltaLakeEngine:
 
     def update(self, assignments: Mapping[str, str], where: str) -> int:
         """Change the rows that an SQL condition holds for, in one commit, and return how many those were."""
+        self._refuse_unescaped_paths()
         with self._committing("the rows cannot be changed"):
             return int(self._log.table.update(updates=dict(assignments), predicate=where)["num_updated_rows"])
 
     def delete(self, where: str) -> int:
         """Delete the rows that an SQL condition holds for, in one commit, and return how many those were."""
+        self._refuse_unescaped_paths()
         with self._committing("the rows cannot be deleted"):
             return int(self._log.table.delete(where)["num_deleted_rows"] or 0)
 
@@ -266,6 +305,14 @@ class DeltaLakeEngine:
             found = [match_keys(pa.Table.from_batches([batch]), keys) for batch in self._query(columns, where)]
             return pa.concat_tables([schema.empty_table(), *found])
 
+    def _refuse_unescaped_paths(self) -> None:
+        if self._log.has_unescaped_paths:
+            raise StorageError(
+                "Spark has written files of partitions whose values are not ASCII, and deltalake cannot replace these files",
+                where=str(self.path),
+                advice="Set engine to spark for this table, or have Spark write all of its rows again",
+            )
+
     @contextmanager
     def _committing(self, what: str) -> Iterator[None]:
         """Translate errors; read the log again after one: later commits would conflict with one whose answer was lost."""
@@ -278,7 +325,7 @@ class DeltaLakeEngine:
             raise
 
     def _query(self, columns: Sequence[str], where: str) -> Iterator[pa.RecordBatch]:
-        # Not to_pyarrow_table(): it gives nulls for the columns of a table with column mapping.
+        # Not to_pyarrow_table(): it gives nulls for the columns of a table with column mapping, and refuses deletion vectors.
         names = ", ".join(map(quote_name, columns))
         found = QueryBuilder().register("t", self._log.table).execute(f"SELECT {names} FROM t WHERE {where}")
         schema = self._schema(columns)
@@ -294,6 +341,7 @@ class DeltaLakeEngine:
             self._mapped.compact(self.path, cluster_by)
             self._log.refresh()
             return
+        self._refuse_unescaped_paths()
         with self._committing("the table cannot be compacted"):
             optimize = self._log.table.optimize
             if cluster_by:
@@ -311,7 +359,7 @@ class DeltaLakeEngine:
 
 
 @contextmanager
-def _copied(table: DeltaTable, widened: Mapping[str, str], path: Path) -> Iterator[pa.RecordBatchReader]:
+def _copied(rows: Iterator[pa.RecordBatch], schema: pa.Schema, path: Path) -> Iterator[pa.RecordBatchReader]:
     """Yield a table's rows with other types, read from a copy in a local file.
 
     A thread of deltalake's runtime waits for the rows that it writes. It cannot wait for the table's own files, nor for Python:
@@ -319,13 +367,10 @@ def _copied(table: DeltaTable, widened: Mapping[str, str], path: Path) -> Iterat
     waits for one. So as many tables as cores, widened at the same time, would wait for each other.
 
     Args:
-        table: The table.
-        widened: Column -> its new Spark type.
+        rows: The table's rows.
+        schema: The types to give them.
         path: The file, which is made.
     """
-    rows = table.to_pyarrow_dataset().scanner().to_reader()
-    types = [arrow_type(widened[field.name]) if field.name in widened else field.type for field in rows.schema]
-    schema = pa.schema([field.with_type(kind) for field, kind in zip(rows.schema, types, strict=True)])
     with pa.ipc.new_stream(str(path), schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         for batch in rows:
             writer.write_batch(batch.cast(schema))

@@ -16,7 +16,7 @@ answers each such change. And what must the target do to hold a schema's rows (p
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -30,6 +30,15 @@ DifferenceKind: TypeAlias = Literal[
 ]  # fmt: skip
 """The table setting that answers it."""
 
+_GROWTHS: Final = frozenset(
+    {
+        ("DOUBLE", "FLOAT"),
+        *((wide, narrow) for wide in ("FLOAT", "DOUBLE") for narrow in ("TINYINT", "SMALLINT")),
+        ("DOUBLE", "INT"),
+        *((wide, "DATE") for wide in ("TIMESTAMP", "TIMESTAMP_NTZ")),
+    }
+)
+"""Types, each with another one whose values it holds without loss; whole numbers and decimals are compared by their digits."""
 _INTEGERS: Final = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}  # decimal digits
 
 
@@ -46,7 +55,7 @@ class Evolution:
     widened: dict[str, str]
 
 
-def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str]) -> Evolution:
+def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str], keys: Sequence[str] = ()) -> Evolution:
     """Return what makes a table able to hold rows of a schema.
 
     A column the table lacks is added (null in old rows), a column the schema lacks stays, a type that grew is widened,
@@ -55,6 +64,8 @@ def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str]) -> Evolu
     Args:
         table: The table's columns and their Spark types.
         schema: The columns and types that changes come in.
+        keys: The table's key columns. A DATE of them does not become a timestamp: the keys of deleted and moved rows that are
+            remembered beside the table are compared as values, and a date is equal to no timestamp.
 
     Raises:
         SchemaError: a column's types cannot both be held by one of them.
@@ -65,9 +76,10 @@ def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str]) -> Evolu
         if present is None:
             added[name] = wanted
         elif not _holds(present, wanted):
-            if not _holds(wanted, present):
+            if not _holds(wanted, present) or (name in keys and present == "DATE"):
+                why = "it is part of the key" if _holds(wanted, present) else "neither holds the other"
                 raise SchemaError(
-                    f"column {name!r} is {present} in the table and {wanted} in the schema, and neither holds the other",
+                    f"column {name!r} is {present} in the table and {wanted} in the schema, and {why}",
                     advice="Load the table again into an empty directory",
                 )
             widened[name] = wanted
@@ -76,7 +88,7 @@ def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str]) -> Evolu
 
 def _holds(wide: str, narrow: str) -> bool:
     """Return whether every value of a type can be held by another one without loss."""
-    if wide == narrow or (wide, narrow) == ("DOUBLE", "FLOAT"):
+    if wide == narrow or (wide, narrow) in _GROWTHS:
         return True
     if wide in _INTEGERS and narrow in _INTEGERS:
         return _INTEGERS[wide] >= _INTEGERS[narrow]

@@ -26,6 +26,7 @@ from headstream.replicate.apply.soft import DELETED
 from headstream.replicate.apply.state_rows import key_table
 from headstream.replicate.columns.changes import collapse
 from headstream.replicate.columns.conversion import arrow_type, in_table_types
+from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out, match_keys
 from headstream.replicate.storage.places import Place
 
@@ -104,7 +105,7 @@ class JoinTask(KeyedTask):
         plain, _ = divide_by_tombstones(plain, self.keys, tombstones.rows(plain.schema))
         resolver = Resolver(stored, self.keys, tombstones, None, soft=self.soft)
         places = resolver.find_late(plain, tracks=self.tracks) if plain.num_rows else pa.array([], pa.int64())
-        late = plain.take(places)
+        late = take_rows(plain, places)
         plain = plain.filter(pc.invert(pc.is_in(pa.array(np.arange(plain.num_rows)), places)))
         return plain, resolver.resolve(events, late, collapsed, self.ended, tracks=self.tracks)
 

@@ -16,6 +16,7 @@ table's columns and their types without being rewritten:
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ from deltalake import DeltaTable, write_deltalake
 from headstream.replicate.apply.logged_rows import LOGGED, stacked
 from headstream.replicate.columns.changes import OLD_PREFIX
 from headstream.replicate.columns.row_merge import Key, KeyEvent
-from headstream.replicate.columns.row_versions import read_versions
+from headstream.replicate.columns.row_versions import UNIFORM_MARK, read_versions
 from headstream.replicate.storage.delta_places import Translated
 
 __all__ = ["MAX_KEPT", "KeyLog", "read_events"]
@@ -187,6 +188,17 @@ class KeyLog:
         """Remove the table of old_moves() after its migration."""
         shutil.rmtree(self._old, ignore_errors=True)
 
+    def leave_out(self, names: Sequence[str]) -> None:
+        """Record that no logged change carries some columns: a schema that is older than the changes adds them."""
+        rows = self._rows
+        if rows is None or not names:
+            return
+        whole = pc.binary_join_element_wise(UNIFORM_MARK, rows["_hs_sequence"], "")
+        versions = pc.coalesce(rows["_hs_versions"], whole)
+        left_out = json.dumps(list(names), ensure_ascii=False)
+        place = rows.schema.get_field_index("_hs_versions")
+        self.replace(rows.set_column(place, "_hs_versions", pc.binary_join_element_wise(versions, left_out, "\n")))
+
     def _identities(self, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
         """Iterate over what _identity() gives for each row's event, without reading its versions."""
         names = [*self._keys, *(OLD_PREFIX + key for key in self._keys), "_hs_kind", "_hs_sequence"]
@@ -228,7 +240,7 @@ class KeyLog:
             if rows[name].type == kind:
                 known = pc.is_in(rows[name], pa.array(list(parts), kind))
             else:  # the column was widened since, or is of an older schema
-                known = pa.chunked_array([pa.array([value in parts for value in rows[name].to_pylist()], pa.bool_())])
+                known = _is_among(rows[name], pa.array(list(parts), kind))
             found = pc.and_(found, known)
         return found
 
@@ -265,6 +277,14 @@ def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[Key
         key = tuple(row[key] for key in keys)
         events.append(KeyEvent(kind, key, sequence, columns, before, row["_hs_transaction"] or "", row["_hs_event"] or 0))
     return events
+
+
+def _is_among(values: pa.ChunkedArray, known: pa.Array) -> pa.ChunkedArray:
+    """Return which values are among others of another type, one of which has the values of both."""
+    try:
+        return pc.is_in(values.cast(known.type), known)
+    except pa.ArrowInvalid:  # the values have the wider type
+        return pc.is_in(values, known.cast(values.type))
 
 
 def _identity(event: KeyEvent) -> tuple[Any, ...]:

@@ -73,6 +73,9 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     """Return the type that has the values of both; the second if Arrow knows none."""
     if one == other:
         return one
+    for day, moment in ((one, other), (other, one)):  # which Arrow does not unify
+        if pa.types.is_date(day) and pa.types.is_timestamp(moment):
+            return moment
     try:
         found = pa.unify_schemas([pa.schema([("value", one)]), pa.schema([("value", other)])], promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid):

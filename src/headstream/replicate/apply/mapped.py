@@ -19,7 +19,15 @@ from headstream.replicate.apply.plan import quote_name
 from headstream.replicate.apply.spark_store import explain
 from headstream.replicate.storage.places import Place, StorePlace, failure, shown_cause
 
-__all__ = ["MappedTables", "SparkMappedTables", "needs_column_mapping", "open_session", "spark_path", "translated"]
+__all__ = [
+    "MappedTables",
+    "SparkMappedTables",
+    "needs_column_mapping",
+    "open_session",
+    "path_properties",
+    "spark_path",
+    "translated",
+]
 
 _UNMAPPED_NAME: Final = re.compile(r"[^ ,;{}()\n\t=]+")
 
@@ -27,6 +35,20 @@ _UNMAPPED_NAME: Final = re.compile(r"[^ ,;{}()\n\t=]+")
 def needs_column_mapping(names: Iterable[str]) -> bool:
     """Return whether Delta needs column mapping to hold columns of these names."""
     return not all(_UNMAPPED_NAME.fullmatch(name) for name in names)
+
+
+def path_properties(columns: Mapping[str, str], partition_by: Iterable[str]) -> dict[str, str]:
+    """Return the table properties that keep text out of the paths that Spark writes; none if all of these are ASCII.
+
+    Spark writes `city=Zürich/...` to the log, where deltalake would write `city=Z%C3%BCrich/...` when it removes that file; and a
+    value can be longer than the name of a directory.
+
+    Args:
+        columns: The table's columns and their Spark types.
+        partition_by: Columns that its files are partitioned by.
+    """
+    has_text = any(columns.get(name) == "STRING" or not name.isascii() for name in partition_by)
+    return {"delta.randomizeFilePrefixes": "true"} if has_text else {}
 
 
 class MappedTables(Protocol):
@@ -65,13 +87,11 @@ class SparkMappedTables:
             StorageError: Spark cannot.
         """
         divided = f"PARTITIONED BY ({', '.join(map(quote_name, partition_by))}) " if partition_by else ""
-        properties = {"delta.enableDeletionVectors": "false"}
+        properties = {"delta.enableDeletionVectors": "false", **path_properties(columns, partition_by)}
         if mapped:
             properties["delta.columnMapping.mode"] = "name"
-        settings = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-        self._run(
-            path, f"CREATE TABLE {_table(path)} ({_specification(columns)}) USING delta {divided}TBLPROPERTIES ({settings})"
-        )
+        columns_sql = f"{_table(path)} ({_specification(columns)})"
+        self._run(path, f"CREATE TABLE {columns_sql} USING delta {divided}TBLPROPERTIES ({_settings(properties)})")
 
     def map_columns(self, path: Place) -> None:
         """Switch column mapping on.
@@ -79,7 +99,15 @@ class SparkMappedTables:
         Raises:
             StorageError: Spark cannot.
         """
-        self._run(path, f"ALTER TABLE {_table(path)} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+        self.set_properties(path, {"delta.columnMapping.mode": "name"})
+
+    def set_properties(self, path: Place, properties: Mapping[str, str]) -> None:
+        """Set properties of a table.
+
+        Raises:
+            StorageError: Spark cannot.
+        """
+        self._run(path, f"ALTER TABLE {_table(path)} SET TBLPROPERTIES ({_settings(properties)})")
 
     def add_columns(self, path: Place, columns: Mapping[str, str]) -> None:
         """Add columns, null in the rows that are there.
@@ -140,6 +168,10 @@ def _table(path: Place) -> str:
 def spark_path(path: Place) -> str:
     """Return a table's directory or URI as Spark names it."""
     return path.hadoop_uri if isinstance(path, StorePlace) else str(path.resolve())
+
+
+def _settings(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
 
 
 def _specification(columns: Mapping[str, str]) -> str:

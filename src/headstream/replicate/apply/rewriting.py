@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.apply.plan import MergePlan, quote_name
 from headstream.replicate.apply.soft import DELETED
+from headstream.replicate.columns.large_values import take_values
 
 __all__ = ["is_cheaper", "rewritten"]
 
@@ -82,12 +83,12 @@ def rewritten(stored: pa.Table, changes: pa.Table, plan: MergePlan) -> tuple[pa.
     for field in stored.schema:
         name = quote_name(field.name)
         value = plan.update.get(name, plan.update.get(field.name))
-        column = stored[field.name].take(stays)
+        column = take_values(stored[field.name], stays)
         if value is not None:
-            column = pc.if_else(changed, changes[_source_column(value)].take(source), column)
+            column = pc.if_else(changed, take_values(changes[_source_column(value)], source), column)
         value = plan.insert.get(name, plan.insert.get(field.name))
         nothing = pa.nulls(len(inserted), field.type)
-        added = nothing if value is None else changes[_source_column(value)].take(inserted)
+        added = nothing if value is None else take_values(changes[_source_column(value)], inserted)
         columns.append(pa.chunked_array([*_chunks(column), *_chunks(added)], field.type))
     counts = RowCounts(len(inserted), int((is_matched & ~is_gone).sum()), int(is_gone.sum()))
     return pa.table(columns, schema=stored.schema), counts

@@ -26,6 +26,7 @@ from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.changes import CHANGE_KEY, RESERVED_PREFIX, Collapsed, collapse
 from headstream.replicate.columns.conversion import arrow_type, in_table_types
+from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.row_merge import Key
 from headstream.replicate.columns.row_versions import not_carried_sql
 
@@ -91,7 +92,9 @@ class Scd1Table(MergedTable):
             return
         if self._soft and DELETED not in self.engine.columns:
             self.engine.add_columns({DELETED: "BOOLEAN"})
-        added = fit_columns(self.engine, self.columns, schema)
+        if older and self._log:
+            self._log.leave_out([name for name in schema if name not in self.columns])
+        added = fit_columns(self.engine, self.columns, schema, self.keys)
         if older and added:
             self.engine.update({"_hs_versions": not_carried_sql(added)}, "TRUE")
             self._versioned = True
@@ -145,7 +148,7 @@ class Scd1Table(MergedTable):
         tracks = self.tracks
         if tracks or self._versioned or self._soft:
             places = self._resolver.find_late(changes, tracks=tracks) if changes.num_rows else pa.array([], pa.int64())
-            late = changes.take(places)
+            late = take_rows(changes, places)
             changes = changes.filter(pc.invert(pc.is_in(pa.array(range(changes.num_rows), pa.int64()), places)))
         return changes, self._resolver.resolve(events, late, collapsed, ended, tracks=tracks)
 
@@ -344,19 +347,22 @@ class Scd1Table(MergedTable):
         return RowCounts(counts.inserted, counts.updated, counts.deleted + removed)
 
 
-def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str]) -> list[str]:
+def fit_columns(
+    engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str], keys: Sequence[str] = ()
+) -> list[str]:
     """Extend a table's columns to fit a schema; return the new ones.
 
     Args:
         engine: Writes the table.
         columns: The table's columns of the source.
         schema: Column names and Spark types of the changes.
+        keys: The table's key columns.
 
     Raises:
         SchemaError: a column's types in table and schema cannot be reconciled.
     """
     try:
-        evolution = plan_evolution(columns, schema)
+        evolution = plan_evolution(columns, schema, keys)
     except SchemaError as error:
         raise SchemaError(error.what, where=str(engine.path), advice=error.advice) from None
     if evolution.widened:

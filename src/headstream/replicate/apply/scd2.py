@@ -90,7 +90,7 @@ class Scd2Table(MergedTable):
             self.engine.create({**schema, **HISTORY_COLUMNS}, ["_hs_current", *self._partition_by], mapped=self._mapped)
             return
         count = len(self.columns)
-        if fit_columns(self.engine, self.columns, schema) and older:
+        if fit_columns(self.engine, self.columns, schema, self.keys) and older:
             own = f"rpad(_hs_valid_from, {VERSION_CHARACTERS}, '-')"
             self.engine.update({"_hs_versions": f"repeat({own}, {count})"}, "_hs_versions IS NULL AND NOT _hs_deleted")
 

@@ -22,6 +22,7 @@ from headstream.replicate.apply.scd2_replay import (
 from headstream.replicate.apply.scd2_rows import commit_times, divide
 from headstream.replicate.columns.changes import RESERVED_PREFIX
 from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.row_merge import Key
 from headstream.replicate.columns.versions import ABSENT_VERSION, version_of
 
@@ -86,11 +87,11 @@ class Histories:
             place: As of replayed().
         """
         history = divide(stored, rows, list(self.keys), soft=self.soft, ends=self.ends)
-        again = rows.take(history.replayed)
+        again = take_rows(rows, history.replayed)
         again = again if crossed is None else pa.concat_tables([again, crossed])
         parts = [
-            self._opened(rows.take(history.opened), history.valid_to),
-            self._closed(stored.take(history.closed), history.closed_to),
+            self._opened(take_rows(rows, history.opened), history.valid_to),
+            self._closed(take_rows(stored, history.closed), history.closed_to),
             self.replayed(self._by_key(again), lambda: read_whole(again), present, place),
         ]
         return pa.concat_tables([part for part in parts if part.num_rows] or parts[:1])

@@ -176,7 +176,7 @@ class SparkChanges:
         Raises:
             StorageError: the stored changes are not those that were decoded first.
         """
-        count = self.batch.count_buckets(self.num_rows)
+        count = self.batch.count_buckets(self.num_rows, self.traits.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 
         def fold(own: FoldTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
@@ -222,7 +222,7 @@ class SparkChanges:
         Raises:
             StorageError: the stored changes are not those that were decoded first.
         """
-        count = self.batch.count_buckets(self.num_rows)
+        count = self.batch.count_buckets(self.num_rows, self.traits.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 
         def join(own: KeyedTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:

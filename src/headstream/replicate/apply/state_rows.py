@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headstream.replicate.apply.logged_rows import LOGGED
 from headstream.replicate.columns.changes import OLD_PREFIX
+from headstream.replicate.columns.large_values import take_values
 from headstream.replicate.columns.row_merge import Key, KeyEvent, KeyState
 from headstream.replicate.columns.row_versions import write_versions
 
@@ -56,7 +57,7 @@ def taken(
     places = pa.array(base, mask=base < 0)
     for name, column in zip(values.schema.names, values.columns, strict=True):
         chosen = sources(name)
-        columns[name] = column.take(places if chosen is base else pa.array(chosen, mask=chosen < 0))
+        columns[name] = take_values(column, places if chosen is base else pa.array(chosen, mask=chosen < 0))
     return pa.table(columns), sources
 
 

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from headstream.errors import StorageError
+from headstream.replicate.columns.large_values import MAX_UNIT_BYTES
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out, read_ipc
 from headstream.replicate.columns.traits import ChangeTraits
 
@@ -163,9 +164,15 @@ class StoredBatch:
         with self._lock:
             self.fetched_rows += rows
 
-    def count_buckets(self, rows: int) -> int:
-        """Return into how many buckets a number of changes is divided."""
-        return max(min(self._parallelism, rows // _LEAST_BUCKET_ROWS), -(-rows // _BUCKET_ROWS), 1)
+    def count_buckets(self, rows: int, size_bytes: int = 0) -> int:
+        """Return into how many buckets a number of changes is divided.
+
+        Args:
+            rows: Their number.
+            size_bytes: Their size in memory.
+        """
+        least = max(-(-rows // _BUCKET_ROWS), -(-size_bytes // MAX_UNIT_BYTES))
+        return max(min(self._parallelism, rows // _LEAST_BUCKET_ROWS), least, 1)
 
 
 def check_count(schema_ids: Sequence[str], expected: int, found: int) -> None:

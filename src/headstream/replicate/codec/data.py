@@ -10,6 +10,7 @@ headers      operation enum INSERT UPDATE DELETE REFRESH | changeSequence timest
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import EllipsisType
@@ -36,10 +37,12 @@ _TEXTS: Final = (
 )
 _MASKS: Final = (("changeMask", "change_mask"), ("columnMask", "column_mask"))
 _OTHERS: Final = (
-    ("transactionEventCounter", "transaction_event_counter", int),
-    ("transactionLastEvent", "transaction_last_event", bool),
-    ("externalSchemaId", "external_schema_id", str),
+    ("transactionEventCounter", "transaction_event_counter"),
+    ("transactionLastEvent", "transaction_last_event"),
+    ("externalSchemaId", "external_schema_id"),
 )
+_SEQUENCE_DIGITS: Final = 35
+_LOGICALS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +156,9 @@ def decode_data(envelope: Envelope, schema: str | None = None) -> Change:
             envelope with its own messageSchema, which takes precedence.
 
     Returns:
-        The change. Avro values are as codec.avro.values.decode_value gives them, JSON's unchanged; masks are
-        little-endian bytes in both.
+        The change. Avro values are as codec.avro.values.decode_value gives them; JSON's unchanged, numbers with a point or an
+        exponent as a Decimal of all their digits. Masks are little-endian bytes in both. A header that no table needs, such as
+        the timestamp, is empty or None if it has another type than it should.
 
     Raises:
         SchemaError: not a DT, no schema, or one that is not of data messages.
@@ -193,20 +197,30 @@ def _change(data: dict[str, Any], before: dict[str, Any] | None, headers: dict[s
     found: dict[str, Any] = {}
     for name, attribute in _TEXTS:
         value = headers.get(name)
-        if not isinstance(value, (str, type(None))):
-            raise DecodeError(f"{name} of a data message is not text", 0)
-        found[attribute] = value or ""
+        if name == "changeSequence" and not _is_sequence(value):
+            raise DecodeError(f"{name} of a data message is {str(value)[:40]}, not text, nor a number of 35 digits", 0)
+        found[attribute] = spell_text(value) or ""
     for name, attribute in _MASKS:
         value = headers.get(name)
         if not isinstance(value, (str, bytes, type(None))):
             raise DecodeError(f"{name} of a data message is neither hex digits nor bytes", 0)
         found[attribute] = mask_from_hex(value) if isinstance(value, str) else value
-    for name, attribute, kind in _OTHERS:
-        value = headers.get(name)
-        if value is not None and type(value) is not kind:
-            raise DecodeError(f"{name} of a data message is {str(value)[:40]!r}", 0)
-        found[attribute] = value
+    found["transaction_event_counter"] = _pull_count(headers.get("transactionEventCounter"))
+    found["transaction_last_event"] = _LOGICALS.get(str(headers.get("transactionLastEvent")).lower())
+    found["external_schema_id"] = spell_text(headers.get("externalSchemaId"))
     return Change(operation, data, before, **found)
+
+
+def _is_sequence(value: object) -> bool:
+    """Return whether a value is a change sequence: it orders changes as text, which a number does only with all its digits."""
+    return value is None or isinstance(value, str) or (type(value) is int and len(str(value)) == _SEQUENCE_DIGITS)
+
+
+def _pull_count(value: object) -> int | None:
+    """Return a number of 64 bits that is sent as a number or as text; None for anything else."""
+    text = spell_text(value) or ""
+    count = int(text) if re.fullmatch(r"-?\d{1,19}", text, re.ASCII) else None
+    return count if count is None or -(1 << 63) <= count < 1 << 63 else None
 
 
 def _sections(record: AvroType) -> dict[str, AvroType]:
@@ -226,7 +240,7 @@ def _without_null(section: AvroType) -> AvroType:
 def _header_fields(change: Change, headers: AvroType) -> dict[str, Any]:
     fields: dict[str, Any] = {"operation": change.operation}
     fields.update((name, getattr(change, attribute)) for name, attribute in (*_TEXTS, *_MASKS))
-    fields.update((name, getattr(change, attribute)) for name, attribute, _ in _OTHERS)
+    fields.update((name, getattr(change, attribute)) for name, attribute in _OTHERS)
     known = {member.name for member in headers.fields}
     return {name: value for name, value in fields.items() if name in known}
 
@@ -237,7 +251,7 @@ def _spell_headers(change: Change) -> dict[str, Any]:
     for name, attribute in _MASKS:
         mask = getattr(change, attribute)
         fields[name] = None if mask is None else mask_to_hex(mask)
-    fields.update((name, getattr(change, attribute)) for name, attribute, _ in _OTHERS)
+    fields.update((name, getattr(change, attribute)) for name, attribute in _OTHERS)
     return fields
 
 

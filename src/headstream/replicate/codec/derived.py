@@ -35,6 +35,7 @@ _LOGICAL_TYPES: Final = {
     "timestamp-micros": "DATETIME",
     "local-timestamp-millis": "DATETIME",
     "local-timestamp-micros": "DATETIME",
+    "timestamp-nanos": "DATETIME",
     "decimal": "NUMERIC",
     "uuid": "WSTRING",
 }

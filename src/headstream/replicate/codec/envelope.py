@@ -130,7 +130,7 @@ def _decode_avro(data: bytes) -> Envelope:
 
 
 def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
-    document = decode_json(data)
+    document = decode_json(data, decimals=True)
     if not isinstance(document, dict):
         raise DecodeError("a Replicate message in JSON is one object", 0)
     if "magic" not in document and layout.fits(document):
@@ -145,11 +145,21 @@ def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
         raise DecodeError(f"an envelope of the unknown type {str(kind)[:40]!r}", 0)
     if not isinstance(message, dict):
         raise DecodeError(f"the message of a JSON envelope is {type(message).__name__}, not an object", 0)
-    if headers is not None and not (isinstance(headers, dict) and all(isinstance(text, str) for text in headers.values())):
-        raise DecodeError("the envelope's headers are not an object of texts", 0)
-    for name in ("messageSchemaId", "messageSchema"):
-        if not isinstance(document.get(name), (str, type(None))):
-            raise DecodeError(f"the envelope's {name} is neither text nor null", 0)
+    schema_id, own_schema = document.get("messageSchemaId"), _spell(document.get("messageSchema"))
+    if isinstance(schema_id, bool) or not isinstance(schema_id, (str, int, type(None))):
+        raise DecodeError(f"the envelope's messageSchemaId is {type(schema_id).__name__}, neither text nor null", 0)
     if kind == "DT":
         message = layout.read(message)
-    return Envelope(kind, message, headers, document.get("messageSchemaId"), document.get("messageSchema"), "json")
+    return Envelope(kind, message, _spell_headers(headers), None if schema_id is None else str(schema_id), own_schema, "json")
+
+
+def _spell_headers(headers: object) -> dict[str, str] | None:
+    """Return an envelope's own headers as texts; what is not an object has none."""
+    if not isinstance(headers, dict):
+        return None
+    return {name: _spell(value) or "" for name, value in headers.items()}
+
+
+def _spell(value: object) -> str | None:
+    """Return a JSON value as text: its JSON form if it is not text already."""
+    return value if isinstance(value, str) or value is None else encode_json(value).decode()

@@ -11,7 +11,6 @@ column a record type of its own, named after the column:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -104,7 +103,7 @@ class TableMetadata:
             SchemaError: the text is not such a document.
         """
         try:
-            return _from_message(decode_json(text.encode()))
+            return _from_message(decode_json(text.encode(), decimals=True))
         except (DecodeError, UnicodeEncodeError) as error:
             raise SchemaError(f"table metadata that cannot be read: {error}") from None
 
@@ -242,7 +241,7 @@ def _from_message(message: object) -> TableMetadata:
 def _data_schema(value: object) -> str:
     """Return the schema's text; some producers embed the schema itself instead."""
     if isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return encode_json(value).decode()
     if isinstance(value, str) and value:
         return value
     raise SchemaError("a metadata message without its dataSchema")

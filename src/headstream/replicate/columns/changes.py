@@ -38,6 +38,7 @@ import pyarrow.compute as pc
 
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.column_masks import ColumnMasks, ask_masks
+from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.versions import LATE_MARK, LOAD_MARK
 
 __all__ = [
@@ -156,10 +157,10 @@ def collapse(
         marks = pc.or_(marks, _of_several_upserts(rows, keys))
     rows, events = _divide(rows, keys, marks, soft=soft)
     ordered = _ordered(rows.select([*names, "_hs_operation", "_hs_delete", "_hs_sequence"]))
-    last = ordered.take(_by_key(ordered, keys, ("_hs_place", "max"))["_hs_place_max"])
+    last = take_rows(ordered, _by_key(ordered, keys, ("_hs_place", "max"))["_hs_place_max"])
     last = last.append_column("_hs_versions", pa.nulls(last.num_rows, pa.string()))
     deleted = ordered.filter(ordered["_hs_delete"])
-    deleted = deleted.take(_by_key(deleted, keys, ("_hs_place", "max"))["_hs_place_max"]).select([*keys, "_hs_sequence"])
+    deleted = take_rows(deleted, _by_key(deleted, keys, ("_hs_place", "max"))["_hs_place_max"]).select([*keys, "_hs_sequence"])
     return Collapsed(last, changes.num_rows, [], events, masks.of, deleted, columns)
 
 
@@ -190,7 +191,7 @@ def _collapse_keyless(changes: pa.Table, names: list[str], columns: tuple[str, .
     rejected = _coordinates(changes.filter(pc.invert(new)), reason)
     rows = changes.filter(new)
     rows = rows.append_column(CHANGE_KEY, change_keys(rows))
-    rows = rows.take(_by_key(rows, [CHANGE_KEY], ("_hs_place", "min"))["_hs_place_min"])
+    rows = take_rows(rows, _by_key(rows, [CHANGE_KEY], ("_hs_place", "min"))["_hs_place_min"])
     rows = rows.append_column("_hs_delete", pa.repeat(False, rows.num_rows))
     rows = rows.append_column("_hs_versions", pa.nulls(rows.num_rows, pa.string()))
     result = rows.select([*names, CHANGE_KEY, "_hs_operation", "_hs_delete", "_hs_sequence", "_hs_versions"])
@@ -282,7 +283,7 @@ def _ordered(rows: pa.Table) -> pa.Table:
     backwards = pa.array(np.arange(rows.num_rows - 1, -1, -1))
     chosen = rows.select(["_hs_sequence", "_hs_delete"]).take(backwards)
     order = pc.sort_indices(chosen, [("_hs_sequence", "ascending"), ("_hs_delete", "descending")])
-    return rows.take(backwards.take(order))
+    return take_rows(rows, backwards.take(order))
 
 
 def _by_key(ordered: pa.Table, keys: list[str], *aggregations: tuple[str, str]) -> pa.Table:

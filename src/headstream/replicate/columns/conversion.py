@@ -23,6 +23,8 @@ __all__ = [
     "array_from_json",
     "arrow_type",
     "convert",
+    "datetime_texts",
+    "find_finer",
     "find_outside",
     "in_table_types",
     "number_texts",
@@ -58,15 +60,21 @@ _LOGICAL: Final[dict[tuple[str, str], pa.DataType]] = {
     ("long", "time-micros"): pa.time64("us"),
     ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
     ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("long", "timestamp-nanos"): pa.timestamp("ns", "UTC"),
     ("long", "local-timestamp-millis"): pa.timestamp("ms"),
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
 }
 _TIME_SPELLINGS: Final = (
     (r"^(\d+:\d\d:\d\d)\.0*$", r"\1"),
+    (r"^(\d+:\d\d:\d\d\.\d{6}\d*[1-9])0+$", r"\1"),
     (r"^(\d+:\d\d:\d\d\.(?:\d{3}|\d{6}))0+$", r"\1"),
     (r"^(\d+:\d\d:\d\d\.(?:\d|\d{4}))$", r"\100"),
     (r"^(\d+:\d\d:\d\d\.(?:\d{2}|\d{5}))$", r"\10"),
 )
+_NUMBER: Final = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+_ZONE: Final = r"[Zz]$|[+-]\d\d:?\d\d$|:\d\d(?:\.\d+)?[+-]\d\d$"
+_FINER: Final = r"\.\d{6}\d*[1-9]"
+"""Matches a text with a fraction of a second that a microsecond does not divide."""
 
 
 def arrow_type(spark_type: str) -> pa.DataType:
@@ -125,11 +133,14 @@ def _decimal_texts(array: pa.Array, scale: int) -> pa.Array:
 
 
 def array_from_json(values: list[Any], target: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
-    """Return JSON scalars as an array of the target type, and the reason of each rejected row.
+    """Return JSON scalars as an array that convert() takes, and the reason of each rejected row.
 
     Args:
-        values: str, int, float, bool or None each; BINARY is hex digits.
+        values: str, int, Decimal, float, bool or None each; BINARY is hex digits.
         target: The column's Arrow type.
+
+    Returns:
+        BINARY as its bytes, everything else as text: numbers with all their digits.
     """
     bad: dict[int, str] = {}
     texts: list[str | None] = []
@@ -138,8 +149,8 @@ def array_from_json(values: list[Any], target: pa.DataType) -> tuple[pa.Array, d
             texts.append(value)
         elif isinstance(value, bool):
             texts.append("true" if value else "false")
-        elif isinstance(value, (int, float)):
-            texts.append(str(value) if isinstance(value, int) else repr(value))
+        elif isinstance(value, (int, float, Decimal)):
+            texts.append(str(value))
         else:
             texts.append(None)
             bad[row] = f"a JSON {type(value).__name__} where a scalar belongs"
@@ -152,12 +163,14 @@ def array_from_json(values: list[Any], target: pa.DataType) -> tuple[pa.Array, d
                 blobs.append(None)
                 bad[row] = "not hex digits"
         return pa.array(blobs, target), bad
-    array, worse = convert(pa.array(texts, pa.string()), target)
-    return array, bad | worse
+    return pa.array(texts, pa.string()), bad
 
 
 def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
     """Return an array in the target type, with null where a row does not fit, and the reason of each.
+
+    Times finer than a microsecond are cut (see find_finer), and numbers for FLOAT and DOUBLE are rounded. Nothing else changes a
+    value: text can spell it with spaces around it, and a number with a sign, an exponent or zeros after the point.
 
     Args:
         array: The decoded values.
@@ -165,8 +178,21 @@ def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, dict[int, s
     """
     if array.type == target:
         return array, {}
+    conversion = _conversion(array.type, target)
     bad: dict[int, str] = {}
-    return _convert_or_halve(array, _conversion(array.type, target), target, 0, bad), bad
+    if pa.types.is_string(array.type):
+        try:
+            return conversion(array), bad
+        except pa.ArrowInvalid:
+            array = pc.utf8_trim_whitespace(array) if pa.types.is_floating(target) else _respell(array)
+    return _convert_or_halve(array, conversion, target, 0, bad), bad
+
+
+def _respell(texts: pa.StringArray) -> pa.StringArray:
+    """Return texts without spaces around them, and numbers without an exponent, a plus and zeros at their ends."""
+    encoded = texts.dictionary_encode()
+    known = [text if text is None else _number_text(text.strip(), None) for text in encoded.dictionary.to_pylist()]
+    return pc.take(pa.array(known, pa.string()), encoded.indices)
 
 
 def _convert_or_halve(
@@ -199,17 +225,92 @@ def _conversion(source: pa.DataType, target: pa.DataType) -> Callable[[pa.Array]
         return lambda array: _timestamps_from_text(array, target)
     if pa.types.is_string(target) and pa.types.is_time(source):
         return lambda array: time_texts(array.cast(target))
-    if pa.types.is_float32(target):  # a REAL4 sent as text or double is rounded, as stored in the source
-        return lambda array: array.cast(pa.float64()).cast(target, safe=False)
+    if pa.types.is_floating(target):
+        return lambda array: _floats(array, target)
+    if pa.types.is_decimal(target) and pa.types.is_string(source):
+        return lambda array: _decimals_from_text(array, target)
+    if pa.types.is_decimal(target) and pa.types.is_decimal(source):  # by way of a wide one: Arrow does not see the overflow
+        return lambda array: array.cast(pa.decimal256(76, target.scale)).cast(target)
+    if pa.types.is_integer(target) and pa.types.is_string(source):
+        return lambda array: _integers_from_text(array, target)
+    if pa.types.is_timestamp(target) and source == pa.timestamp("ns", "UTC"):
+        return lambda array: pc.floor_temporal(array, unit="microsecond").cast(target)
     return lambda array: array.cast(target)
 
 
+def _integers_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if pc.any(pc.match_substring(array, "x", ignore_case=True)).as_py():
+        raise pa.ArrowInvalid("hexadecimal digits where a number belongs")
+    return array.cast(target)
+
+
+def _decimals_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return decimals, after a check that Arrow lacks: it gives another number for one that is too large for the target."""
+    plain = pc.match_substring_regex(array, rf"^[+-]?0*\d{{0,{target.precision - target.scale}}}(\.\d*)?$")
+    if pc.any(pc.invert(plain)).as_py():
+        raise pa.ArrowInvalid(f"not a number that {target} can hold")
+    return array.cast(target)
+
+
+def _floats(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return the nearest FLOAT or DOUBLE of each number; a number beyond their range has none."""
+    if pa.types.is_string(array.type):
+        infinite = pc.match_substring(array, "inf", ignore_case=True)
+    elif pa.types.is_floating(array.type):
+        infinite = pc.is_inf(array)
+    else:
+        infinite = False
+    # A REAL4 sent as text or double is rounded, as it is stored in the source.
+    numbers = array.cast(pa.float64()).cast(target, safe=False)
+    if pc.any(pc.and_not(pc.is_inf(numbers), infinite)).as_py():
+        raise pa.ArrowInvalid(f"a number beyond the range of {target}")
+    return numbers
+
+
 def _timestamps_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
-    # Seven digits of a second occur (datetime2); a table stores six.
     trimmed = pc.replace_substring_regex(array, r"^(.{19}\.\d{6})\d+", r"\1")
-    if pc.any(pc.match_substring_regex(trimmed, r"[Zz]$|[+-]\d\d:?\d\d$")).as_py():
-        return trimmed.cast(pa.timestamp("us", "UTC")).cast(target)
-    return trimmed.cast(pa.timestamp("us")).cast(target)  # no zone is written: it is UTC
+    zoned = pc.match_substring_regex(trimmed, _ZONE)
+    if not pc.any(zoned).as_py():
+        return trimmed.cast(pa.timestamp("us")).cast(target)  # no zone is written: it is UTC
+    spelled = pc.if_else(zoned, pc.ascii_upper(trimmed), pc.binary_join_element_wise(trimmed, "Z", ""))
+    return spelled.cast(pa.timestamp("us", "UTC")).cast(target)
+
+
+def find_finer(array: pa.Array) -> list[int]:
+    """Return the rows whose time is finer than the microsecond of a table's timestamp, as of datetime2(7) or TIMESTAMP(9).
+
+    Args:
+        array: The decoded values of a DATETIME column.
+    """
+    if pa.types.is_string(array.type):
+        finer = pc.match_substring_regex(array, _FINER)
+    elif array.type == pa.timestamp("ns", "UTC"):
+        finer = pc.not_equal(array, pc.floor_temporal(array, unit="microsecond"))
+    else:
+        return []
+    rows: list[int] = pc.indices_nonzero(finer).to_pylist() if pc.any(finer).as_py() else []
+    return rows
+
+
+def datetime_texts(array: pa.Array) -> tuple[pa.StringArray, dict[int, str]]:
+    """Return times as texts in one spelling, `2023-03-21 14:34:21.000000`, with further digits where they are needed; in UTC.
+
+    Args:
+        array: The decoded values of a DATETIME column, times of the years 1 to 9999 or text.
+
+    Returns:
+        The texts, null where a row is not a time, and the reason of each such row.
+    """
+    times, bad = convert(array, pa.timestamp("us"))
+    texts = times.cast(pa.string())
+    if pa.types.is_string(array.type):
+        further = pc.replace_substring_regex(array, r"^[^.]*\.\d{6}(\d*[1-9])?.*$", r"\1")
+        finer = pc.match_substring_regex(array, _FINER)
+        texts = pc.if_else(finer, pc.binary_join_element_wise(texts, further, ""), texts)
+    elif array.type == pa.timestamp("ns", "UTC"):
+        texts = pc.utf8_rtrim(pc.utf8_slice_codeunits(array.cast(pa.timestamp("ns")).cast(pa.string()), 26, 29), "0")
+        texts = pc.binary_join_element_wise(times.cast(pa.string()), texts, "")
+    return texts, bad
 
 
 def time_texts(texts: pa.StringArray) -> pa.StringArray:
@@ -236,11 +337,15 @@ def number_texts(texts: pa.StringArray, scale: int | None) -> pa.StringArray:
 
 
 def _number_text(text: str, scale: int | None) -> str:
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
+    if not _NUMBER.fullmatch(text):
         return text
-    if not number.is_finite():
+    try:
+        number = Decimal(text.strip())
+    except InvalidOperation:  # an exponent beyond those of a Decimal
+        return text
+    if not number:
+        number = Decimal(0)
+    if abs(number.adjusted()) > MAX_PRECISION:  # its plain form can be longer than the memory
         return text
     plain = f"{number:f}"
     if scale is None:

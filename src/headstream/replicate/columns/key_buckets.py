@@ -8,10 +8,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headstream.replicate.columns.raw import offsets_and_data
+from headstream.replicate.columns.large_values import MAX_UNIT_BYTES, take_rows
+from headstream.replicate.columns.raw import CHANGE_COORDINATES, offsets_and_data
 
-__all__ = ["bucket_numbers", "divide"]
+__all__ = ["bucket_numbers", "divide", "divide_changes"]
 
 _Hashes: TypeAlias = npt.NDArray[np.uint64]
 _BASE: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -30,7 +32,7 @@ def divide(rows: pa.Table, keys: Sequence[pa.ChunkedArray], count: int) -> Itera
         return
     numbers = bucket_numbers(keys, rows.num_rows, count)
     order = np.argsort(numbers, kind="stable")
-    ordered, sorted_numbers = rows.take(pa.array(order)), numbers[order]
+    ordered, sorted_numbers = take_rows(rows, pa.array(order)), numbers[order]
     starts = np.flatnonzero(np.diff(sorted_numbers, prepend=-1))
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), rows.num_rows], strict=True):
         yield int(sorted_numbers[start]), ordered.slice(start, end - start)
@@ -48,6 +50,29 @@ def bucket_numbers(keys: Sequence[pa.ChunkedArray], rows: int, count: int) -> np
     for column in keys:
         hashes = _mixed(hashes * _BASE + _hashes_of(column.combine_chunks()))
     return (hashes % np.uint64(count)).astype(np.int64)
+
+
+def divide_changes(changes: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the parts in which decoded changes are merged, and their names; one part without a name if they are few.
+
+    A rerun divides the same changes in the same way, whatever their order: a part is that of a hash of the transaction, or of the
+    place in the log. Its name includes the number of parts.
+
+    Args:
+        changes: Decoded changes of one structure.
+    """
+    count = -(-changes.nbytes // MAX_UNIT_BYTES)
+    if count < 2:
+        yield "", changes
+        return
+    places = pc.binary_join_element_wise(*(changes[name].cast(pa.string()) for name in CHANGE_COORDINATES), "/")
+    transactions = changes["_hs_transaction"]
+    names = pc.if_else(pc.equal(pc.fill_null(transactions, ""), ""), places, transactions)
+    numbers = bucket_numbers([names], changes.num_rows, count)
+    for number in range(count):
+        chosen = numbers == number
+        if chosen.any():
+            yield f"/{number + 1}-{count}", changes.filter(pa.array(chosen))
 
 
 def _hashes_of(values: Any) -> _Hashes:

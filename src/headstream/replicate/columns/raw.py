@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headstream.replicate.columns.large_values import take_rows
+
 __all__ = [
     "CHANGE_COORDINATES",
     "COORDINATE_COLUMNS",
@@ -90,7 +92,7 @@ def match_keys(rows: pa.Table, keys: pa.Table, *, without: bool = False) -> pa.T
     """
     numbered = rows.select(keys.column_names).append_column("_hs_row", pa.array(np.arange(rows.num_rows)))
     found = numbered.join(keys, keys.column_names, join_type="left anti" if without else "left semi")
-    return rows.take(found["_hs_row"].combine_chunks().sort())
+    return take_rows(rows, found["_hs_row"].combine_chunks().sort())
 
 
 def coordinates_table(places: Iterable[Coordinates]) -> pa.Table:

@@ -1,12 +1,13 @@
 """One pass over a batch of raw messages: routed on the envelope's bytes, decoded by schema, every row accounted for.
 
-A message ends in one of five categories:
+A message ends in one of six categories:
 
     metadata   a metadata message, for the schema zone (raw)
     waiting    data whose schema has not arrived (raw, with the schema id)
     dead       messages that can never be a change (raw, with the reason)
     changes    one Arrow batch a schema id, in the target's types
     unwanted   a change of a table that is not a target (counted; with `atomic` also its transaction events)
+    tombstone  a null payload, by which a compacted topic marks a deleted key (counted)
 
 Findings are warnings about the messages; they do not stop the pipeline.
 
@@ -25,6 +26,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headstream.errors import SchemaError
 from headstream.replicate.codec import envelopes as forms
@@ -38,7 +40,7 @@ from headstream.replicate.decoding.mask_orders import MaskOrders
 from headstream.replicate.decoding.rows import decode_avro_events, decode_avro_rows
 from headstream.replicate.decoding.trace_contexts import find_contexts
 from headstream.replicate.schemas.registry import RegistrySchemas, framed_ids
-from headstream.replicate.schemas.schema_catalog import DecodeOptions, SchemaCatalog, Unwanted
+from headstream.replicate.schemas.schema_catalog import DecodeOptions, Missing, SchemaCatalog, Unwanted
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.zone import SchemaZone, check_zone
 from headstream.replicate.schemas.zone_objects import copy_directory
@@ -48,6 +50,8 @@ __all__ = ["DECODED_SCHEMA", "DECODED_SPARK_SCHEMA", "Decoded", "Decoder", "deco
 
 _REGISTRY_REASON: Final = "the message has schema registry framing, and no registry is configured: set registry"
 
+_COUNTED: Final = ("unwanted", "tombstones")
+"""The categories of messages of which only the number is needed."""
 _KEPT_DECODERS: Final = 8
 """Decoders that a worker caches between micro-batches: one per pipeline and its settings."""
 
@@ -76,6 +80,7 @@ class Decoded:
         dead: Raw messages with a reason.
         changes: Schema id -> decoded changes.
         unwanted: Number of messages of tables that are not targets.
+        tombstones: Number of messages with a null payload.
         events: Their transaction events, EVENTS_SCHEMA, if requested.
         findings: Warning for the user -> number of messages concerned.
         size_bytes: Size of the input messages.
@@ -89,6 +94,7 @@ class Decoded:
     dead: list[pa.RecordBatch] = field(default_factory=list)
     changes: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     unwanted: int = 0
+    tombstones: int = 0
     events: list[pa.RecordBatch] = field(default_factory=list)
     findings: dict[str, int] = field(default_factory=dict)
     size_bytes: int = 0
@@ -101,7 +107,7 @@ class Decoded:
         """Number of input messages."""
         batches = [*self.metadata, *self.waiting, *self.dead, *(b for group in self.changes.values() for b in group)]
         count: int = sum(batch.num_rows for batch in batches)
-        return count + self.unwanted + sum(stored.traits.count for stored in self.stored.values())
+        return count + self.unwanted + self.tombstones + sum(stored.traits.count for stored in self.stored.values())
 
     def extend(self, other: Decoded) -> None:
         """Add the result of another batch."""
@@ -111,6 +117,7 @@ class Decoded:
         for schema_id, batches in other.changes.items():
             self.changes.setdefault(schema_id, []).extend(batches)
         self.unwanted += other.unwanted
+        self.tombstones += other.tombstones
         self.events += other.events
         self.size_bytes += other.size_bytes
         self.times += other.times
@@ -143,8 +150,7 @@ class Decoded:
         rows.append(("bytes", None, self.size_bytes, b""))
         rows += [("times", json.dumps(times), 0, b"") for times in self.times]
         rows += [("context", context, 0, b"") for context in self.contexts]
-        if self.unwanted:
-            rows.append(("unwanted", None, self.unwanted, b""))
+        rows += [(kind, None, getattr(self, kind), b"") for kind in _COUNTED if getattr(self, kind)]
         columns = list(zip(*rows, strict=True))
         arrays = [pa.array(values, kind.type) for values, kind in zip(columns, DECODED_SCHEMA, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=DECODED_SCHEMA)
@@ -161,8 +167,8 @@ class Decoded:
         traits: dict[str, list[ChangeTraits]] = {}
         names = [table[name].to_pylist() for name in ("kind", "schema_id", "count")]
         for kind, name, count, content in zip(*names, table["content"], strict=True):
-            if kind == "unwanted":
-                decoded.unwanted += count
+            if kind in _COUNTED:
+                setattr(decoded, kind, getattr(decoded, kind) + count)
             elif kind == "bytes":
                 decoded.size_bytes += count
             elif kind == "times":
@@ -225,12 +231,13 @@ class Decoder:
 
     Attributes:
         zone: The schema zone.
+        orders: The byte orders of masks.
     """
 
     def __init__(self, zone: SchemaZone, options: DecodeOptions | None = None) -> None:
         self._options = DecodeOptions() if options is None else options
         self._catalog = SchemaCatalog(zone, self._options)
-        self._orders = MaskOrders(zone.directory, zone.place)
+        self.orders = MaskOrders(zone.directory, zone.place)
         self.zone, self._told = zone, set[str]()
 
     def decode(self, raw: pa.RecordBatch) -> Decoded:
@@ -240,14 +247,16 @@ class Decoder:
             raw: The columns of raw.SOURCE_COLUMNS.
         """
         raw = in_raw_types(raw)
-        offsets, data = offsets_and_data(raw.column("payload"))
+        payloads = raw.column("payload")
+        offsets, data = offsets_and_data(payloads)
         ends = np.frombuffer(offsets, np.int32)
-        decoded = Decoded(size_bytes=int(ends[-1] - ends[0]), times=_times_of(raw))
+        decoded = Decoded(size_bytes=int(ends[-1] - ends[0]), times=_times_of(raw), tombstones=payloads.null_count)
         if self._options.tracing:
             decoded.contexts = find_contexts(raw.column("headers"))
         envelopes = split_envelopes(offsets, data)
         form = np.frombuffer(envelopes.form, np.uint8)
-        reasons: dict[int, str] = {row: str(fault) for row, fault in envelopes.faults.items()}
+        tombstones = set(pc.indices_nonzero(payloads.is_null()).to_pylist()) if decoded.tombstones else ()
+        reasons: dict[int, str] = {row: str(fault) for row, fault in envelopes.faults.items() if row not in tombstones}
         metadata = np.flatnonzero(form == forms.METADATA).tolist()
         waiting: dict[int, str] = {}
         named: dict[int, str] = {}
@@ -257,10 +266,10 @@ class Decoder:
             reasons |= dict.fromkeys(framed, _REGISTRY_REASON)
         elif framed:
             groups |= {(schema_id, None): np.array(rows, np.int64) for schema_id, rows in framed_ids(raw, framed).items()}
-        for (schema_id, own_schema), rows in groups.items():
-            schema = self._catalog.find(schema_id, own_schema)
-            if schema is None:
-                waiting |= dict.fromkeys(rows.tolist(), schema_id)
+        for schema_id, own_schema, topic, rows in self._by_topic(groups, raw):
+            schema = self._catalog.find(schema_id, own_schema, topic=topic)
+            if isinstance(schema, Missing):
+                waiting |= dict.fromkeys(rows.tolist(), schema.schema_id)
             elif isinstance(schema, Unwanted):
                 decoded.unwanted += len(rows)
                 if schema.rows is not None:
@@ -269,7 +278,7 @@ class Decoder:
                 reasons |= dict.fromkeys(rows.tolist(), str(schema))
                 named |= dict.fromkeys(rows.tolist(), schema_id)
             else:
-                result = decode_avro_rows(schema, raw, envelopes, rows, self._orders)
+                result = decode_avro_rows(schema, raw, envelopes, rows, self.orders)
                 self._add(decoded, schema, result.changes)
                 reasons |= result.faults
                 named |= dict.fromkeys(result.faults, schema.metadata.schema_id)
@@ -283,6 +292,26 @@ class Decoder:
         named |= waiting | json.waiting | json.named
         self._set_aside(decoded, raw, metadata + json.metadata, waiting | json.waiting, reasons | json.faults, named)
         return decoded
+
+    def target_of(self, schema_id: str) -> tuple[str, str] | None:
+        """Return the target of a schema id's table, even if its rows cannot be applied; None for unknown and unselected tables.
+
+        A source that is rejected, since its target is that of another one, has a name of its own.
+        """
+        return self._catalog.target_of(schema_id)
+
+    def _by_topic(
+        self, groups: Mapping[tuple[str, str | None], np.ndarray], raw: pa.RecordBatch
+    ) -> Iterator[tuple[str, str | None, str | None, np.ndarray]]:
+        """Yield groups of rows by schema id and own schema; by topic too, where the table depends on it."""
+        for (schema_id, own_schema), rows in groups.items():
+            if not self._catalog.needs_topic(schema_id):
+                yield schema_id, own_schema, None, rows
+                continue
+            topics = raw.column("topic").take(pa.array(rows)).dictionary_encode()
+            codes = topics.indices.to_numpy(zero_copy_only=False)
+            for code, topic in enumerate(topics.dictionary.to_pylist()):
+                yield schema_id, own_schema, topic, rows[codes == code]
 
     def schema(self, schema_id: str) -> TableSchema:
         """Return the schema that changes of this id were decoded by.
@@ -365,6 +394,7 @@ def decode_partitions(
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)
         decoder.zone.expire()  # the driver decodes a micro-batch again once it has stored new schemas
+        decoder.zone.scan()  # also those of further tables for an id that is known
         for batch in _gathered(batches):
             yield _decode(decoder, batch, with_traits=with_traits)
 

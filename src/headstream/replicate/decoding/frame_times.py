@@ -31,13 +31,17 @@ Partition = tuple[str, int]
 
 
 class PartitionTimes(NamedTuple):
-    """Log times of some messages of a partition, microseconds since 1970 UTC; `back_us` is the largest step back among them."""
+    """Log times of some messages of a partition, microseconds since 1970 UTC, and their number.
+
+    `back_us` is the largest step back among them.
+    """
 
     topic: str
     partition: int
     least_us: int
     most_us: int
     back_us: int
+    count: int = 0
 
 
 class FrameTimes:
@@ -151,5 +155,7 @@ def times_of(topics: Any, partitions: npt.NDArray[np.int64], times_us: npt.NDArr
     for code in np.unique(codes).tolist():
         times = times_us[codes == code]
         back_us = int((np.maximum.accumulate(times) - times).max())
-        found.append(PartitionTimes(names[code >> 32], code & 0xFFFFFFFF, int(times.min()), int(times.max()), back_us))
+        found.append(
+            PartitionTimes(names[code >> 32], code & 0xFFFFFFFF, int(times.min()), int(times.max()), back_us, len(times))
+        )
     return found

@@ -1,8 +1,8 @@
 """JSON messages -> the same changes as Avro ones. One Python object per message: JSON is for small volumes.
 
 A message names its schema by the envelope's id, or else by its table: a flat message contains the table's name, for others
-the topic determines it (`topic_tables`), or else the namespace of the message's own schema does. It is decoded by the newest
-schema of the table, and cannot have further columns.
+the topic determines it (`topic_tables`), or else the namespace of the message's own schema does. Without an id it is decoded by
+the schema of the table that has its columns (SchemaCatalog.find_versions()), and waits until there is one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headstream.replicate.columns.conversion import array_from_json
 from headstream.replicate.decoding.row_masks import settle_masks
 from headstream.replicate.decoding.rows import ChangeParts, DecodedRows, Faults, assemble_changes, header_maps
 from headstream.replicate.decoding.transaction_events import transaction_events
-from headstream.replicate.schemas.schema_catalog import DecodeOptions, Found, SchemaCatalog, Unwanted, find_topic_table
+from headstream.replicate.schemas.schema_catalog import DecodeOptions, Found, Missing, SchemaCatalog, Unwanted, find_topic_table
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.zone import table_id
 
@@ -66,7 +66,7 @@ def decode_json_rows(raw: pa.RecordBatch, rows: list[int], catalog: SchemaCatalo
         options: The names of a message's parts, and the tables of topics.
     """
     result = JsonRows()
-    groups: dict[tuple[str, str | None], list[_Message]] = {}
+    groups: dict[tuple[str | tuple[str, str], str | None, str | None], list[_Message]] = {}
     payloads, topics = raw.column("payload"), raw.column("topic")
     for row in rows:
         try:
@@ -74,34 +74,59 @@ def decode_json_rows(raw: pa.RecordBatch, rows: list[int], catalog: SchemaCatalo
             if envelope.type == "MD":
                 result.metadata.append(row)
                 continue
-            named = _schema_named(envelope, topics[row].as_py(), options)
-            groups.setdefault(named, []).append((row, envelope, decode_data(envelope, None)))
+            topic = topics[row].as_py()
+            named = _schema_named(envelope, topic, options)
+            place = topic if isinstance(named[0], str) and catalog.needs_topic(named[0]) else None
+            groups.setdefault((*named, place), []).append((row, envelope, decode_data(envelope, None)))
         except (DecodeError, SchemaError) as error:
             result.faults[row] = str(error)
-    for (wanted, own_schema), messages in groups.items():
-        schema = catalog.find(wanted, own_schema, avro=False)
-        if isinstance(schema, Unwanted) and options.atomic:
-            result.events.append(transaction_events(schema.lineage, *_transaction_parts([change for _, _, change in messages])))
-        _decode_group(result, raw, wanted, messages, schema)
+    for (wanted, own_schema, place), messages in groups.items():
+        if isinstance(wanted, str):
+            found = [([catalog.find(wanted, own_schema, avro=False, topic=place)], messages)]
+        else:
+            found = _by_versions(catalog, wanted, messages)
+        for schemas, part in found:
+            if isinstance(schemas[0], Unwanted) and options.atomic:
+                events = transaction_events(schemas[0].lineage, *_transaction_parts([change for _, _, change in part]))
+                result.events.append(events)
+            _decode_group(result, raw, wanted if isinstance(wanted, str) else table_id(*wanted), part, schemas)
     return result
 
 
-def _schema_named(envelope: Envelope, topic: str, options: DecodeOptions) -> tuple[str, str | None]:
-    """Return the schema id of a message, empty if it has none, and its own schema if that is needed to find its table."""
+def _by_versions(
+    catalog: SchemaCatalog, table: tuple[str, str], messages: list[_Message]
+) -> list[tuple[list[Found], list[_Message]]]:
+    """Return messages that name only their table, by the schemas that they can be of."""
+    versions: dict[frozenset[str], list[Found]] = {}
+    groups: dict[tuple[int, ...], tuple[list[Found], list[_Message]]] = {}
+    for message in messages:
+        names = frozenset([*message[2].data, *(message[2].before or ())])
+        if names not in versions:
+            versions[names] = catalog.find_versions(*table, sorted(names))
+        found = versions[names]
+        key = tuple(map(id, found)) if isinstance(found[0], TableSchema) else (id(found),)
+        groups.setdefault(key, (found, []))[1].append(message)
+    return list(groups.values())
+
+
+def _schema_named(envelope: Envelope, topic: str, options: DecodeOptions) -> tuple[str | tuple[str, str], str | None]:
+    """Return a message's schema id or else its table, empty without either, and its own schema if its table is found by that."""
     if envelope.schema_id is not None:
         return envelope.schema_id, envelope.schema
     table = envelope.table or find_topic_table(options.topic_tables, topic)
     if table is not None:
-        return table_id(*table), None
+        return table, None
     if envelope.schema is None:
         raise SchemaError("the message has no schema id, so its table is unknown", advice="Name the topic's table: topic_tables")
     return "", envelope.schema
 
 
-def _decode_group(result: JsonRows, raw: pa.RecordBatch, wanted: str, messages: list[_Message], schema: Found) -> None:
+def _decode_group(result: JsonRows, raw: pa.RecordBatch, wanted: str, messages: list[_Message], schemas: list[Found]) -> None:
+    """Decode messages by the first of some schemas, and those whose values it does not take by the next ones."""
+    schema, *others = schemas
     rows = [row for row, _, _ in messages]
-    if schema is None:
-        result.waiting |= dict.fromkeys(rows, wanted)
+    if isinstance(schema, Missing):
+        result.waiting |= dict.fromkeys(rows, schema.schema_id)
     elif isinstance(schema, Unwanted):
         result.unwanted += len(rows)
     elif isinstance(schema, SchemaError):
@@ -110,8 +135,11 @@ def _decode_group(result: JsonRows, raw: pa.RecordBatch, wanted: str, messages: 
     else:
         decoded = _to_columns(schema, raw, messages)
         result.changes.append((schema, decoded.changes))
-        result.faults |= decoded.faults
-        result.named |= dict.fromkeys(decoded.faults, schema.metadata.schema_id)
+        if others and decoded.faults:
+            _decode_group(result, raw, wanted, [message for message in messages if message[0] in decoded.faults], others)
+        faults = {row: reason for row, reason in decoded.faults.items() if not others or row in result.faults}
+        result.faults |= faults
+        result.named |= dict.fromkeys(faults, schema.metadata.schema_id)
         for finding, count in decoded.findings.items():
             result.findings[finding] = result.findings.get(finding, 0) + count
 
@@ -146,6 +174,7 @@ def _to_columns(schema: TableSchema, raw: pa.RecordBatch, messages: list[_Messag
         raw,
         np.array(rows, np.int64),
         faults,
+        masks.findings,
         ChangeParts(
             data={name: column(name, now) for name in schema.types},
             before={name: column(name, past) for name in (schema.types if schema.has_details else schema.metadata.key_columns)},

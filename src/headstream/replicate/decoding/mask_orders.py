@@ -2,19 +2,26 @@
 
 Replicate's guide says little-endian, and no public sample proves it. A row contradicts an order if, with it, the
 column mask has a bit without a column, or marks a column with a value as missing from the message; a change mask
-contradicts it when a column that differs from beforeData is not in it. The first row that contradicts just one order
-decides for its task, in a file or object of the zone, `_mask_orders/<server>/<task>`, which later runs and other processes read.
+contradicts it when a column that differs from beforeData is not in it.
+
+The format excludes the first two, so one row that contradicts just one order in such a way decides for its task. A column can
+differ for other reasons than its change mask, so change masks decide by two changes, and only if each mask names exactly the
+columns that differ, in one order, and contradicts the other. NaN equals NaN, and -0.0 equals 0.0, as in the source.
+
+The order of a task is in a file or object of the zone, `_mask_orders/<server>/<task>`, which later runs and other processes read;
+`<task>.evidence` beside it has what decided, as JSON, for people.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 import time
 import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +33,17 @@ from headstream.replicate.codec import Lineage
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 
-__all__ = ["Claims", "MaskOrders", "Order", "RowMarks", "contradictions", "reverse_masks", "wider_than", "without_columns"]
+__all__ = [
+    "Claims",
+    "MaskOrders",
+    "Order",
+    "RowMarks",
+    "contradictions",
+    "exact_masks",
+    "reverse_masks",
+    "wider_than",
+    "without_columns",
+]
 
 RowMarks: TypeAlias = npt.NDArray[np.bool_]
 """A mark a row."""
@@ -34,8 +51,11 @@ Claims: TypeAlias = Callable[[], list[tuple[int, pa.Array]]]
 """Yields ordinals, each with a mark per row: the row has a value in that column, or has changed it."""
 Order = Literal["little", "big"]
 _DIRECTORY: Final = "_mask_orders"
+_EVIDENCE: Final = ".evidence"
 _ASK_EVERY_S: Final = 5.0
 """How often an object store is asked for an order that is undecided."""
+_KEPT_VOTES: Final = 100
+"""Change sequences kept for each order of an undecided task: two decide, if there are none for the other order."""
 
 
 class MaskOrders:
@@ -53,6 +73,8 @@ class MaskOrders:
         self._clock_s = clock_s
         self._known: dict[tuple[str, str], Order] = {}
         self._asked_s: dict[tuple[str, str], float] = {}
+        self._evidence: dict[tuple[str, str], dict[str, Any] | None] = {}
+        self._votes: dict[tuple[str, str], dict[Order, set[str]]] = {}
 
     def find(self, lineage: Lineage) -> Order | None:
         """Return the order that a task writes masks in, or None while it is undecided.
@@ -89,25 +111,71 @@ class MaskOrders:
         found = files.read()
         return None if found is None else found[0].decode()
 
-    def decide(self, lineage: Lineage, order: Order) -> Order:
+    def vote(self, lineage: Lineage, votes: dict[Order, set[str]]) -> dict[Order, set[str]]:
+        """Add change sequences that speak for an order of a task, and return all so far; they are not stored."""
+        kept = self._votes.setdefault((lineage.server, lineage.task), {"little": set(), "big": set()})
+        for order, sequences in votes.items():
+            kept[order] |= set(sorted(sequences)[:_KEPT_VOTES])
+        return kept
+
+    def decide(self, lineage: Lineage, order: Order, evidence: dict[str, Any] | None = None) -> Order:
         """Store the order of a task; return the stored one, which is another process's if that was first.
+
+        Args:
+            lineage: A table of the task.
+            order: The order.
+            evidence: What decided, for people; in JSON's types.
 
         Raises:
             StorageError: the file cannot be written.
         """
+        found = self.find(lineage)
+        if found is not None:
+            return found
+        said = json.dumps({"order": order, **(evidence or {})}) + "\n"
         if self._place is None:
-            self._write_file(lineage, order)
+            self._write_file(self._path(lineage, _EVIDENCE), said)
+            self._write_file(self._path(lineage), f"{order}\n")
         else:
+            StoreFiles(self._place / (self._name(lineage) + _EVIDENCE)).create(said.encode())
             StoreFiles(self._place / self._name(lineage)).create(f"{order}\n".encode())
             self._asked_s.pop((lineage.server, lineage.task), None)
         return self.find(lineage) or order
 
-    def _write_file(self, lineage: Lineage, order: Order) -> None:
-        path = self._path(lineage)
+    def evidence(self, lineage: Lineage) -> dict[str, Any] | None:
+        """Return what decided the order of a task, None if that is unknown: earlier versions did not store it.
+
+        Raises:
+            StorageError: the file exists but cannot be read.
+        """
+        task = (lineage.server, lineage.task)
+        if task not in self._evidence:
+            if self.find(lineage) is None:
+                return None
+            self._evidence[task] = self._read_evidence(lineage)
+        return self._evidence[task]
+
+    def _read_evidence(self, lineage: Lineage) -> dict[str, Any] | None:
+        text: str | None = None
+        if self._place is not None:
+            found = StoreFiles(self._place / (self._name(lineage) + _EVIDENCE)).read()
+            text = None if found is None else found[0].decode()
+        try:
+            text = self._path(lineage, _EVIDENCE).read_text() if text is None else text
+            said: dict[str, Any] = json.loads(text)
+        except (FileNotFoundError, ValueError):
+            return None
+        except OSError as error:
+            raise StorageError(
+                f"cannot read a mask order: {error.strerror}", where=str(self._path(lineage, _EVIDENCE))
+            ) from error
+        return said if said.get("order") == self.find(lineage) else None
+
+    def _write_file(self, path: Path, content: str) -> None:
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(f"{order}\n")
+            temporary.write_text(content)
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -117,8 +185,8 @@ class MaskOrders:
         except OSError as error:
             raise StorageError(f"cannot write a mask order: {error.strerror}", where=str(path)) from error
 
-    def _path(self, lineage: Lineage) -> Path:
-        return self._directory / self._name(lineage)
+    def _path(self, lineage: Lineage, suffix: str = "") -> Path:
+        return self._directory / f"{self._name(lineage)}{suffix}"
 
     @staticmethod
     def _name(lineage: Lineage) -> str:
@@ -180,6 +248,24 @@ def contradictions(masks: pa.BinaryArray, claims: Claims, ordinals: frozenset[in
         values_here = values.to_numpy(zero_copy_only=False)[rows].astype(np.bool_)
         found[rows] |= values_here & ~present[:, ordinal - 1]
     return found
+
+
+def exact_masks(masks: pa.BinaryArray, claims: Claims) -> RowMarks:
+    """Return the rows whose little-endian mask has exactly the columns that the row has changed, at least one.
+
+    Args:
+        masks: Change masks; a null one is not exact.
+        claims: Returns the columns that can be compared, each with a mark per row whether it has changed.
+    """
+    texts = masks.to_pylist()
+    numbers = [int.from_bytes(mask, "little") if mask else 0 for mask in texts]
+    wanted = [0] * len(texts)
+    known = 0
+    for ordinal, marks in claims():
+        known |= 1 << ordinal - 1
+        for row in np.flatnonzero(marks.to_numpy(zero_copy_only=False).astype(np.bool_)).tolist():
+            wanted[row] |= 1 << ordinal - 1
+    return np.array([number != 0 and number & known == want for number, want in zip(numbers, wanted, strict=True)], np.bool_)
 
 
 def without_columns(masks: pa.BinaryArray, absent: frozenset[int], ordinals: frozenset[int]) -> pa.BinaryArray:

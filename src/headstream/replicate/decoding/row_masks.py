@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from headstream.replicate.decoding.mask_orders import (
     Order,
     RowMarks,
     contradictions,
+    exact_masks,
     reverse_masks,
     wider_than,
     without_columns,
@@ -21,8 +23,10 @@ from headstream.replicate.schemas.schemas import TableSchema
 
 __all__ = ["RowMasks", "settle_masks"]
 
-_JUDGED_ROWS = 5_000
+_JUDGED_ROWS: Final = 5_000
 """Most rows of a batch that an order is inferred from: further rows add no evidence."""
+_VOTES: Final = 2
+"""Changes whose change masks decide an order."""
 
 
 @dataclass(slots=True)
@@ -49,6 +53,7 @@ def settle_masks(
     *,
     values: Claims,
     differences: Claims | None = None,
+    sequences: pa.StringArray | None = None,
     orders: MaskOrders | None = None,
 ) -> RowMasks:
     """Return the masks of some rows as little-endian bytes, checked.
@@ -59,6 +64,7 @@ def settle_masks(
         changed: Change masks as received.
         values: Which columns have a value in each row.
         differences: Which columns differ from the row before; computed only while the task's order is undecided.
+        sequences: Change sequences, which tell changes from repeated ones; required with `differences`.
         orders: The decided byte orders; None for little-endian masks (JSON's, already converted).
     """
     lineage, ordinals = schema.metadata.lineage, schema.ordinals
@@ -68,9 +74,11 @@ def settle_masks(
         wanted = schema.settings.mask_order
         order = orders.find(lineage) if wanted == "auto" else wanted
         if order is None and schema.ordinals:
-            verdict = _judge(columns, changed, values, differences, ordinals)
-            if verdict is not None:
-                order = orders.decide(lineage, verdict)
+            judged = _judge(columns, changed, values, ordinals)
+            if judged is None and differences is not None and sequences is not None:
+                judged = _judge_changes(orders, schema, columns, changed, values, differences, sequences)
+            if judged is not None:
+                order = orders.decide(lineage, *judged)
                 found.findings[f"the masks of task {lineage.task!r} are {order}-endian, as its messages prove"] = 1
     if order == "big":
         found.columns, found.changed = reverse_masks(columns), reverse_masks(changed)
@@ -80,25 +88,67 @@ def settle_masks(
 
 
 def _judge(
-    columns: pa.BinaryArray, changed: pa.BinaryArray, values: Claims, differences: Claims | None, ordinals: frozenset[int]
-) -> Order | None:
-    """Return the order that no row contradicts; None if neither order is contradicted, or both are."""
-    part = slice(0, _JUDGED_ROWS)
-
-    def some(claims: Claims) -> Claims:
-        return lambda: [(ordinal, marks[part]) for ordinal, marks in claims()]
-
-    wrong: list[RowMarks] = []
-    as_written = (columns[part], changed[part])
-    for present, moved in (as_written, (reverse_masks(as_written[0]), reverse_masks(as_written[1]))):
-        bad = wider_than(present, ordinals) | wider_than(moved, ordinals) | contradictions(present, some(values), ordinals)
-        if differences is not None:
-            bad |= contradictions(moved, some(differences), ordinals)
-        wrong.append(bad)
-    little, big = bool(np.any(wrong[0] & ~wrong[1])), bool(np.any(wrong[1] & ~wrong[0]))
-    if little == big:
+    columns: pa.BinaryArray, changed: pa.BinaryArray, values: Claims, ordinals: frozenset[int]
+) -> tuple[Order, dict[str, Any]] | None:
+    """Return the order that some rows cannot contradict, and the evidence; None if neither order is impossible, or both are."""
+    columns, changed = columns[:_JUDGED_ROWS], changed[:_JUDGED_ROWS]
+    wrong = [_impossible(*masks, _first(values), ordinals) for masks in _both_orders(columns, changed)]
+    found = {"big": wrong[0] & ~wrong[1], "little": wrong[1] & ~wrong[0]}
+    order: Order = "big" if found["big"].any() else "little"
+    if found["big"].any() == found["little"].any():
         return None
-    return "big" if little else "little"
+    row = int(np.flatnonzero(found[order])[0])
+    evidence = {"rows": int(np.count_nonzero(found[order])), "by": "rows that the other order cannot mean"}
+    return order, evidence | _show(columns, changed, row)
+
+
+def _judge_changes(
+    orders: MaskOrders,
+    schema: TableSchema,
+    columns: pa.BinaryArray,
+    changed: pa.BinaryArray,
+    values: Claims,
+    differences: Claims,
+    sequences: pa.StringArray,
+) -> tuple[Order, dict[str, Any]] | None:
+    """Return the order that several changes have, by the columns that differ from the row before."""
+    columns, changed = columns[:_JUDGED_ROWS], changed[:_JUDGED_ROWS]
+    differ, texts = _first(differences), sequences[:_JUDGED_ROWS].to_pylist()
+    both = list(_both_orders(columns, changed))
+    wrong = [
+        _impossible(*masks, _first(values), schema.ordinals) | contradictions(masks[1], differ, schema.ordinals) for masks in both
+    ]
+    for_little = wrong[1] & ~wrong[0] & exact_masks(both[0][1], differ)
+    for_big = wrong[0] & ~wrong[1] & exact_masks(both[1][1], differ)
+    marked: dict[Order, RowMarks] = {"little": for_little, "big": for_big}
+    votes = orders.vote(
+        schema.metadata.lineage, {order: {texts[row] or "" for row in np.flatnonzero(rows)} for order, rows in marked.items()}
+    )
+    order: Order = "big" if len(votes["big"]) > len(votes["little"]) else "little"
+    other: Order = "little" if order == "big" else "big"
+    if len(votes[order]) < _VOTES or votes[other] or not marked[order].any():
+        return None
+    row = int(np.flatnonzero(marked[order])[0])
+    evidence = {"rows": len(votes[order]), "by": "changes whose change mask has exactly the columns that differ"}
+    return order, evidence | _show(columns, changed, row)
+
+
+def _both_orders(columns: pa.BinaryArray, changed: pa.BinaryArray) -> list[tuple[pa.BinaryArray, pa.BinaryArray]]:
+    return [(columns, changed), (reverse_masks(columns), reverse_masks(changed))]
+
+
+def _impossible(present: pa.BinaryArray, moved: pa.BinaryArray, values: Claims, ordinals: frozenset[int]) -> RowMarks:
+    return wider_than(present, ordinals) | wider_than(moved, ordinals) | contradictions(present, values, ordinals)
+
+
+def _first(claims: Claims) -> Claims:
+    return lambda: [(ordinal, marks[:_JUDGED_ROWS]) for ordinal, marks in claims()]
+
+
+def _show(columns: pa.BinaryArray, changed: pa.BinaryArray, row: int) -> dict[str, str | None]:
+    """Return the masks of a row as received, in hex digits."""
+    masks = {"column_mask": columns[row].as_py(), "change_mask": changed[row].as_py()}
+    return {name: None if mask is None else mask.hex() for name, mask in masks.items()}
 
 
 def _check(found: RowMasks, values: Claims, ordinals: frozenset[int], *, may_turn: bool) -> None:

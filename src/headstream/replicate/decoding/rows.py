@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -17,7 +17,16 @@ from headstream.replicate.codec.avro.reader import AvroReader
 from headstream.replicate.codec.avro.rows import decode_rows
 from headstream.replicate.codec.envelopes import Envelopes
 from headstream.replicate.columns.changes import OPERATIONS
-from headstream.replicate.columns.conversion import array_from_buffers, convert, find_outside, number_texts, time_texts
+from headstream.replicate.columns.conversion import (
+    array_from_buffers,
+    convert,
+    datetime_texts,
+    find_finer,
+    find_outside,
+    number_texts,
+    time_texts,
+)
+from headstream.replicate.columns.partition_values import find_unusable
 from headstream.replicate.columns.raw import offsets_and_data
 from headstream.replicate.columns.versions import MAX_SEQUENCE_CHARACTERS
 from headstream.replicate.decoding.mask_orders import MaskOrders
@@ -103,14 +112,15 @@ def decode_avro_rows(
     parts = _Parts(schema.rows.columns, decoded)
     masks = settle_masks(
         schema,
-        parts.array("headers", "columnMask", pa.binary()),
-        parts.array("headers", "changeMask", pa.binary()),
+        parts.mask("columnMask"),
+        parts.mask("changeMask"),
         values=lambda: parts.values(schema),
         differences=lambda: parts.differences(schema),
+        sequences=parts.header("changeSequence", pa.string()),
         orders=orders,
     )
     faults: Faults = {row: str(fault) for row, fault in decoded.faults}
-    faults |= {int(source_rows[row]): reason for row, reason in masks.faults.items()}
+    faults |= {int(source_rows[row]): reason for row, reason in (parts.mask_faults | masks.faults).items()}
 
     def section(name: str, columns: Iterable[str]) -> dict[str, pa.Array]:
         return {c: parts.array(name, schema.fields.get(c, ""), schema.changes.field(c).type) for c in columns}
@@ -120,19 +130,20 @@ def decode_avro_rows(
         raw,
         source_rows,
         faults,
+        masks.findings,
         ChangeParts(
             data=section("data", schema.types),
             before=section("beforeData", schema.types if schema.has_details else schema.metadata.key_columns),
             operations=parts.operations(),
-            sequences=parts.array("headers", "changeSequence", pa.string()),
+            sequences=parts.header("changeSequence", pa.string()),
             masks=masks.columns,
             changed=masks.changed,
-            transactions=parts.array("headers", "transactionId", pa.string()),
-            events=parts.array("headers", "transactionEventCounter", pa.int64()),
-            last_events=parts.array("headers", "transactionLastEvent", pa.bool_()),
+            transactions=parts.header("transactionId", pa.string()),
+            events=parts.header("transactionEventCounter", pa.int64()),
+            last_events=parts.header("transactionLastEvent", pa.bool_()),
             details=[
-                parts.array("headers", "timestamp", pa.string()),
-                parts.array("headers", "streamPosition", pa.string()),
+                parts.header("timestamp", pa.string()),
+                parts.header("streamPosition", pa.string()),
                 _envelope_headers(envelopes, data, source_rows),
             ]
             if schema.has_details
@@ -159,9 +170,9 @@ def decode_avro_events(
     parts = _Parts(plan.columns, decoded)
     return transaction_events(
         lineage,
-        parts.array("headers", "transactionId", pa.string()),
-        parts.array("headers", "transactionEventCounter", pa.int64()),
-        parts.array("headers", "transactionLastEvent", pa.bool_()),
+        parts.header("transactionId", pa.string()),
+        parts.header("transactionEventCounter", pa.int64()),
+        parts.header("transactionLastEvent", pa.bool_()),
     )
 
 
@@ -188,22 +199,39 @@ class _Parts:
             (plan.section, plan.name): (plan, buffers) for plan, buffers in zip(plans, decoded.columns, strict=True)
         }
         self._count = decoded.count
+        self.mask_faults: Faults = {}
 
     def array(self, section: str, name: str, absent: pa.DataType) -> pa.Array:
         found = self._columns.get((section, name))
         return pa.nulls(self._count, absent) if found is None else array_from_buffers(*found, self._count)
+
+    def header(self, name: str, kind: pa.DataType) -> pa.Array:
+        """Return a header of a type that the writer's may differ from; null where it cannot be converted."""
+        return convert(self.array("headers", name, kind), kind)[0]
+
+    def mask(self, name: str) -> pa.Array:
+        """Return a mask; a row whose mask is not bytes is noted in `mask_faults`, by its number here."""
+        found = self.array("headers", name, pa.binary())
+        if pa.types.is_binary(found.type):
+            return found
+        rows = pc.indices_nonzero(found.is_valid()).to_pylist()
+        self.mask_faults |= dict.fromkeys(rows, f"{name} is {found.type}, not bytes")
+        return pa.nulls(self._count, pa.binary())
 
     def values(self, schema: TableSchema) -> list[tuple[int, pa.Array]]:
         """Return, for each column of the target, which rows have a value."""
         return [(o, self.array("data", name, pa.null()).is_valid()) for o, name in self._placed(schema)]
 
     def differences(self, schema: TableSchema) -> list[tuple[int, pa.Array]]:
-        """Return, for each column of the target except LOBs, which rows have another value than before."""
+        """Return, for each column of the target except LOBs, which rows have another value than before, as the source sees it."""
         found = []
         for ordinal, name in self._placed(schema):
             now, before = (self.array(section, name, pa.null()) for section in ("data", "beforeData"))
             if now.type == before.type and not pa.types.is_null(now.type) and ordinal not in schema.lobs:
-                found.append((ordinal, pc.fill_null(pc.not_equal(now, before), False)))
+                differs = pc.not_equal(now, before)  # -0.0 equals 0.0
+                if pa.types.is_floating(now.type):  # NaN equals NaN
+                    differs = pc.and_not(differs, pc.and_(pc.is_nan(now), pc.is_nan(before)))
+                found.append((ordinal, pc.fill_null(differs, False)))
         return found
 
     @staticmethod
@@ -213,14 +241,19 @@ class _Parts:
     def operations(self) -> pa.Array:
         """Return indexes into OPERATIONS, null for an unknown operation."""
         found = self._columns.get(("headers", "operation"))
-        if found is None:
+        verbs = pa.nulls(0) if found is None else array_from_buffers(*found, self._count)
+        if not pa.types.is_string(verbs.type):
             return pa.nulls(self._count, pa.int8())
-        verbs = array_from_buffers(*found, self._count)
         return pc.index_in(verbs, pa.array(OPERATIONS)).cast(pa.int8())
 
 
 def assemble_changes(
-    schema: TableSchema, raw: pa.RecordBatch, source_rows: RowNumbers, faults: Faults, parts: ChangeParts
+    schema: TableSchema,
+    raw: pa.RecordBatch,
+    source_rows: RowNumbers,
+    faults: Faults,
+    findings: dict[str, int],
+    parts: ChangeParts,
 ) -> pa.RecordBatch:
     """Return a batch of changes in the target's types, without the rows that cannot be applied.
 
@@ -229,30 +262,44 @@ def assemble_changes(
         raw: The raw messages, for their coordinates.
         source_rows: Row of `raw` behind each decoded row.
         faults: Rows already rejected; further ones are added.
+        findings: Warnings for the user -> number of rows concerned; further ones are added.
         parts: The decoded parts.
     """
+    keys = schema.metadata.key_columns
 
     def fit(name: str, array: pa.Array) -> pa.Array:
-        fitted, bad = convert(array, schema.changes.field(name).type)
+        kind = schema.changes.field(name).type
+        fitted, bad = datetime_texts(array) if name in schema.datetimes else convert(array, kind)
         for row, why in bad.items():
             faults.setdefault(int(source_rows[row]), f"column {name!r}: {why}")
         if name in schema.limits:
             low, high = schema.limits[name]
             for row in find_outside(fitted, low, high):
                 faults.setdefault(int(source_rows[row]), f"column {name!r}: not in the range from {low} to {high}")
+        if pa.types.is_timestamp(kind) and (finer := find_finer(array)):
+            if name in keys:
+                reason = f'key column {name!r}: a time finer than a microsecond. Keep such times as text: datetimes = "text"'
+                for row in finer:
+                    faults.setdefault(int(source_rows[row]), reason)
+            else:
+                cut = f"table {'.'.join(schema.table)}: times of column {name!r} are finer than a microsecond, and were cut"
+                findings[cut] = findings.get(cut, 0) + len(finer)
         if name in schema.wide_numbers:
             return number_texts(fitted, schema.wide_numbers[name])
         return time_texts(fitted) if name in schema.times else fitted
 
     columns = {name: fit(name, array) for name, array in parts.data.items()}
     images = {name: fit(name, array) for name, array in parts.before.items()}
-    for key in schema.metadata.key_columns:
+    for key in keys:
         columns[key], images[key] = _unsigned_zeros(columns[key]), _unsigned_zeros(images[key])
-    old = {key: images[key] for key in schema.metadata.key_columns}
+    old = {key: images[key] for key in keys}
     for key, values in old.items():
         if columns[key].null_count:  # a deleted row is in data or in beforeData, depending on the capture
             deletes = pc.fill_null(pc.equal(parts.operations, pa.scalar(_DELETE, pa.int8())), False)
             columns[key] = pc.if_else(deletes, pc.coalesce(columns[key], values), columns[key])
+    for name in set(schema.settings.partition_by) & columns.keys():
+        if pa.types.is_string(columns[name].type):
+            columns[name] = _check_partitions(faults, source_rows, name, columns[name], old, parts.operations)
     _check_rows(faults, source_rows, [(key, columns[key], old[key]) for key in old], parts.operations, parts.sequences)
     coordinates = raw.select(["timestamp_us", "topic", "partition", "offset"]).take(pa.array(source_rows, pa.int64()))
     arrays = [
@@ -279,6 +326,19 @@ def assemble_changes(
 def _unsigned_zeros(values: pa.Array) -> pa.Array:
     """Return the values of a key column, with -0.0 replaced by 0.0: some engines treat the two as different keys."""
     return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
+
+
+def _check_partitions(
+    faults: Faults, source_rows: RowNumbers, name: str, values: pa.Array, keys: Collection[str], operations: pa.Array
+) -> pa.Array:
+    """Reject rows that no partition can have; return the values without those of deletions, which need only their keys."""
+    unusable = find_unusable(name, values)
+    if not unusable:
+        return values
+    deletes = set() if name in keys else set(pc.indices_nonzero(pc.equal(operations, pa.scalar(_DELETE, pa.int8()))).to_pylist())
+    for row in unusable.keys() - deletes:
+        faults.setdefault(int(source_rows[row]), f"column {name!r}: {unusable[row]}")
+    return pc.if_else(pa.array([row in unusable for row in range(len(values))]), pa.scalar(None, values.type), values)
 
 
 def _check_rows(

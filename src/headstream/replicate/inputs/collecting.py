@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType
 
-__all__ = ["collect", "find_planned_batch", "is_too_big", "reason_of"]
+__all__ = ["SourceFault", "collect", "find_planned_batch", "find_source_fault", "is_too_big", "reason_of"]
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _ROW: Final = "_hs_row"
@@ -36,6 +36,21 @@ _TOO_BIG: Final = (
 """Spark's error texts for results that do not fit into the driver."""
 
 
+_RECREATED: Final = ("was deleted and recreated", "the partition was purged, or deleted", "planned for is no longer")
+_LOST: Final = (
+    "OffsetOutOfRangeError", "were to be read, ", "failOnDataLoss", "data may have been missed", "data may have been lost",
+    "OffsetOutOfRangeException", "KAFKA_DATA_LOSS",
+)  # fmt: skip
+_ACCEPT_RECREATED: Final = (
+    "Run once with --accept-recreated and the same checkpoint: the new topics are read from their beginning, and all schemas, "
+    "waiting messages and deletions stay. What the old topics had and was not read is lost: load the tables concerned again"
+)
+_ACCEPT_LOSS: Final = (
+    "Run once with --accept-loss and the same checkpoint: it continues with the messages that are left, and all schemas, waiting "
+    "messages and deletions stay. Load the tables concerned again, since the deleted changes are missing in them"
+)
+
+
 def is_too_big(error: BaseException) -> bool:
     """Return whether an error of Spark means that the results do not fit into the driver."""
     try:
@@ -45,11 +60,40 @@ def is_too_big(error: BaseException) -> bool:
     return any(sign in text for sign in _TOO_BIG)
 
 
-def reason_of(error: Exception) -> str:
-    """Return the cause of a failed query: Headstream's own error if it contains one, else Spark's first line."""
+def reason_of(error: BaseException) -> str:
+    """Return the cause of a failed query: Headstream's own error if it contains one, else Spark's first line, or Java's cause."""
     text = str(error).strip()
     ours = re.findall(r"^headstream\.errors\.\w+: (.+)$", text, re.MULTILINE)
-    return ours[-1] if ours else text.splitlines()[0]
+    if ours:
+        return str(ours[-1])
+    if not isinstance(error, Py4JJavaError):
+        return text.splitlines()[0]
+    causes = re.findall(r"^(?:Caused by|): [\w.$]+: (.+)$", text, re.MULTILINE)  # its first line names a call of Py4J
+    return str(causes[-1]) if causes else text.splitlines()[0]
+
+
+class SourceFault(NamedTuple):
+    """What happened to a source's messages, and the ways on."""
+
+    what: str
+    advice: str
+
+
+def find_source_fault(error: BaseException) -> SourceFault | None:
+    """Return what an error says about deleted messages or recreated topics of the source; None if it is about something else."""
+    try:
+        text = str(error)
+    except Exception:  # as in is_too_big()
+        return None
+    reason = re.sub(
+        r"[.;,]? *(?:If the log was recreated, )?[Ss]tart (?:the query )?with a new checkpointLocation.*", "", reason_of(error)
+    )
+    reason = re.sub(r"[.;,]? *(?:[^.;]*; *)?failOnDataLoss=false.*", "", reason)
+    if any(sign in text for sign in _RECREATED):
+        return SourceFault(reason, _ACCEPT_RECREATED)
+    if any(sign in text for sign in _LOST):
+        return SourceFault(f"messages were deleted before they were read: {reason}", _ACCEPT_LOSS)
+    return None
 
 
 def collect(frame: DataFrame, *, in_pieces: bool = False) -> pa.Table:

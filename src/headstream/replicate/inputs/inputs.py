@@ -28,11 +28,13 @@ from headstream.replicate.decoding.frame_times import FrameTimes, PartitionTimes
 from headstream.replicate.inputs.aligned_reader import planned_until
 from headstream.replicate.inputs.collecting import collect
 from headstream.replicate.inputs.log_source import FORMAT, READ_COLUMNS, Decode, decoding_source
+from headstream.replicate.inputs.recreated import accept_recreated_log, begin_anew
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
 from headstream.replicate.settings.config import ReplicateConfig, is_kafka
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 from headstream.spark.kafka.header_rows import HeaderDecoder
+from headstream.spark.kafka.topics import forget_recreated
 from headstream.spark.source.options import RowShape
 from headstream.spark.workers.arrow_functions import arrow_function
 
@@ -67,6 +69,13 @@ class Input(Protocol):
 
     def stream(self) -> DataFrame:
         """Return the stream."""
+
+    def accept_recreated(self, checkpoint: Path) -> None:
+        """Let topics that were deleted and created again begin at their first message.
+
+        Args:
+            checkpoint: The checkpoint of the Spark query.
+        """
 
     def decoded(self, batch: DataFrame) -> DataFrame:
         """Return the decoded messages of a micro-batch, the columns of decode.DECODED_SCHEMA.
@@ -136,6 +145,11 @@ class FrameInput:
         """Return the stream: the messages."""
         return self._messages
 
+    def accept_recreated(self, checkpoint: Path) -> None:
+        """Let topics of Kafka that were deleted and created again begin at their first message."""
+        topics = forget_recreated(self._messages, str(checkpoint))
+        begin_anew(checkpoint, topics)
+
     def decoded(self, batch: DataFrame) -> DataFrame:
         """Return the decoded messages of a micro-batch."""
         return batch.mapInArrow(self._decode, DECODED_SPARK_SCHEMA)
@@ -167,6 +181,10 @@ class LogInput:
         self._checkpoint = query_checkpoint(config)
         self._decode = decode
 
+    def accept_recreated(self, checkpoint: Path) -> None:
+        """Let topics that were deleted and created again begin at their first message; the same for the log."""
+        accept_recreated_log(checkpoint, self._options)
+
     def stream(self) -> DataFrame:
         """Return the stream of decoded messages."""
         self._spark.dataSource.register(decoding_source(self._decode))
@@ -196,6 +214,7 @@ class LogInput:
             assign=json.dumps(assigned),
             startingOffsets=json.dumps(starting),
             endingOffsets=json.dumps(ending),
+            failOnDataLoss=self._options["failOnDataLoss"],
         )
         return collect(_to_raw(read.load()), in_pieces=in_pieces)
 
@@ -211,6 +230,7 @@ def _subscription(config: ReplicateConfig) -> dict[str, str]:
         "subscribe": ",".join(config.all_topics),
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": str(config.max_messages_per_batch),
+        "failOnDataLoss": "false" if config.accept_loss else "true",
     }
 
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable
-from typing import Final
-
-import pyarrow as pa
+from collections.abc import Mapping
+from typing import Final, TypeAlias
 
 from headstream.errors import ReplicateError
-from headstream.replicate.parked.ledger import Ledger
+from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.settings.config import ReplicateConfig
 
-__all__ = ["DeadRate", "WaitingBounds"]
+__all__ = ["DeadRates", "Owner", "WaitingBounds"]
 
+Owner: TypeAlias = Table | str
+"""A table, or the topic of messages that belong to no table."""
 _NAMED: Final = 3
 _ALARM_EVERY_US: Final = 60_000_000
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 
 
-class DeadRate:
-    """The share of the newest messages that can never be a change.
+class DeadRates:
+    """The share of the newest messages that can never be a change: of each table, and of each topic for those of no table.
 
     Args:
         share: The largest allowed share, 0 to 1.
@@ -31,32 +31,32 @@ class DeadRate:
     def __init__(self, share: float, least_messages: int) -> None:
         self._share = share
         self._least = least_messages
-        self._window: deque[tuple[int, int]] = deque()
+        self._windows: dict[Owner, deque[tuple[int, int]]] = {}
 
-    def check(self, messages: int, dead: Iterable[pa.RecordBatch]) -> None:
-        """Check a micro-batch before dead-lettering any of its messages.
+    def find_exceeded(self, messages: Mapping[Owner, int], dead: Mapping[Owner, Counter[str]]) -> dict[Owner, str]:
+        """Add a micro-batch, before any of its messages is dead-lettered; return those that exceed the share, and why.
+
+        What it adds to these does not count: they are stopped, or it is read again.
 
         Args:
-            messages: Number of its messages.
-            dead: RAW_SCHEMA with reasons.
-
-        Raises:
-            ReplicateError: too many of the newest messages can never be a change.
+            messages: The number of its messages.
+            dead: The reasons of those that can never be a change.
         """
-        reasons = Counter(reason for batch in dead for reason in batch.column("reason").to_pylist())
-        self._window.append((messages, reasons.total()))
-        while sum(count for count, _ in self._window) - self._window[0][0] >= self._least:
-            self._window.popleft()
-        read, given_up = (sum(column) for column in zip(*self._window, strict=True))
-        if not reasons or read < self._least or given_up <= self._share * read:
-            return
-        summary = "; ".join(f"{count:,} times: {reason}" for reason, count in reasons.most_common(_NAMED))
-        self._window.pop()
-        raise ReplicateError(
-            f"{given_up:,} of the newest {read:,} messages cannot be applied, more than {self._share:.0%}: {summary}",
-            advice="Nothing of this micro-batch was dead-lettered. Correct its cause and run again; or raise max_dead_rate, and "
-            "they go to the dead letter",
-        )
+        exceeded = {}
+        for owner, count in messages.items():
+            reasons = dead.get(owner, Counter())
+            window = self._windows.setdefault(owner, deque())
+            window.append((count, reasons.total()))
+            while sum(count for count, _ in window) - window[0][0] >= self._least:
+                window.popleft()
+            read, given_up = (sum(column) for column in zip(*window, strict=True))
+            if not reasons or read < self._least or given_up <= self._share * read:
+                continue
+            window.pop()
+            summary = "; ".join(f"{count:,} times: {reason}" for reason, count in reasons.most_common(_NAMED))
+            what = f"{given_up:,} of the newest {read:,} messages cannot be applied, more than {self._share:.0%}"
+            exceeded[owner] = f"{what}: {summary}"
+        return exceeded
 
 
 class WaitingBounds:

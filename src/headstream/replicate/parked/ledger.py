@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from headstream.errors import StorageError
+from headstream.replicate.columns.large_values import MAX_UNIT_BYTES
 from headstream.replicate.parked.ledger_schema import bring_up, check_version, write_ahead
 
 __all__ = ["WAITS", "Ledger", "Parcel", "ParkedTotals", "Record", "Table", "insert_parcels", "no_record"]
@@ -247,13 +248,21 @@ class Ledger:
         found = self._all(query, (transactions_before_us,))
         return {(schema, name) if is_table else None for is_table, schema, name in found}
 
-    def begin_release(self, schema_ids: Iterable[str], tables: Iterable[Table], count: int, read_until_us: int = 0) -> int | None:
+    def begin_release(
+        self,
+        schema_ids: Iterable[str],
+        tables: Iterable[Table],
+        count: int,
+        read_until_us: int = 0,
+        size_bytes: int = MAX_UNIT_BYTES,
+    ) -> int | None:
         """Select parcels for a release: those of transactions that are not open, then the oldest first.
 
         Args:
             schema_ids: Schemas that have arrived.
             tables: Tables to retry.
             count: Most messages of one release; a larger parcel, or a transaction, is released alone and whole.
+            size_bytes: The same in bytes.
             read_until_us: The log time before which everything is read: releases REFRESH rows that wait for it.
 
         Returns:
@@ -272,13 +281,14 @@ class Ledger:
             if is_ready or parcel.state == "called" or parcel.cause == "transaction":
                 bundles.setdefault(_bundle_of(parcel), []).append(parcel)
         chosen: list[Parcel] = []
-        chosen_count = 0
+        chosen_count = chosen_bytes = 0
         for bundle in sorted(bundles.values(), key=lambda parcels: parcels[0].cause != "transaction"):
             more = sum(parcel.count for parcel in bundle)
-            if chosen and chosen_count + more > count:
+            more_bytes = sum(parcel.size_bytes for parcel in bundle)
+            if chosen and (chosen_count + more > count or chosen_bytes + more_bytes > size_bytes):
                 break
             chosen += bundle
-            chosen_count += more
+            chosen_count, chosen_bytes = chosen_count + more, chosen_bytes + more_bytes
         if not chosen:
             return None
         number = int(self._value("release") or 0) + 1

@@ -14,6 +14,7 @@ import json
 import numpy as np
 import pyarrow as pa
 
+from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import COORDINATE_COLUMNS, RAW_SCHEMA, match_rows
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.own_log import OwnLog
@@ -63,7 +64,7 @@ class OnceTopic:
                 self._orphans.remove(orphan)
         fresh = np.flatnonzero(offsets < 0)
         if fresh.size:
-            placed = self._log.put(self.topic, messages.take(pa.array(fresh)).select(RAW_SCHEMA.names))
+            placed = self._log.put(self.topic, take_rows(messages, pa.array(fresh)).select(RAW_SCHEMA.names))
             offsets[fresh] = np.arange(placed.from_offset, placed.until_offset)
         return messages.append_column("log_offset", pa.array(offsets)), self._state()
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headstream.replicate.columns.large_values import MAX_UNIT_BYTES, take_rows
 from headstream.replicate.columns.raw import COORDINATE_COLUMNS, RAW_SCHEMA, TRANSACTION, match_rows
 from headstream.replicate.parked.ledger import Ledger, Parcel, Record, Table, no_record
 from headstream.replicate.parked.once_topic import OnceTopic
@@ -26,7 +27,8 @@ __all__ = ["DEAD_LETTER_TOPIC", "PARKED_TOPIC", "Held", "ParkingLot", "Release"]
 PARKED_TOPIC: Final = "replicate/parked"
 DEAD_LETTER_TOPIC: Final = "replicate/dead-letter"
 MAX_RELEASE: Final = 200_000
-"""Most messages of one release: it is decoded and merged as one, in memory."""
+"""Most messages of one release: it is decoded and merged as one, in memory, as are at most MAX_UNIT_BYTES."""
+_MAX_PARCEL_BYTES: Final = MAX_UNIT_BYTES // 8
 _MAX_PARCELS: Final = 64
 """Most parcels per dead-lettering: reasons that contain a byte or a value must not create one parcel per message."""
 _SEVERAL: Final = "several reasons"
@@ -131,7 +133,7 @@ class ParkingLot:
         """
         messages = _table(batches)
         if messages.num_rows:
-            found = self._put_parked(messages.sort_by("schema_id"), "schema", now_us)
+            found = self._put_parked(_sorted(messages), "schema", now_us)
             self._ledger.add(replace(parcel, reason=None) for parcel in found)
         return int(messages.num_rows)
 
@@ -201,7 +203,7 @@ class ParkingLot:
         number = self._ledger.unfinished_release()
         resumed = number is not None
         if number is None:
-            number = self._ledger.begin_release(schema_ids, tables, MAX_RELEASE, read_until_us)
+            number = self._ledger.begin_release(schema_ids, tables, MAX_RELEASE, read_until_us, MAX_UNIT_BYTES)
         if number is None:
             return None
         parcels = self._ledger.released(number)
@@ -234,7 +236,7 @@ class ParkingLot:
         again, marks = self._place_dead(rejected, now_us) if rejected.num_rows else ([], {})
         still = _table(waiting)
         if still.num_rows:
-            parked = self._put_parked(still.sort_by("schema_id"), "schema", now_us)
+            parked = self._put_parked(_sorted(still), "schema", now_us)
             again += [replace(parcel, reason=None) for parcel in parked]
         again += [parcel for part in held for parcel in self._hold_again(release, part)]
         self._ledger.finish_release(release.number, again, marks, also)
@@ -247,7 +249,7 @@ class ParkingLot:
         owners = np.searchsorted(ends, found, "right")
         for index in np.unique(owners).tolist():
             parcel, mine = release.parcels[index], owners == index
-            messages = release.messages.take(pa.array(found[mine]))
+            messages = take_rows(release.messages, pa.array(found[mine]))
             waits_for = None
             if part.cause == "transaction":
                 keys = part.messages[TRANSACTION].take(pa.array(places[mine]))
@@ -264,11 +266,11 @@ class ParkingLot:
 
     def _put_held(self, held: Held, since_us: int) -> list[Parcel]:
         messages = _with_reason(held.messages, None)
-        by = [("schema_id", "ascending")]
+        by = ["schema_id"]
         if held.cause == "transaction":
             messages = messages.append_column(TRANSACTION, held.messages[TRANSACTION])
-            by.insert(0, (TRANSACTION, "ascending"))
-        parcels = self._put_parked(messages.sort_by(by), held.cause, since_us)
+            by.insert(0, TRANSACTION)
+        parcels = self._put_parked(_sorted(messages, *by), held.cause, since_us)
         schema, name = held.table
         return [replace(p, table_schema=schema, table_name=name, reason=held.reason) for p in parcels]
 
@@ -283,7 +285,7 @@ class ParkingLot:
         order = pc.sort_indices(
             pa.table({"id": messages["schema_id"], "reason": reasons}), [("reason", "ascending"), ("id", "ascending")]
         )
-        placed, mark = self._dead.put(messages.take(order))
+        placed, mark = self._dead.put(take_rows(messages, order))
         named = placed.set_column(placed.schema.get_field_index("reason"), "reason", reasons.take(order))
         return _parcels(named, DEAD_LETTER_TOPIC, "dead", "message", now_us, self._batch), {self._dead.mark: mark}
 
@@ -315,6 +317,11 @@ def _table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches([batch for batch in batches if batch.num_rows], RAW_SCHEMA)
 
 
+def _sorted(messages: pa.Table, *names: str) -> pa.Table:
+    by = names or ("schema_id",)
+    return take_rows(messages, pc.sort_indices(messages.select(by), [(name, "ascending") for name in by]))
+
+
 def _with_reason(messages: pa.Table, reason: str | None) -> pa.Table:
     column = pa.array([reason], pa.string()).take(pa.array(np.zeros(messages.num_rows, np.int64)))
     chosen = messages.select(RAW_SCHEMA.names)
@@ -336,17 +343,18 @@ def _few_reasons(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _parcels(placed: pa.Table, topic: str, state: str, cause: str, since_us: int, batch: int | None) -> list[Parcel]:
-    """Group messages into parcels: one for each run of offsets with one schema id, reason and transaction."""
+    """Group messages into parcels: a run of offsets with one schema id, reason and transaction, divided if it has many bytes."""
     offsets = placed["log_offset"].to_numpy()
     breaks = np.diff(offsets) != 1
     has_transactions = TRANSACTION in placed.column_names
     for name in ("schema_id", "reason", *([TRANSACTION] if has_transactions else [])):
         codes = pc.fill_null(placed[name].combine_chunks().dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
         breaks |= np.diff(codes) != 0
-    starts = np.concatenate(([0], np.flatnonzero(breaks) + 1))
     sizes = sum(
         pc.fill_null(pc.binary_length(placed[name]), 0).to_numpy().astype(np.int64) for name in ("payload", "key", "headers")
     )
+    breaks |= np.diff(np.cumsum(sizes) // _MAX_PARCEL_BYTES) != 0
+    starts = np.concatenate(([0], np.flatnonzero(breaks) + 1))
     ends = [*starts[1:].tolist(), len(offsets)]
     logged = placed["timestamp_us"].to_numpy()
     shared: dict[str, Any] = {"state": state, "cause": cause, "log_topic": topic, "since_us": since_us, "batch": batch}

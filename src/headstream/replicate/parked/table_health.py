@@ -1,13 +1,15 @@
 """Failing tables: since when, why, and when they are retried. Stored in the ledger.
 
 A failing table is retried after 1 s, then after 2 s, 4 s, … up to five minutes, until it succeeds. After
-FAILURES_OF_A_POISONED_TABLE it is reported as poisoned: an operator should intervene, but retries continue.
+FAILURES_OF_A_POISONED_TABLE it is reported as poisoned: an operator should intervene, but retries continue. A stopped table
+is a failing one whose messages cannot be applied: all of them wait, and it is retried with those that wait alone.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from headstream.replicate.parked.ledger import Ledger, Table
@@ -15,6 +17,7 @@ from headstream.replicate.parked.ledger import Ledger, Table
 __all__ = ["FAILURES_OF_A_POISONED_TABLE", "FailingTable", "TableHealth"]
 
 FAILURES_OF_A_POISONED_TABLE: Final = 5
+_STOPPED: Final = "stopped_tables"
 _FIRST_WAIT_US: Final = 1_000_000
 _LONGEST_WAIT_US: Final = 300_000_000
 _LOGGER: Final = logging.getLogger("headstream.replicate")
@@ -55,11 +58,19 @@ class TableHealth:
         self._ledger = ledger
         rows = ledger.rows("SELECT table_schema, table_name, failures, since_us, next_us, reason FROM failing ORDER BY 1, 2")
         self._failing = {(schema, name): FailingTable((schema, name), *rest) for schema, name, *rest in rows}
+        self._stopped = {(schema, name) for schema, name in json.loads(ledger.mark(_STOPPED) or "[]")} & self._failing.keys()
+        for table in self._stopped:  # its settings can have changed
+            self._failing[table] = replace(self._failing[table], next_us=0)
 
     @property
     def failing(self) -> dict[Table, FailingTable]:
         """The failing tables."""
         return self._failing
+
+    @property
+    def stopped(self) -> dict[Table, str]:
+        """The stopped tables, and why."""
+        return {table: self._failing[table].reason for table in self._stopped}
 
     def resting(self, now_us: int) -> dict[Table, str]:
         """Return the tables that are not due for a retry, and why they failed."""
@@ -70,8 +81,8 @@ class TableHealth:
         reasons = {table: found.reason for table, found in self._failing.items()}
         return {table: reasons.get(table, "earlier changes of it wait") for table in self._ledger.waiting_tables()}
 
-    def note_failure(self, table: Table, reason: str, now_us: int) -> None:
-        """Record that a merge into a table failed."""
+    def note_failure(self, table: Table, reason: str, now_us: int, *, stopped: bool = False) -> None:
+        """Record that a merge into a table failed, or that the table is stopped."""
         before = self._failing.get(table)
         failures = 1 if before is None else before.failures + 1
         wait_us = min(_FIRST_WAIT_US << min(failures - 1, 20), _LONGEST_WAIT_US)
@@ -80,6 +91,8 @@ class TableHealth:
             row = (*table, failures, found.since_us, found.next_us, reason)
             connection.execute("INSERT OR REPLACE INTO failing VALUES (?, ?, ?, ?, ?, ?)", row)
         self._failing[table] = found
+        if stopped and table not in self._stopped:
+            self._keep_stopped(self._stopped | {table})
         called = "poisoned table" if found.is_poisoned else "table"
         _LOGGER.warning(
             "%s %s.%s fails, failure %d; its changes wait, and it is retried in %g s: %s",
@@ -88,7 +101,13 @@ class TableHealth:
 
     def note_success(self, table: Table) -> None:
         """Record that a merge into a table succeeded."""
+        if table in self._stopped:
+            self._keep_stopped(self._stopped - {table})
         if self._failing.pop(table, None) is not None:
             with self._ledger.transaction() as connection:
                 connection.execute("DELETE FROM failing WHERE table_schema = ? AND table_name = ?", table)
             _LOGGER.warning("table %s.%s accepts changes again", *table)
+
+    def _keep_stopped(self, stopped: set[Table]) -> None:
+        self._stopped = stopped
+        self._ledger.set_mark(_STOPPED, json.dumps(sorted(stopped)))

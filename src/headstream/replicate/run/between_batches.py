@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from headstream.errors import HeadstreamError, SchemaError
+from headstream.replicate.columns.large_values import MAX_UNIT_BYTES
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import ParkingLot, Release
@@ -103,12 +104,15 @@ class BetweenBatches:
     def _bring_back(self, release: Release, resting: dict[Table, str]) -> set[Table]:
         """Apply a release; return the tables that did not apply it."""
         decoded = Decoded()
-        for batch in release.messages.combine_chunks().to_batches():
+        messages = release.messages
+        for batch in (messages.combine_chunks() if messages.nbytes <= MAX_UNIT_BYTES else messages).to_batches():
             decoded.extend(self._parts.decoder.decode(batch))
         self._merge.learn(decoded)
+        stopped = self._merge.stops.retry(decoded)
+        resting = resting | self._merge.health.stopped
         state = self._merge.loads.state(release=release.number, waiting=decoded.waiting)
         applied, aside, standing = self._merge.apply(decoded, "release", release.number, resting, state, repeated=release.repeats)
-        held = [replace(part, messages=choose_messages(release.messages, part.messages)) for part in aside]
+        held = [replace(part, messages=choose_messages(release.messages, part.messages)) for part in aside] + stopped
         decoded.dead += choose_messages(release.messages, find_rejected(decoded, applied, aside)).to_batches()
         dead = self._parking.finish_release(
             release, self._now_us(), held=held, waiting=decoded.waiting, dead=decoded.dead, also=standing.record
@@ -116,7 +120,7 @@ class BetweenBatches:
         again = sum(part.messages.num_rows for part in held) + sum(batch.num_rows for batch in decoded.waiting)
         self._parts.summary.dead += dead
         self._parts.summary.released += release.messages.num_rows - dead - again
-        return {part.table for part in aside if part.cause == "table"}
+        return {part.table for part in held if part.cause == "table"}
 
     def _deal_with_overdue(self) -> bool:
         """Delay or dead-letter messages that waited too long for their schema; return whether there were any."""
@@ -197,7 +201,4 @@ class BetweenBatches:
 
     def table_of(self, schema_id: str) -> Table | None:
         """Return the target table of a schema id, if the zone has it and its table is selected."""
-        try:
-            return self._parts.decoder.schema(schema_id).table
-        except SchemaError:
-            return None
+        return self._parts.decoder.target_of(schema_id)

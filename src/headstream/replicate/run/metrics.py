@@ -25,6 +25,7 @@ _COUNTERS: Final = (
     ("batches", "batches", "Micro-batches."),
     ("released", "released", "Messages that had waited and were applied."),
     ("incomplete_transactions", "incomplete_transactions", "Transactions applied without all of their events."),
+    ("tombstones", "tombstones", "Messages with a null payload, passed over."),
     ("untold", "untold", "Changes without their position in a transaction, with atomic."),
     ("processing_seconds", "seconds", "Time spent in micro-batches."),
 )

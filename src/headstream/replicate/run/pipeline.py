@@ -18,16 +18,17 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headstream.errors import HeadstreamError, InvalidInputError, ReplicateError
+from headstream.errors import HeadstreamError, InvalidInputError, LogError, ReplicateError
 from headstream.metrics.output import MetricsOutput
 from headstream.replicate.apply.engines import Engines
 from headstream.replicate.apply.job_labels import JobLabels
 from headstream.replicate.apply.stored_batch import open_store_session
 from headstream.replicate.checkpoint.keeper import LocalKeeper
+from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import RAW_SCHEMA, SOURCE_COLUMNS, match_rows
 from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
 from headstream.replicate.decoding.frame_times import FrameTimes
-from headstream.replicate.inputs.collecting import collect, find_planned_batch, is_too_big, reason_of
+from headstream.replicate.inputs.collecting import collect, find_planned_batch, find_source_fault, is_too_big, reason_of
 from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.run.background import BackgroundRun
@@ -39,7 +40,7 @@ from headstream.replicate.run.processor import Processor
 from headstream.replicate.run.progress import Listener, ProgressReports, batch_numbers
 from headstream.replicate.run.registration import CatalogTables
 from headstream.replicate.run.session_check import check_classic, check_delta, check_workers
-from headstream.replicate.run.status import HEARTBEAT_US, note_status, note_targets, read_status
+from headstream.replicate.run.status import HEARTBEAT_US, describe_orders, note_status, note_targets, read_status
 from headstream.replicate.run.stored_metrics import StoredMetrics
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.run.unit_merge import Parts
@@ -161,9 +162,9 @@ class ReplicatePipeline:
             self._keeper.save()
             self._catalog.finish(self._summary.tables, every_table=self._config.once and not self._stopping.is_set())
             finished = True
-        except (PySparkException, Py4JError, ConnectionError) as error:
+        except (PySparkException, Py4JError, ConnectionError, LogError) as error:
             cause = error if self._failure is None else self._failure
-            if isinstance(cause, (PySparkException, Py4JError, ConnectionError)):
+            if isinstance(cause, (PySparkException, Py4JError, ConnectionError)) or find_source_fault(cause) is not None:
                 raise self._explain(cause) from cause
             raise cause from None
         finally:
@@ -187,7 +188,7 @@ class ReplicatePipeline:
         except HeadstreamError as error:
             _LOGGER.warning("the end of the run is not in its checkpoint, and the next run repeats what is missing: %s", error)
 
-    def _explain(self, error: Exception) -> ReplicateError:
+    def _explain(self, error: BaseException) -> ReplicateError:
         """Translate a failure of Spark into an error with advice."""
         is_lost = isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError)
         if is_too_big(error) or (is_lost and self._is_collecting):
@@ -201,6 +202,9 @@ class ReplicatePipeline:
                 "Spark more memory (--driver-memory 4g, or spark.driver.memory), or lower max_bytes_per_batch or "
                 "max_messages_per_batch",
             )
+        found = find_source_fault(error)
+        if found is not None:
+            return ReplicateError(found.what, where=self._config.source, advice=found.advice)
         if not is_lost:
             return ReplicateError(f"the Spark query failed: {reason_of(error)}", where=self._config.source)
         return ReplicateError(
@@ -262,6 +266,8 @@ class ReplicatePipeline:
             self._run_batch(source, batch, batch_id)
 
         checkpoint = query_checkpoint(self._config)
+        if self._config.accept_recreated:
+            source.accept_recreated(checkpoint)
         self._planned = find_planned_batch(checkpoint)
         writer = source.stream().writeStream.foreachBatch(run_batch)
         writer = writer.option("checkpointLocation", str(checkpoint))
@@ -306,6 +312,8 @@ class ReplicatePipeline:
         with self._labels.reading(f"decode, micro-batch {batch_id}"):
             if self._store_session is None:
                 decoded = Decoded.from_table(read(rows))
+                if self._processor.shares_ids(decoded):
+                    decoded = Decoded.from_table(read(rows))
             else:
                 stored, decoded = store_decoded(self._store_session, rows, read, self._processor.learn)
         self._is_collecting = False
@@ -352,7 +360,8 @@ class ReplicatePipeline:
         self._catalog.offer(self._summary.tables)
         heartbeat_us = HEARTBEAT_US if isinstance(self._keeper, LocalKeeper) else HEARTBEAT_US + _KEEP_EVERY_US
         catalog = self._catalog.status()
-        note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us, heartbeat_us, catalog)
+        orders = describe_orders(self._decoder.orders, self._zone)
+        note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us, heartbeat_us, catalog, orders)
         if self._metrics.is_wanted:
             self._metrics.write(describe_pipeline(self.status()))
 
@@ -377,7 +386,7 @@ def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:
     """Return the wanted ones of the reread messages: decoded changes were sent without their bytes."""
     fields = [RAW_SCHEMA.field(name).with_nullable(True) for name in SOURCE_COLUMNS]
     found = found.select(list(SOURCE_COLUMNS)).cast(pa.schema(fields))  # a session of Spark can be set to give other types
-    chosen = found.take(match_rows(found, wanted)[0])
+    chosen = take_rows(found, match_rows(found, wanted)[0])
     empty = pa.nulls(chosen.num_rows, pa.string())
     return chosen.append_column("schema_id", empty).append_column("reason", empty).select(RAW_SCHEMA.names).cast(RAW_SCHEMA)
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from headstream.errors import StorageError
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out
 from headstream.replicate.decoding.decode import Decoded
-from headstream.replicate.parked.bounds import DeadRate, WaitingBounds
+from headstream.replicate.parked.bounds import WaitingBounds
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held, ParkingLot
 from headstream.replicate.run.between_batches import BetweenBatches
@@ -52,7 +52,6 @@ class Processor:
         self._now_us = parts.clock_us
         self.parking = ParkingLot(config.state_directory, config.delayed_topic, ledger)
         self.bounds = WaitingBounds(config, ledger)
-        self._dead_rate = DeadRate(config.max_dead_rate, config.dead_rate_messages)
         self._merge = UnitMerge(parts)
         self._between = BetweenBatches(parts, self._merge, self.parking)
         self.health = self._merge.health
@@ -65,6 +64,10 @@ class Processor:
         self._between.close()
         self.parking.close()
 
+    def shares_ids(self, decoded: Decoded) -> bool:
+        """Learn the schemas of a micro-batch; return whether it must be decoded again: an id of it is that of two tables."""
+        return self._merge.learn(Decoded(metadata=decoded.metadata)) and self._merge.newly_shared
+
     def process(self, decoded: Decoded, find_raw: _Find, batch_id: int, read_until_us: int | None = None) -> None:
         """Process a micro-batch.
 
@@ -76,12 +79,13 @@ class Processor:
                 earlier ones, microseconds since 1970 UTC; None if unknown.
 
         Raises:
-            ReplicateError: too many of its messages are invalid, or too many wait; it must be reread.
+            ReplicateError: too many of a topic's messages are invalid and of no table, or too many wait; it must be reread.
             StorageError: messages to set aside are not in the source any more; it must be reread.
         """
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
         self._summary.messages += decoded.message_count
         self._summary.size_bytes += decoded.size_bytes
+        self._summary.tombstones += decoded.tombstones
         before = self.parking.begin_batch(batch_id)
         if self._merge.learn(decoded) or decoded.waiting:
             waiting, decoded.waiting = decoded.waiting, []
@@ -89,12 +93,12 @@ class Processor:
                 decoded.extend(self._decoder.decode(batch))
         if before is not None:
             _remove(decoded, before)
-        self._dead_rate.check(decoded.message_count, decoded.dead)
+        stopped = self._merge.stops.take_out(decoded)
         self._park(decoded, is_repeated=before is not None)
         resting = self._find_resting(is_repeated=before is not None)
         state = self._merge.loads.state(read_us=read_until_us)
         merged = self._merge.apply(decoded, "batch", batch_id, resting, state, repeated=before is not None)
-        self._set_aside(decoded, find_raw, *merged)
+        self._set_aside(decoded, find_raw, *merged, stopped)
         self.parking.end_batch()
         self._between.release()
         self._between.copy_messages()
@@ -110,12 +114,20 @@ class Processor:
     def _find_resting(self, *, is_repeated: bool) -> dict[Table, str]:
         """Return the tables that are not merged into in this micro-batch, with reasons."""
         # A rerun tries every table: the first run merged the changes, or parked them.
-        resting = {} if is_repeated else self.health.resting(self._now_us())
+        resting = ({} if is_repeated else self.health.resting(self._now_us())) | self.health.stopped
         if self._is_atomic:  # a repeated event must not overtake its transaction, which is released later
             resting |= self.health.waited_for()
         return resting
 
-    def _set_aside(self, decoded: Decoded, find_raw: _Find, applied: Applied, aside: list[Held], standing: Standing) -> None:
+    def _set_aside(
+        self,
+        decoded: Decoded,
+        find_raw: _Find,
+        applied: Applied,
+        aside: list[Held],
+        standing: Standing,
+        stopped: list[Held],
+    ) -> None:
         """Park messages that were not merged; dead-letter those that never can be, with all their bytes.
 
         Raises:
@@ -129,10 +141,11 @@ class Processor:
             held = [replace(part, messages=choose_messages(found, part.messages)) for part in aside]
             chosen = choose_messages(found, rejected)
             _check_found(rejected.num_rows + sum(part.messages.num_rows for part in aside), [chosen, *(h.messages for h in held)])
-            dead = chosen.to_batches()
-            decoded.dead += dead
-            self._dead_rate.check(0, dead)
-            self._check_bounds([batch for part in held for batch in part.messages.to_batches()])
+            late = Decoded(dead=chosen.to_batches())
+            stopped = stopped + self._merge.stops.take_out(late, rejected=True)
+            decoded.dead += late.dead
+        held += stopped
+        self._check_bounds([batch for part in held for batch in part.messages.to_batches()])
         self.parking.hold(held, self._now_us(), standing.record)
         self._summary.dead += self.parking.dead_letter(decoded.dead, self._now_us())
 

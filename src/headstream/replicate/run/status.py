@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from headstream.replicate.decoding.mask_orders import MaskOrders
 from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.parked.requests import Requests
 from headstream.replicate.parked.table_health import TableHealth
@@ -15,7 +16,7 @@ from headstream.replicate.run.transactions import waiting_transactions
 from headstream.replicate.schemas.zone import SchemaZone
 from headstream.replicate.settings.table_settings import TableRules
 
-__all__ = ["HEARTBEAT_US", "note_status", "note_targets", "read_status", "read_targets"]
+__all__ = ["HEARTBEAT_US", "describe_orders", "note_status", "note_targets", "read_status", "read_targets"]
 
 HEARTBEAT_US: Final = 5_000_000
 """Longest interval between a run's status updates."""
@@ -32,6 +33,7 @@ def note_status(
     now_us: int,
     heartbeat_us: int = HEARTBEAT_US,
     catalog: dict[str, Any] | None = None,
+    mask_orders: list[dict[str, Any]] | None = None,
 ) -> None:
     """Write the status of a run.
 
@@ -43,11 +45,28 @@ def note_status(
         now_us: The time, microseconds since 1970 UTC.
         heartbeat_us: Longest interval after which readers see the next one.
         catalog: The status of the tables' registration; None without a catalog.
+        mask_orders: As of describe_orders().
     """
     place = str(zone.absolute())  # its reader can have another working directory
     document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": place, "run": summary.to_dict()}
-    document |= {"heartbeat_us": heartbeat_us, "catalog": catalog}
+    document |= {"heartbeat_us": heartbeat_us, "catalog": catalog, "mask_orders": mask_orders or []}
     ledger.set_mark(_MARK, json.dumps(document))
+
+
+def describe_orders(orders: MaskOrders, zone: SchemaZone) -> list[dict[str, Any]]:
+    """Return the decided byte orders of masks, one object per task, with their evidence, None where it was not stored.
+
+    Args:
+        orders: Those of the zone.
+        zone: Its schemas, as of its last scan().
+    """
+    lineages = [entry.metadata.lineage for history in zone.tables().values() for entry in history]
+    tasks = {(lineage.server, lineage.task): lineage for lineage in lineages}
+    return [
+        {"server": server, "task": task, "order": order, "evidence": orders.evidence(lineage)}
+        for (server, task), lineage in sorted(tasks.items(), key=lambda pair: pair[0])
+        if (order := orders.find(lineage)) is not None
+    ]
 
 
 def note_targets(ledger: Ledger, zone: SchemaZone, rules: TableRules) -> None:
@@ -84,6 +103,7 @@ def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
     stored = json.loads(ledger.mark(_MARK) or "null")
     status: dict[str, Any] = {"state": "has not run", "process": None, "updated_us": None, "zone": None, "run": None}
     status["catalog"] = None
+    status["mask_orders"] = []
     if stored is not None:
         heartbeat_us = stored.pop("heartbeat_us", HEARTBEAT_US)
         status |= stored
@@ -102,16 +122,18 @@ def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
         if not transactions
         else {"wait_seconds": round((now_us - transactions[0].since_us) / 1e6, 3), "lacks": transactions[0].describe()}
     )
+    health = TableHealth(ledger)
     status["failing_tables"] = [
         {
             "table": ".".join(found.table),
             "failures": found.failures,
             "poisoned": found.is_poisoned,
+            "stopped": found.table in health.stopped,
             "since_us": found.since_us,
             "next_us": found.next_us,
             "reason": found.reason,
         }
-        for found in TableHealth(ledger).failing.values()
+        for found in health.failing.values()
     ]
     requests = Requests(ledger)
     status["requests"] = [{"id": request.id, "kind": request.kind} for request in requests.open()]

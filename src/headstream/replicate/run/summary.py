@@ -32,6 +32,7 @@ class Summary:
         schemas: New schemas in the zone.
         released: Messages that had waited and were applied.
         dead: Messages moved to the dead letter.
+        tombstones: Messages with a null payload, which are passed over.
         parked: Messages that wait for their schema or table now.
         delayed: Messages in the delayed topic now.
         incomplete_transactions: Transactions applied without all of their events, as the settings say.
@@ -52,6 +53,7 @@ class Summary:
     schemas: int = 0
     released: int = 0
     dead: int = 0
+    tombstones: int = 0
     parked: int = 0
     delayed: int = 0
     incomplete_transactions: int = 0
@@ -120,6 +122,7 @@ class Summary:
             "parked": self.parked,
             "delayed": self.delayed,
             "dead": self.dead,
+            "tombstones": self.tombstones,
             "incomplete_transactions": self.incomplete_transactions,
             "untold": self.untold,
             "failing": {f"{schema}.{table}": reason for (schema, table), reason in sorted(self.failing.items())},

@@ -18,6 +18,7 @@ import pyarrow as pa
 from headstream.errors import DecodeError, SchemaError
 from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
 from headstream.replicate.codec import decode_envelope, decode_metadata
+from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import (
     COORDINATE_COLUMNS,
     RAW_SCHEMA,
@@ -32,6 +33,7 @@ from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.parked.table_health import TableHealth
 from headstream.replicate.run.load_waits import LoadWaits, ReadState
+from headstream.replicate.run.stopped_tables import StoppedTables
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.run.transactions import Standing, Transactions
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
@@ -74,27 +76,34 @@ class UnitMerge:
 
     Attributes:
         health: The failing tables.
+        stops: The stopped ones among them.
         loads: The waiting rows of loads.
         transactions: The known transactions and their states.
+        newly_shared: Whether the last learn() found further tables for known schema ids: rows of the same messages can have
+            been decoded by the schema of the other table.
     """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._now_us = parts.clock_us
         self.health = TableHealth(parts.ledger)
+        self.stops = StoppedTables(parts.config, parts.decoder, self.health, parts.clock_us)
         self.loads = LoadWaits(parts.ledger, parts.tables)
+        self.newly_shared = False
         self.transactions = Transactions(parts.config, parts.ledger, parts.clock_us())
 
     def learn(self, decoded: Decoded) -> bool:
         """Put the schemas of metadata messages into the zone; return whether one of them is new."""
-        learned = 0
+        learned, self.newly_shared = 0, False
         for batch in decoded.metadata:
             reasons: list[str | None] = []
             for row in batch.to_pylist():
                 try:
                     metadata = decode_metadata(decode_envelope(row["payload"]))
                     entry = ZoneEntry(metadata, self._now_us(), row["topic"], row["partition"], row["offset"])
-                    learned += self._parts.zone.add(entry)
+                    is_new = self._parts.zone.add(entry)
+                    learned += is_new
+                    self.newly_shared |= is_new and self._parts.zone.find(metadata.schema_id) != entry
                     reasons.append(None)
                 except (DecodeError, SchemaError) as error:
                     reasons.append(str(error))
@@ -166,7 +175,7 @@ def find_rejected(decoded: Decoded, applied: Applied, aside: list[Held]) -> pa.T
 def choose_messages(messages: pa.Table, wanted: pa.Table) -> pa.Table:
     """Return the messages at the wanted coordinates, with the wanted schema ids, reasons and transactions."""
     rows, places = match_rows(messages, wanted)
-    found = messages.select(RAW_SCHEMA.names).take(rows)
+    found = take_rows(messages.select(RAW_SCHEMA.names), rows)
     for name in ("schema_id", "reason"):
         column = wanted[name].combine_chunks().take(places).cast(pa.string())
         found = found.set_column(RAW_SCHEMA.get_field_index(name), RAW_SCHEMA.field(name), column)

@@ -120,12 +120,13 @@ class Explainer:
             return f"unknown schema: {self._advice} ({envelope.schema_id})"
         change = decode_data(envelope, metadata.data_schema if metadata is not None else None)
         names = _names(change, metadata)
-        order = self._mask_order if envelope.form == "avro" else "little"
+        is_json = envelope.form == "json"
+        order: Literal["little", "big"] = "little" if is_json else self._mask_order
         explained |= {name: getattr(change, name) for name in (*_TEXTS, *_OTHERS)}
         explained["changed"] = _columns(change.change_mask, names, order)
         explained["present"] = _columns(change.column_mask, names, order)
-        explained["data"] = _format_row(change.data)
-        explained["before"] = None if change.before is None else _format_row(change.before)
+        explained["data"] = _format_row(change.data, is_json)
+        explained["before"] = None if change.before is None else _format_row(change.before, is_json)
         if metadata is None and (change.change_mask or change.column_mask):
             return "without its metadata the masks' columns are taken in the order of the message's columns"
         return None
@@ -144,11 +145,13 @@ def _columns(mask: bytes | None, names: Mapping[int, str], order: Literal["littl
     return [names.get(ordinal, f"#{ordinal}") for ordinal in sorted(decode_mask(mask, order))]
 
 
-def _format_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _format_value(value) for name, value in row.items()}
+def _format_row(row: Mapping[str, Any], is_json: bool) -> dict[str, Any]:
+    return {name: _format_value(value, is_json) for name, value in row.items()}
 
 
-def _format_value(value: Any) -> Any:
+def _format_value(value: Any, is_json: bool) -> Any:
+    if isinstance(value, Decimal) and is_json and Decimal(repr(float(value))) == value:
+        return float(value)  # a number stays one, unless its reader's double would have other digits
     if isinstance(value, bytes):
         return value.hex().upper()
     if isinstance(value, (Decimal, datetime.date, datetime.time)):  # a datetime is a date

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from headstream.errors import SchemaError
-from headstream.replicate.codec import Lineage
+from headstream.replicate.codec import Lineage, TableMetadata
 from headstream.replicate.codec.avro.plan import RowPlan, compile_rows
-from headstream.replicate.codec.avro.schema import parse_schema
+from headstream.replicate.codec.avro.schema import AvroField, AvroType, parse_schema
 from headstream.replicate.schemas.schemas import TableSchema, table_schema
-from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
+from headstream.replicate.schemas.target_columns import match_fields
+from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry, shared_id, table_id
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.formats import MessageFormat
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableRules
 
-__all__ = ["DecodeOptions", "Found", "SchemaCatalog", "Unwanted", "find_topic_table"]
+__all__ = ["DecodeOptions", "Found", "Missing", "SchemaCatalog", "Unwanted", "find_topic_table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,22 @@ class Unwanted:
     rows: RowPlan | None
 
 
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A schema that has not arrived.
+
+    Args:
+        schema_id: The id that the zone will store it under.
+    """
+
+    schema_id: str
+
+
 _Ready: TypeAlias = TableSchema | SchemaError | Unwanted
-Found: TypeAlias = _Ready | None
-"""A schema, the reason why it is unusable, an unselected table, or None for a schema that has not arrived."""
+Found: TypeAlias = _Ready | Missing
+"""A schema, the reason why it is unusable, an unselected table, or a schema that has not arrived."""
+_IDS_OF_TABLES: Final = ("table:", "registry-")
+"""Beginnings of ids that name one table."""
 
 _MAX_SCHEMAS: Final = 10_000
 """Prepared schemas in the cache: bounded, since every message can contain a schema of its own."""
@@ -93,47 +107,103 @@ class SchemaCatalog:
         self._owners: dict[tuple[str, str], Lineage] = {}
         self._owners_of = -1
 
-    def find(self, schema_id: str, own_schema: str | None = None, *, avro: bool = True) -> Found:
+    def needs_topic(self, schema_id: str) -> bool:
+        """Return whether the table of messages that name an id depends on their topic."""
+        if not schema_id or schema_id.startswith(_IDS_OF_TABLES):
+            return False
+        return bool(self._options.topic_tables or self._zone.sharing(schema_id))
+
+    def find(self, schema_id: str, own_schema: str | None = None, *, avro: bool = True, topic: str | None = None) -> Found:
         """Return the schema of messages that name an id, or contain a schema themselves, or both.
 
         Args:
             schema_id: messageSchemaId; empty if absent.
             own_schema: messageSchema, if present.
             avro: Whether Avro rows are to be decoded by it.
+            topic: The messages' topic, where needs_topic(); None for an id of the zone.
         """
-        known = self._ready.get((schema_id, own_schema, avro))
+        known = self._ready.get((schema_id, own_schema, avro)) if topic is None else None
         if known is not None:
             return known
         try:
-            entry = self._find_entry(schema_id, own_schema)
+            entry = self._find_entry(schema_id, own_schema, topic)
         except SchemaError as error:
             return error
-        return None if entry is None else self._prepare(entry, own_schema, avro)
+        return entry if isinstance(entry, Missing) else self._prepare(entry, own_schema, avro)
 
-    def find_table(self, schema: str, table: str) -> Found:
-        """Return the newest schema of a table, for JSON messages that name only a table."""
-        entry = self._zone.find_table(schema, table)
-        return None if entry is None else self.find(entry.metadata.schema_id, avro=False)
-
-    def _find_entry(self, schema_id: str, own_schema: str | None) -> ZoneEntry | None:
-        entry = self._zone.find(schema_id) if schema_id else None
+    def _find_entry(self, schema_id: str, own_schema: str | None, topic: str | None) -> ZoneEntry | Missing:
         if own_schema is None:
             if not schema_id:
                 raise SchemaError("the message has neither a schema id nor a schema of its own")
-            return entry
-        if not schema_id:
-            return self._find_described(own_schema)
+            return self._find_placed(schema_id, topic)
         try:
-            described = self._find_described(own_schema)
+            record = parse_schema(own_schema)
+            table = self._zone.find_namespace(record.name.rpartition(".")[0])
         except SchemaError:  # it names no known table: the id decides, whose metadata can still arrive
+            if not schema_id:
+                raise
+            return self._find_placed(schema_id, topic)
+        entry = self._zone.find(schema_id) if schema_id else None
+        if entry is not None and entry.table == table:
             return entry
-        if entry is None or _table_of(entry) != _table_of(described):
-            return described  # a row decoded by the message's own schema belongs to the table named there
-        return entry
+        # A row decoded by the message's own schema belongs to the table named there.
+        shared = self._zone.find(shared_id(schema_id, *table)) if schema_id else None
+        return shared or self._find_versions(*table, [field.name for field in _data_fields(record)])[0]
 
-    def _find_described(self, own_schema: str) -> ZoneEntry:
-        """Return the newest schema of the table that the namespace of a message's own schema names."""
-        return self._zone.find_namespace(parse_schema(own_schema).name.rpartition(".")[0])
+    def find_versions(self, schema: str, table: str, names: Iterable[str]) -> list[Found]:
+        """Return the schemas of a table that rows of some columns can be of, the likeliest first, for JSON.
+
+        The result for a row does not depend on which other schemas have arrived: those with exactly its columns come first, then
+        those with further columns, each the newest first; a row with columns that no schema has waits for the next one.
+
+        Args:
+            schema: The source schema.
+            table: The source table.
+            names: The columns of the rows.
+
+        Returns:
+            One or more; if it is one, it can be no schema.
+        """
+        found = [
+            each if isinstance(each, Missing) else self._prepare(each, None, False)
+            for each in self._find_versions(schema, table, names)
+        ]
+        return [each for each in found if isinstance(each, TableSchema)] or found[:1]
+
+    def _find_versions(self, schema: str, table: str, names: Iterable[str]) -> list[ZoneEntry] | list[Missing]:
+        history = self._zone.history(schema, table)[::-1]
+        if history and not self._options.rules.wants(schema, table):
+            return history[:1]
+        wanted, exact, wider = tuple(names), list[ZoneEntry](), list[ZoneEntry]()
+        for entry in history:
+            columns = [column.name for column in entry.metadata.columns]
+            matched, left = match_fields(columns, wanted)
+            if not left:
+                (exact if len(matched) == len(columns) else wider).append(entry)
+        return exact + wider or [Missing(table_id(schema, table, len(history)))]
+
+    def _find_placed(self, schema_id: str, topic: str | None) -> ZoneEntry | Missing:
+        """Return the schema that an id names in a topic: rows are never applied to a table that their topic rules out.
+
+        Raises:
+            SchemaError: several tables have the id, and the topic does not tell which one is meant.
+        """
+        entry = self._zone.find(schema_id)
+        if entry is None or topic is None:
+            return entry or Missing(schema_id)
+        told = find_topic_table(self._options.topic_tables, topic)
+        if told is not None and told != entry.table:
+            own_id = shared_id(schema_id, *told)
+            return self._zone.find(own_id) or Missing(own_id)
+        others = [] if told is not None else self._zone.sharing(schema_id)
+        fitting = [each for each in (entry, *others) if each.topic == topic or not others]
+        if len(fitting) == 1:
+            return fitting[0]
+        names = " and ".join(sorted(".".join(each.table) for each in (entry, *others)))
+        raise SchemaError(
+            f"schema id {schema_id} is that of the tables {names}, and the topic {topic} does not tell which one is meant",
+            advice="Name the topic's table: topic_tables; then redrive the message",
+        )
 
     def _prepare(self, entry: ZoneEntry, own_schema: str | None, avro: bool) -> _Ready:
         key = (entry.metadata.schema_id, own_schema, avro)
@@ -151,11 +221,22 @@ class SchemaCatalog:
         try:
             settings = rules.settings_of(lineage.schema, lineage.table)
             details = self._options.details and settings.changes
-            made = table_schema(entry.metadata, settings, own_schema=own_schema, avro=avro, details=details)
+            made = table_schema(
+                entry.metadata, settings, earlier=self._find_earlier(entry), own_schema=own_schema, avro=avro, details=details
+            )
             self._check_owner(made.table, lineage, several_tasks=settings.tasks == "all")
         except SchemaError as error:
             return error
         return made
+
+    def _find_earlier(self, entry: ZoneEntry) -> list[TableMetadata]:
+        """Return the versions of a table that arrived before one of them."""
+        lineage = entry.metadata.lineage
+        history = self._zone.history(lineage.schema, lineage.table)
+        if all(other.metadata.schema_id != entry.metadata.schema_id for other in history):
+            self._zone.expire()  # the list of an object store's schemas is older than this one
+            history = self._zone.history(lineage.schema, lineage.table)
+        return [other.metadata for other in sorted(history, key=_arrival) if _arrival(other) < _arrival(entry)]
 
     @staticmethod
     def _plan_unwanted(entry: ZoneEntry, own_schema: str | None) -> RowPlan | None:
@@ -163,6 +244,22 @@ class SchemaCatalog:
             return compile_rows(entry.metadata.data_schema if own_schema is None else own_schema)
         except SchemaError:
             return None
+
+    def target_of(self, schema_id: str) -> tuple[str, str] | None:
+        """Return the target of a schema id's table; see Decoder.target_of()."""
+        try:
+            entry = self._zone.find(schema_id)
+        except SchemaError:
+            return None
+        if entry is None or not self._options.rules.wants(*entry.table):
+            return None
+        lineage, settings = entry.metadata.lineage, self._options.rules.settings_of(*entry.table)
+        target = settings.target_name(schema=lineage.schema, table=lineage.table, task=lineage.task, server=lineage.server)
+        try:
+            self._check_owner(target, lineage, several_tasks=settings.tasks == "all")
+        except SchemaError:
+            return lineage.schema, f"{lineage.table} of {lineage.task or lineage.server}"
+        return target
 
     def _check_owner(self, target: tuple[str, str], lineage: Lineage, *, several_tasks: bool) -> None:
         """Reject a second source of a target: another table, or another task that captures the same one."""
@@ -200,8 +297,15 @@ class SchemaCatalog:
         return {target: entry.metadata.lineage for target, entry in first.items()}
 
 
-def _table_of(entry: ZoneEntry) -> tuple[str, str]:
-    return entry.metadata.lineage.schema, entry.metadata.lineage.table
+def _arrival(entry: ZoneEntry) -> tuple[int, int, str]:
+    return entry.arrived_us, entry.metadata.lineage.table_version, entry.metadata.schema_id
+
+
+def _data_fields(record: AvroType) -> tuple[AvroField, ...]:
+    """Return the fields of the rows of a message's own schema; none if it is not one of data messages."""
+    sections = [field.type for field in record.fields if field.name == "data"]
+    rows = [branch for section in sections for branch in (section.branches or (section,)) if branch.kind == "record"]
+    return rows[0].fields if rows else ()
 
 
 def find_topic_table(topic_tables: Mapping[str, str], topic: str) -> tuple[str, str] | None:

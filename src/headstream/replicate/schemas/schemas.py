@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Final
@@ -16,7 +16,7 @@ from headstream.replicate.codec.types import decimal_shape
 from headstream.replicate.columns.changes import BOOKKEEPING, OLD_PREFIX
 from headstream.replicate.columns.column_masks import LOBS
 from headstream.replicate.columns.conversion import arrow_type
-from headstream.replicate.schemas.target_columns import choose_columns, match_fields
+from headstream.replicate.schemas.target_columns import TargetColumns, choose_columns, match_fields
 from headstream.replicate.settings.table_settings import TableSettings
 
 __all__ = ["BEFORE_PREFIX", "DETAILS", "TableSchema", "table_schema"]
@@ -37,6 +37,7 @@ _LIMITS: Final[dict[str, tuple[Any, Any]]] = {
     "DATETIME": (datetime.min, datetime.max),
 }
 """The ranges of source types that are narrower than the target's: an Avro int is any day, beyond the range of a table."""
+_DATETIMES: Final = {"utc": "TIMESTAMP", "ntz": "TIMESTAMP_NTZ", "text": "STRING"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class TableSchema:
         absent: Ordinals of columns that these rows never contain; they are absent, not null.
         lobs: Ordinals of large objects, which change masks never include.
         times: The target's columns that are times of day, stored as text.
+        datetimes: The target's columns that are dates with a time, stored as text.
         limits: The target's column -> lowest and highest value of the source's type, if the target's has a wider range.
         findings: Warnings for the user about it.
         wide_numbers: The target's columns that are numbers too wide for a decimal, stored as text -> digits after the point;
@@ -77,6 +79,7 @@ class TableSchema:
     limits: Mapping[str, tuple[pa.Scalar, pa.Scalar]] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
     wide_numbers: Mapping[str, int | None] = field(default_factory=dict)
+    datetimes: frozenset[str] = frozenset()
 
     @property
     def has_details(self) -> bool:
@@ -88,6 +91,7 @@ def table_schema(
     metadata: TableMetadata,
     settings: TableSettings | None = None,
     *,
+    earlier: Sequence[TableMetadata] = (),
     own_schema: str | None = None,
     avro: bool = True,
     details: bool = False,
@@ -97,6 +101,7 @@ def table_schema(
     Args:
         metadata: From the zone.
         settings: Those of its table; None for the defaults.
+        earlier: The versions of the table that arrived before this one, in that order: columns keep their names.
         own_schema: The Avro schema in the data message itself, or None.
         avro: Whether Avro rows are to be decoded by it.
         details: Whether decoded changes contain all fields of a change, for a change table.
@@ -109,16 +114,20 @@ def table_schema(
     lineage = metadata.lineage
     where = f"table {lineage.schema}.{lineage.table}, schema id {metadata.schema_id}"
     try:
-        return _table_schema(metadata, settings, own_schema, avro, details)
+        return _table_schema(metadata, choose_columns(metadata, settings, earlier), settings, own_schema, avro, details)
     except SchemaError as error:
         raise SchemaError(error.what, where=error.where or where, advice=error.advice) from None
 
 
 def _table_schema(
-    metadata: TableMetadata, settings: TableSettings, own_schema: str | None, avro: bool, details: bool
+    metadata: TableMetadata,
+    chosen: TargetColumns,
+    settings: TableSettings,
+    own_schema: str | None,
+    avro: bool,
+    details: bool,
 ) -> TableSchema:
     lineage = metadata.lineage
-    chosen = choose_columns(metadata, settings)
     target = chosen.metadata
     types = {column.name: _type_of(column, settings) for column in target.columns}
     columns = [column.name for column in metadata.columns]
@@ -147,9 +156,10 @@ def _table_schema(
         frozenset(column.ordinal for column in metadata.columns if column.name not in placed),
         frozenset(column.ordinal for column in metadata.columns if column.type.upper() in LOBS),
         frozenset(column.name for column in target.columns if column.type.upper() == "TIME"),
-        {c.name: _limits(c.type.upper(), arrow_type(types[c.name])) for c in target.columns if c.type.upper() in _LIMITS},
+        {c.name: _limits(c.type.upper(), arrow_type(types[c.name])) for c in target.columns if _has_limits(c, types)},
         chosen.findings,
         {column.name: _scale(column) for column in target.columns if _is_wide_number(column, types)},
+        frozenset(c.name for c in target.columns if c.type.upper() == "DATETIME" and types[c.name] == "STRING"),
     )
 
 
@@ -162,6 +172,10 @@ def _scale(column: ColumnMetadata) -> int | None:
     return scale if precision else None
 
 
+def _has_limits(column: ColumnMetadata, types: Mapping[str, str]) -> bool:
+    return column.type.upper() in _LIMITS and types[column.name] != "STRING"
+
+
 def _limits(kind: str, target: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
     low, high = _LIMITS[kind]
     return pa.scalar(low, target), pa.scalar(high, target)
@@ -169,4 +183,4 @@ def _limits(kind: str, target: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
 
 def _type_of(column: ColumnMetadata, settings: TableSettings) -> str:
     kind = target_type(column, decimal_overflow=settings.decimal_overflow)
-    return "TIMESTAMP_NTZ" if kind == "TIMESTAMP" and settings.datetimes == "ntz" else kind
+    return _DATETIMES[settings.datetimes] if kind == "TIMESTAMP" else kind

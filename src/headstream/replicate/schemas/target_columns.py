@@ -1,9 +1,15 @@
-"""Selects the columns of a target, their names, and the columns that identify a row."""
+"""Selects the columns of a target, their names, and the columns that identify a row.
+
+In Delta, names that differ only in case are one name. A source's column has the same name in its target through all versions of
+the table, whichever other columns join or leave: the first of some names that differ only in case keeps its own, and each later
+one gets a number (`NAME_2`), which no other column gets after it. Names follow from the versions in the order in which they
+arrived, which the schema zone has stored.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -30,16 +36,46 @@ class TargetColumns:
     findings: tuple[str, ...]
 
 
-def choose_columns(metadata: TableMetadata, settings: TableSettings) -> TargetColumns:
+def choose_columns(metadata: TableMetadata, settings: TableSettings, earlier: Sequence[TableMetadata] = ()) -> TargetColumns:
     """Return the columns that a target has by the settings of its table.
 
     Args:
         metadata: The source's metadata.
         settings: Keys, selected columns, and their names.
+        earlier: The versions of the table that arrived before this one, in that order.
 
     Raises:
         SchemaError: a key column that the table lacks, a name that begins with `_hs_`, or two columns renamed to one.
     """
+    chosen = _select(metadata, settings)
+    known: dict[str, str] = {}
+    latest: dict[tuple[str, str], dict[str, str]] = {}
+    for version in earlier:
+        task = (version.lineage.server, version.lineage.task)
+        columns = [column.name for column in version.columns if _is_wanted(column.name, settings) or _is_key(column, settings)]
+        latest[task] = _name_columns(columns, settings.rename_columns, known, latest.get(task, {}))
+        known |= latest[task]
+    before = latest.get((metadata.lineage.server, metadata.lineage.task), {})
+    names = _name_columns([column.name for column in chosen], settings.rename_columns, known, before)
+    findings: list[str] = []
+    for column in chosen:
+        name, wanted = names[column.name], settings.rename_columns.get(column.name)
+        if name.lower().startswith(RESERVED_PREFIX):
+            raise SchemaError(
+                f"the column {name!r} begins with {RESERVED_PREFIX}, which is reserved",
+                advice="Give it another name: rename_columns",
+            )
+        if wanted is not None and name != wanted:
+            raise SchemaError(f"the column {column.name!r} cannot be renamed to {wanted!r}: there is one of that name")
+        if wanted is None and name != column.name:
+            findings.append(f"the column {column.name!r} is called {name!r}, since another one differs from it only in case")
+    named = tuple(replace(column, name=names[column.name]) for column in chosen)
+    sources = {names[column.name]: column.name for column in chosen}
+    return TargetColumns(replace(metadata, columns=named), sources, tuple(findings))
+
+
+def _select(metadata: TableMetadata, settings: TableSettings) -> list[ColumnMetadata]:
+    """Return the columns that the target has, with their positions in its key."""
     known = {column.name for column in metadata.columns}
     missing = [key for key in settings.keys if key not in known]
     if missing:
@@ -50,24 +86,44 @@ def choose_columns(metadata: TableMetadata, settings: TableSettings) -> TargetCo
         position = positions.get(column.name, 0) if positions else column.primary_key_position
         if position or _is_wanted(column.name, settings):
             chosen.append(replace(column, primary_key_position=position))
-    findings: list[str] = []
-    sources: dict[str, str] = {}
-    named = []
-    for column in chosen:
-        name = _free_name(settings.rename_columns.get(column.name, column.name), sources)
-        if name.lower().startswith(RESERVED_PREFIX):
-            raise SchemaError(
-                f"the column {name!r} begins with {RESERVED_PREFIX}, which is reserved",
-                advice="Give it another name: rename_columns",
-            )
-        wanted = settings.rename_columns.get(column.name)
-        if wanted is not None and name != wanted:
-            raise SchemaError(f"the column {column.name!r} cannot be renamed to {wanted!r}: there is one of that name")
-        if wanted is None and name != column.name:
-            findings.append(f"the column {column.name!r} is called {name!r}, since another one differs from it only in case")
-        sources[name] = column.name
-        named.append(replace(column, name=name))
-    return TargetColumns(replace(metadata, columns=tuple(named)), sources, tuple(findings))
+    return chosen
+
+
+def _is_key(column: ColumnMetadata, settings: TableSettings) -> bool:
+    return column.name in settings.keys if settings.keys else column.primary_key_position > 0
+
+
+def _name_columns(
+    columns: Sequence[str], renamed: Mapping[str, str], known: Mapping[str, str], before: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the name in the target of each column of a version.
+
+    Args:
+        columns: The source's columns, by ordinal.
+        renamed: Names from the settings.
+        known: The names of all columns of earlier versions.
+        before: Those of the version just before; a column that left it while a new one came that differs only in case is that
+            column, in another spelling.
+    """
+    names: dict[str, str] = {}
+    respelled = {old.lower(): name for old, name in before.items() if old not in columns}
+    spelled = {name.lower() for name in known}
+    numbered = {name.lower() for column, name in known.items() if column not in renamed and name.lower() != column.lower()}
+    for column in sorted(columns, key=lambda name: (name not in before, name not in known)):
+        taken = {name.lower() for name in names.values()}
+        kept = known.get(column)
+        if kept is None and column not in renamed:
+            kept = respelled.get(column.lower())
+            if kept is not None and kept.lower() == column.lower():
+                kept = column  # the table has it under its old name, whose case does not matter
+        base = renamed.get(column, column)
+        if kept is not None and kept.lower() not in taken:
+            names[column] = kept
+        elif base.lower() not in taken | numbered and (column in renamed or column.lower() not in spelled):
+            names[column] = base
+        else:
+            names[column] = _free_name(base, taken | {name.lower() for name in known.values()} | {base.lower()})
+    return names
 
 
 def _is_wanted(name: str, settings: TableSettings) -> bool:
@@ -75,13 +131,12 @@ def _is_wanted(name: str, settings: TableSettings) -> bool:
     return included and not any(fnmatchcase(name, pattern) for pattern in settings.exclude_columns)
 
 
-def _free_name(name: str, taken: Iterable[str]) -> str:
-    """Return the name, or the name with the first number appended that makes it unique among earlier columns, ignoring case."""
-    lowered = {other.lower() for other in taken}
-    found, number = name, 2
-    while found.lower() in lowered:
-        found, number = f"{name}_{number}", number + 1
-    return found
+def _free_name(name: str, taken: Set[str]) -> str:
+    """Return the name with the first number appended that makes it unique among lower-case names."""
+    number = 2
+    while f"{name}_{number}".lower() in taken:
+        number += 1
+    return f"{name}_{number}"
 
 
 def match_fields(columns: Iterable[str], fields: Iterable[str]) -> tuple[dict[str, str], list[str]]:

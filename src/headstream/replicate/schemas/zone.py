@@ -5,22 +5,28 @@ processes can read it while others write it, and reading it needs neither Java n
 
     {"arrived_us": 1690000000000000, "topic": "cdc/metadata", "partition": 1, "offset": 0, "metadata": {...}}
 
+A schema whose id another table's schema has already is stored as `<id>@table-<hash of its table>`: rows of the id are then told
+apart by their topics or by their own schemas (schema_catalog.py).
+
 A message that names only its table waits for `table:<schema>/<table>`, for which find() returns the newest schema of that
-table. `.zone` contains a name unique to this zone, by which a process on another machine checks that it sees the
-same directory and not a local one at the same path. Ids of a schema registry, `registry-<id>` and `registry-<id>-<id of
-the key's schema>`, are fetched from it on first use, and then stored as files too. In an object store the files are objects
-(zone_objects.py), of which each process has a copy.
+table; for `table:<schema>/<table>?after=<n>` if it fits none of the n schemas that the table has had until then.
+
+`.zone` contains a name unique to this zone, by which a process on another machine checks that it sees the same directory and not
+a local one at the same path. Ids of a schema registry, `registry-<id>` and `registry-<id>-<id of the key's schema>`, are fetched
+from it on first use, and then stored as files too. In an object store the files are objects (zone_objects.py), of which each
+process has a copy.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
 import urllib.parse
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -32,12 +38,14 @@ from headstream.replicate.schemas.zone_objects import ZoneObjects
 from headstream.replicate.storage.places import StorePlace, bind
 from headstream.replicate.storage.store_files import StoreFiles
 
-__all__ = ["ZONE_SCHEMA", "SchemaProvider", "SchemaZone", "ZoneEntry", "check_zone", "table_id"]
+__all__ = ["ZONE_SCHEMA", "SchemaProvider", "SchemaZone", "ZoneEntry", "check_zone", "shared_id", "table_id"]
 
 _SUFFIX: Final = ".json"
 _MAX_ID_CHARACTERS: Final = 80
 """Longest schema id: percent-encoded it is a file name, with up to three characters for each, and file names have at most 255."""
 _TABLE_PREFIX: Final = "table:"
+_AFTER: Final = "?after="
+_SHARED: Final = "@table-"
 _MARK_NAME: Final = ".zone"
 
 ZONE_SCHEMA: Final = pa.schema(
@@ -77,14 +85,27 @@ ZONE_SCHEMA: Final = pa.schema(
 """The columns of SchemaZone.table()."""
 
 
-def table_id(schema: str, table: str) -> str:
+def table_id(schema: str, table: str, after: int = 0) -> str:
     """Return the pseudo id that a message waits for if it names only its table.
 
     Args:
         schema: The source schema.
         table: The source table.
+        after: How many schemas the table has had, none of which the message fits.
     """
-    return f"{_TABLE_PREFIX}{urllib.parse.quote(schema, safe='')}/{urllib.parse.quote(table, safe='')}"
+    name = f"{_TABLE_PREFIX}{urllib.parse.quote(schema, safe='')}/{urllib.parse.quote(table, safe='')}"
+    return f"{name}{_AFTER}{after}" if after else name
+
+
+def shared_id(schema_id: str, schema: str, table: str) -> str:
+    """Return the id under which the zone stores a table's schema whose own id names the schema of another table.
+
+    Args:
+        schema_id: Its own id, that of its messages.
+        schema: The source schema.
+        table: The source table.
+    """
+    return f"{schema_id}{_SHARED}{hashlib.blake2b(table_id(schema, table).encode(), digest_size=8).hexdigest()}"
 
 
 def check_zone(directory: Path, mark: str, place: StorePlace | None = None) -> None:
@@ -134,6 +155,11 @@ class ZoneEntry:
     partition: int
     offset: int
 
+    @property
+    def table(self) -> tuple[str, str]:
+        """Source schema and table."""
+        return self.metadata.lineage.schema, self.metadata.lineage.table
+
 
 class SchemaProvider(Protocol):
     """A source of schemas that do not arrive in metadata messages."""
@@ -159,6 +185,7 @@ class SchemaZone:
         self._entries: dict[str, ZoneEntry] = {}
         self._scanned: set[str] = set()
         self._by_table: dict[tuple[str, str], list[ZoneEntry]] = {}
+        self._sharing: dict[str, list[ZoneEntry]] = {}
 
     @property
     def resolved_place(self) -> StorePlace | None:
@@ -166,16 +193,21 @@ class SchemaZone:
         return None if self.place is None else bind(self.place, self.place.access.resolved())
 
     def add(self, entry: ZoneEntry) -> bool:
-        """Store a schema; return whether its id is new.
+        """Store a schema; return whether it is new: its id, or the id for its table.
 
         Raises:
-            SchemaError: the id is stored with another schema, or is not a valid id.
+            SchemaError: the id is stored with another schema of that table, or is not a valid id.
             StorageError: the operating system refused the file.
         """
         metadata = entry.metadata
         present = self.find(metadata.schema_id)
         new = present is None and self._write_entry(entry)
         kept = self.find(metadata.schema_id)
+        if kept is not None and kept.table != entry.table:
+            own_id = shared_id(metadata.schema_id, *entry.table)
+            new = self.add(replace(entry, metadata=replace(metadata, schema_id=own_id)))
+            self.scan()
+            return new
         if kept is not None and kept.metadata != metadata:
             raise SchemaError(
                 f"schema id {metadata.schema_id} is known with another schema",
@@ -232,8 +264,10 @@ class SchemaZone:
         if (entry := self._entries.get(schema_id)) is not None:
             return entry
         if schema_id.startswith(_TABLE_PREFIX):
-            schema, _, table = schema_id[len(_TABLE_PREFIX) :].partition("/")
-            return self.find_table(urllib.parse.unquote(schema), urllib.parse.unquote(table))
+            name, _, after = schema_id[len(_TABLE_PREFIX) :].partition(_AFTER)
+            schema, table = (urllib.parse.unquote(part) for part in name.split("/"))
+            history = self.history(schema, table)
+            return history[-1] if len(history) > int(after or 0) else None
         if 0 < len(schema_id) <= _MAX_ID_CHARACTERS:
             entry = self._find_file(self._path(schema_id)) or self._fetch(schema_id)
             if entry is not None:
@@ -253,14 +287,11 @@ class SchemaZone:
             return self._read(self._path(schema_id))
         return entry
 
-    def find_table(self, schema: str, table: str) -> ZoneEntry | None:
-        """Return the newest schema of a table, or None if the zone has no schema of it.
-
-        Args:
-            schema: The source schema.
-            table: The source table.
-        """
-        return next(reversed(self.history(schema, table)), None)
+    def sharing(self, schema_id: str) -> list[ZoneEntry]:
+        """Return the schemas of further tables whose own id is this one, as of the last scan()."""
+        if not self._scanned:
+            self.scan()
+        return self._sharing.get(schema_id, [])
 
     def history(self, schema: str, table: str, *, task: str | None = None) -> list[ZoneEntry]:
         """Return every schema that a table has had, the oldest first.
@@ -283,8 +314,10 @@ class SchemaZone:
             except SchemaError:
                 continue
             if entry is not None:
-                lineage = entry.metadata.lineage
-                history = self._by_table.setdefault((lineage.schema, lineage.table), [])
+                own_id, shares, _ = entry.metadata.schema_id.rpartition(_SHARED)
+                if shares:
+                    self._sharing.setdefault(own_id, []).append(entry)
+                history = self._by_table.setdefault(entry.table, [])
                 history.append(entry)
                 history.sort(key=lambda e: (e.metadata.lineage.table_version, e.arrived_us, e.metadata.schema_id))
         return len(self._scanned)
@@ -322,14 +355,14 @@ class SchemaZone:
             )
         return pa.Table.from_pylist(rows, schema=ZONE_SCHEMA)
 
-    def find_namespace(self, namespace: str) -> ZoneEntry:
-        """Return the newest schema of the table that an Avro namespace ends with: `...<schema>.<table>`.
+    def find_namespace(self, namespace: str) -> tuple[str, str]:
+        """Return schema and name of the table that an Avro namespace ends with: `...<schema>.<table>`.
 
         Raises:
             SchemaError: the zone has no schema of such a table, or the namespace fits several tables.
         """
         self.scan()
-        fitting = [history[-1] for name, history in self._by_table.items() if f".{namespace}".endswith(f".{name[0]}.{name[1]}")]
+        fitting = [name for name in self._by_table if f".{namespace}".endswith(f".{name[0]}.{name[1]}")]
         if len(fitting) != 1:
             known = "no table" if not fitting else "several tables"
             raise SchemaError(

@@ -108,13 +108,17 @@ class ReplicateConfig:
         max_parked_count: Most waiting messages; beyond it the pipeline stops reading.
         max_parked_bytes: Most bytes of waiting messages.
         max_parked_age_us: Longest wait of a message before an alarm is raised, microseconds.
-        max_dead_rate: Largest share of a micro-batch's messages that is dead-lettered, 0 to 1; beyond it the pipeline stops.
+        max_dead_rate: Largest share of a table's messages that is dead-lettered, 0 to 1; beyond it the table stops. The same of
+            a topic's messages that belong to no table; beyond it the pipeline stops.
         dead_rate_messages: Smallest number of messages that the share is computed from.
         atomic: Whether a transaction's changes to a table become visible all at once or not at all.
         transaction_wait_us: How long a transaction can lack some of its events before `on_incomplete_transaction`
             applies, microseconds.
         on_incomplete_transaction: `wait` raises an alarm and keeps waiting, `apply` applies the events that arrived, `fail` stops
             the pipeline.
+        accept_recreated: Whether topics that were deleted and created again are read from their beginning; otherwise the run
+            ends.
+        accept_loss: Whether messages that were deleted before they were read are left out; otherwise the run ends.
         take_over: Whether this pipeline takes over tables that another one has written; otherwise it rejects them.
         once: Stop after applying all messages that existed at the start.
         trigger_every_us: Least time between the starts of two micro-batches, microseconds; 0: the next one starts at once.
@@ -166,6 +170,8 @@ class ReplicateConfig:
     transaction_wait_us: int = 300_000_000
     on_incomplete_transaction: OnIncompleteTransaction = "wait"
     take_over: bool = False
+    accept_recreated: bool = False
+    accept_loss: bool = False
     once: bool = False
     trigger_every_us: int = 0
     max_messages_per_batch: int = MAX_MESSAGES_PER_BATCH

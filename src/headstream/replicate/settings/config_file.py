@@ -156,7 +156,7 @@ def _pipeline_readers(base: Path) -> dict[str, tuple[str, _Reader]]:
     plain: dict[str, _Reader] = {
         "source": _text, "topics": _texts, "metadata": _texts, "kafka": _pairs, "topic_tables": _pairs,
         "on_missing_schema": _choice(*get_args(OnMissingSchema)), "delayed": _text, "dead_letter": _text,
-        "max_parked_count": _count, "atomic": _flag, "take_over": _flag,
+        "max_parked_count": _count, "atomic": _flag, "take_over": _flag, "accept_recreated": _flag, "accept_loss": _flag,
         "on_incomplete_transaction": _choice(*get_args(OnIncompleteTransaction)),
         "max_parked_bytes": _size, "max_dead_rate": _share, "dead_rate_messages": _count, "once": _flag,
         "metrics_otlp": _flag, "tracing": _flag,

@@ -36,13 +36,15 @@ class TableSettings:
         exclude_columns: Patterns of the source columns that the target does not have.
         rename_columns: Source column -> column of the target.
         deletes: `apply` deletes rows, `soft` marks them, `skip` leaves them unchanged.
-        partition_by: Columns of the target that its files are partitioned by, when it is created.
+        partition_by: Columns of the target that its files are partitioned by, when it is created; their types are limited, see
+            columns/partition_values.py.
         cluster_by: Columns of the target that maintenance sorts its files by.
         column_names: `mapped`: the table is created with Delta's column mapping; `plain`: only if the name of a column needs it.
         mask_order: Byte order of Avro column masks: `little` (byte 0 holds the first eight columns), `big`, or `auto`: the
             order proved by the task's own messages, `little` until then.
         decimal_overflow: What a NUMERIC of more than 38 digits becomes: a STRING, or an error.
-        datetimes: What a DATETIME becomes: `utc` a TIMESTAMP, read as UTC; `ntz` a TIMESTAMP_NTZ, as it is written.
+        datetimes: What a DATETIME becomes: `utc` a TIMESTAMP, read as UTC; `ntz` a TIMESTAMP_NTZ, as it is written; `text` a
+            STRING with all digits of the second. The first two hold microseconds.
         tasks: `one`: changes of a second task that captures the table are refused; `all`: every task's changes are
             applied, ordered by their change sequences, which begin with the commit time.
         catalog: Template of the name under which it is registered in Spark's catalog, `lake.{schema}.{table}` with the target's
@@ -70,7 +72,7 @@ class TableSettings:
     column_names: Literal["plain", "mapped"] = "plain"
     mask_order: Literal["auto", "little", "big"] = "auto"
     decimal_overflow: Literal["string", "error"] = "string"
-    datetimes: Literal["utc", "ntz"] = "utc"
+    datetimes: Literal["utc", "ntz", "text"] = "utc"
     tasks: Literal["one", "all"] = "one"
     catalog: str = ""
     changes: bool = True
@@ -165,6 +167,15 @@ def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     both = [name for name in settings.get("cluster_by", ()) if name in settings.get("partition_by", ())]
     if both:
         problems.append(("cluster_by", f"the files are partitioned by {both[0]!r} already"))
+    own = [name for name in settings.get("partition_by", ()) if name.lower().startswith("_hs_") or not name]
+    if own:
+        problems.append(
+            ("partition_by", f"{own[0]!r} is not a column of the source; a table that exists stays as it is without it")
+        )
+    if any("~" in name for name in settings.get("partition_by", ())):
+        problems.append(
+            ("partition_by", "deltalake cannot compact the files of a column with ~ in its name: rename it (rename_columns)")
+        )
     target = settings.get("target", "x")
     try:
         names = [name for _, name, _, _ in string.Formatter().parse(target) if name is not None]

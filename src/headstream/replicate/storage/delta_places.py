@@ -7,8 +7,9 @@ from deltalake.exceptions import TableNotFoundError
 
 from headstream.errors import HeadstreamError
 from headstream.replicate.storage.places import Place, StorePlace, failure, shown_cause
+from headstream.replicate.storage.store_files import StoreFiles
 
-__all__ = ["Translated", "delta_options", "make_parent", "open_table"]
+__all__ = ["Translated", "delta_options", "make_parent", "open_table", "remove_file"]
 
 
 class Translated:
@@ -52,3 +53,16 @@ def make_parent(place: Place) -> None:
     """Create the directory that a new table's directory is in; an object store needs none."""
     if not isinstance(place, StorePlace):
         place.parent.mkdir(parents=True, exist_ok=True)
+
+
+def remove_file(table: Place, name: str) -> None:
+    """Delete a file of a table; nothing if there is none.
+
+    Args:
+        table: The table's directory or URI.
+        name: Its path within the table.
+    """
+    if isinstance(table, StorePlace):
+        StoreFiles(table / name).remove()
+    else:
+        (table / name).unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from headstream.errors import SchemaChangeError
@@ -12,9 +13,10 @@ from headstream.replicate.apply.scd2 import Scd2Table
 from headstream.replicate.apply.soft import DELETED
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.columns.changes import CHANGE_KEY
+from headstream.replicate.columns.partition_values import can_partition_by
 from headstream.replicate.settings.table_settings import TableSettings
 
-__all__ = ["check_schema", "open_rows", "stop_table"]
+__all__ = ["check_partitions", "check_schema", "open_rows", "stop_table"]
 
 _RECREATE: Final = "Load the table again into an empty directory, or set its scd_type back"
 
@@ -89,6 +91,31 @@ def check_schema(name: tuple[str, str], last: SeenSchema | None, seen: SeenSchem
         if policy != "evolve":
             advice = f"Set {difference.kind} to evolve for this table when its target may follow"
             raise stop_table(name, f"{difference.what}, and {difference.kind} is {policy}", advice, stops=policy == "fail")
+
+
+def check_partitions(name: tuple[str, str], types: Mapping[str, str], settings: TableSettings, *, is_new: bool) -> None:
+    """Reject columns that a table cannot be partitioned by.
+
+    Args:
+        name: Source schema and table.
+        types: The columns of the schema in the target, and their Spark types.
+        settings: The table's settings.
+        is_new: Whether the table is to be created; otherwise a column can have been dropped in the source.
+
+    Raises:
+        SchemaChangeError: a column is missing, or of a type that engines do not write alike.
+    """
+    for column in settings.partition_by:
+        if column not in types:
+            if is_new:
+                what = f"partition_by names {column!r}, and the table has no such column: it has {', '.join(types)}"
+                raise stop_table(name, what, "Name columns of the target in `partition_by`", stops=False)
+        elif not can_partition_by(types[column]):
+            what = f"partition_by names {column!r}, which is {types[column]}: engines do not write its values alike"
+            advice = (
+                "Partition by text, whole numbers, dates, times or booleans; an existing table is loaded into an empty directory"
+            )
+            raise stop_table(name, what, advice, stops=False)
 
 
 def stop_table(name: tuple[str, str], what: str, advice: str | None, *, stops: bool) -> SchemaChangeError:

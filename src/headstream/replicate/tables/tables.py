@@ -22,6 +22,7 @@ from headstream.replicate.apply.spark_changes import SparkChanges, join_stored
 from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.changes import OPERATIONS
+from headstream.replicate.columns.key_buckets import divide_changes
 from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.columns.traits import StoredChanges
 from headstream.replicate.schemas.schemas import TableSchema
@@ -247,12 +248,14 @@ class TargetTables:
             has_loads = any(_has_loads(group) for group in groups)
             for (structure, ids), group in zip(ordered, groups, strict=True):
                 try:
-                    merged = table.merge(group, schemas[ids[0]], f"{unit}/{structure}", version, repeated=repeated)
+                    for part, rows in divide_changes(group) if isinstance(group, pa.Table) else [("", group)]:
+                        again = repeated or part != ""  # divided in another number of parts, a rerun does not know them
+                        merged = table.merge(rows, schemas[ids[0]], f"{unit}/{structure}{part}", version, repeated=again)
+                        applied.add(Applied({name: merged.counts}, rows.num_rows - merged.left_out, 1, merged.rejected))
                 except SchemaChangeError as error:
                     applied.failed[name] = error
                     applied.fatal = applied.fatal or (error if error.stops else None)
                     continue
-                applied.add(Applied({name: merged.counts}, group.num_rows - merged.left_out, 1, merged.rejected))
                 waiting -= set(ids)
             if not has_loads:
                 applied.add(Applied({name: table.settle()}))

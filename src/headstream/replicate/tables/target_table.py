@@ -28,7 +28,7 @@ from headstream.replicate.tables.change_table import ChangeTable
 from headstream.replicate.tables.forgotten import without_forgotten
 from headstream.replicate.tables.maintenance import Schedule
 from headstream.replicate.tables.merge_state import Merged, MergeState, by_coordinates
-from headstream.replicate.tables.schema_checks import check_schema, open_rows, stop_table
+from headstream.replicate.tables.schema_checks import check_partitions, check_schema, open_rows, stop_table
 from headstream.replicate.tables.stored_merge import StoredMerge, seen_schema
 from headstream.replicate.tables.table_memory import TableMemory, TableState
 from headstream.replicate.tables.target_owner import Owner
@@ -142,6 +142,7 @@ class TargetTable:
         table = self._opened(list(seen.keys), schema.settings)
         stored, changes = (None, changes) if isinstance(changes, pa.Table) else (changes, schema.changes.empty_table())
         changes, schema = in_table_spelling(changes, schema, table.columns)
+        check_partitions(self._name, schema.types, schema.settings, is_new=not table.columns)
         try:
             table.prepare(schema.types, older=self._state.schema is not None and seen.version < self._state.schema.version)
         except SchemaError as error:

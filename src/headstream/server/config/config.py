@@ -340,6 +340,7 @@ class _Loader:
             metrics_path=endpoint if value["http.metrics.enabled"] else None,
             cors=cors if value["http.cors.enabled"] else None,
             console=self._console(),
+            allowed_hosts=tuple(name.lower() for name in value["headstream.allowed_hosts"]),
         )
 
     def _console(self) -> bool:

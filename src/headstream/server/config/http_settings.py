@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -14,6 +15,9 @@ ISSUER: Final = "iggy.apache.org"
 """Default issuer and audience of access tokens."""
 
 Algorithm: TypeAlias = Literal["HS256", "HS384", "HS512"]
+
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^\sA-Z/?#@*]+")
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 _KEY_BYTES: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
 """The shortest keys that RFC 7518 allows: the length of the hash."""
@@ -67,7 +71,7 @@ class CorsSettings:
     """What browsers allow pages of other origins (CORS).
 
     Args:
-        allowed_origins: The origins, as in `https://example.org`; `*` is any.
+        allowed_origins: The origins, as in `https://example.org`, without a path; `*` is any.
         allowed_methods: The methods.
         allowed_headers: The headers of requests; `*` is any.
         exposed_headers: The headers of responses that such pages can read.
@@ -75,7 +79,7 @@ class CorsSettings:
         allow_private_network: Whether public pages can reach a private network.
     """
 
-    allowed_origins: tuple[str, ...] = ("*",)
+    allowed_origins: tuple[str, ...] = ()
     allowed_methods: tuple[str, ...] = ("GET", "POST", "PUT", "DELETE")
     allowed_headers: tuple[str, ...] = ("content-type",)
     exposed_headers: tuple[str, ...] = ()
@@ -83,6 +87,13 @@ class CorsSettings:
     allow_private_network: bool = False
 
     def __post_init__(self) -> None:
+        for origin in self.allowed_origins:
+            if origin not in ("", "*") and not _ORIGIN.fullmatch(origin):
+                raise InvalidInputError(
+                    f"{origin!r} is not an origin that a browser sends and one site has",
+                    where="http.cors.allowed_origins",
+                    advice="Write scheme, host and port in lower case, as in https://page.example or http://localhost:5173",
+                )
         if self.allow_credentials and "*" in (*self.allowed_origins, *self.allowed_methods, *self.allowed_headers):
             raise InvalidInputError(
                 "credentials are not allowed together with any (*) origin, method or header",
@@ -107,6 +118,7 @@ class HttpSettings:
         metrics_of_groups: Whether to export the lag of consumer groups, which shows topic names to unauthenticated clients.
         cors: Permissions of pages of other origins; None allows nothing.
         console: Whether to serve the console.
+        allowed_hosts: Names of the server besides those that hosts.py accepts, as of a proxy; `*` is any.
     """
 
     max_body_bytes: int = 2_000_000
@@ -120,3 +132,13 @@ class HttpSettings:
     metrics_of_groups: bool = False
     cors: CorsSettings | None = CorsSettings()
     console: bool = True
+    allowed_hosts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.allowed_hosts:
+            if name != "*" and not _HOST_NAME.fullmatch(name):
+                raise InvalidInputError(
+                    f"{name!r} is not a host name",
+                    where="headstream.allowed_hosts",
+                    advice="Write it without scheme, port and path, as in shop.example",
+                )

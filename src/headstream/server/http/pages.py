@@ -15,6 +15,7 @@ from headstream.errors import DecodeError, HeadstreamError, NotFoundError
 from headstream.model.identifiers import TopicName
 from headstream.server.config.http_settings import HttpSettings
 from headstream.server.fast_path.traffic import Traffic
+from headstream.server.http.hosts import HEALTH_PATH
 from headstream.server.http.replies import Reply, json_reply, misspelled_reply, refused_reply, text_reply
 from headstream.server.http.tokens import AccessTokens
 from headstream.server.resources.memory_budget import MemoryBudget
@@ -81,7 +82,7 @@ class Pages:
         self._metrics = CachedValue[bytes]()
         pages: dict[PageRoute, Page] = {
             PageRoute("GET", "/", "Return the name of the API.", "text/plain"): lambda _: text_reply(200, _ROOT),
-            PageRoute("GET", "/health", "Return whether the server accepts requests.", _JSON): lambda _: json_reply(
+            PageRoute("GET", HEALTH_PATH, "Return whether the server accepts requests.", _JSON): lambda _: json_reply(
                 {"status": "ready"}
             ),
             PageRoute("GET", "/openapi.json", "Return this description.", _JSON): lambda _: self._description,

@@ -18,7 +18,17 @@ from headstream.wire.records import BINARY, Command
 from headstream.wire.refusals import refusal_to_json, status_of
 from headstream.wire.statuses import Status, http_status
 
-__all__ = ["NOT_FOUND", "UNAUTHORIZED", "Reply", "command_reply", "json_reply", "misspelled_reply", "refused_reply", "text_reply"]
+__all__ = [
+    "NOT_FOUND",
+    "OWN_HEADERS",
+    "UNAUTHORIZED",
+    "Reply",
+    "command_reply",
+    "json_reply",
+    "misspelled_reply",
+    "refused_reply",
+    "text_reply",
+]
 
 
 class Reply(NamedTuple):
@@ -48,6 +58,13 @@ def text_reply(http_status: int, text: str, status: int = 0) -> Reply:
     """Return a text as a reply, with one of Headstream's statuses."""
     return Reply(http_status, text.encode("utf-8", "replace"), "text/plain; charset=utf-8", status=status)
 
+
+OWN_HEADERS: Final = {
+    "Server": "headstream",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""Headers of every reply: no page of another origin can load one as a script, a style or an image."""
 
 UNAUTHORIZED: Final = Reply(401, headers={"WWW-Authenticate": "Bearer"}, status=Status.UNAUTHENTICATED)
 """Reply to a missing or invalid token; it does not reveal which."""

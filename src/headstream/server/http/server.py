@@ -31,10 +31,12 @@ from headstream.server.fast_path.traffic import Traffic
 from headstream.server.http.connections import HttpConnections
 from headstream.server.http.console.console import Console
 from headstream.server.http.cors import cors_headers, preflight_headers
+from headstream.server.http.hosts import Hosts
 from headstream.server.http.pages import Pages
 from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports
 from headstream.server.http.replies import (
     NOT_FOUND,
+    OWN_HEADERS,
     UNAUTHORIZED,
     Reply,
     command_reply,
@@ -135,6 +137,7 @@ class HttpServer:
         self._console = Console(tokens, is_served=settings.console)
         self._listener: Acceptor | None = None
         self._handlers: HttpConnections | None = None
+        self._hosts: Hosts | None = None
         self._is_stopping = False
         self._waits: set[asyncio.Event] = set()
 
@@ -157,6 +160,7 @@ class HttpServer:
             ssl: TLS, or None.
         """
         settings = self._settings
+        self._hosts = Hosts(host, settings.allowed_hosts, settings.cors.allowed_origins if settings.cors else ())
         handlers = self._handlers = HttpConnections(settings.max_connections, self._traffic, self._handle, settings.idle_s)
         sock, bound = listen(Address(host, port))
         self._listener = Acceptor(
@@ -197,7 +201,10 @@ class HttpServer:
         started = time.perf_counter()
         cors = self._settings.cors
         code = 0
-        if request.method == "OPTIONS" and cors is not None:
+        assert self._hosts is not None  # start() has set it
+        if (refused := self._hosts.refuse(request)) is not None:
+            reply = refused
+        elif request.method == "OPTIONS" and cors is not None:
             reply = Reply(200, headers=preflight_headers(cors, request.headers))
         else:
             code, reply = await self._answer(request, memory)
@@ -209,7 +216,7 @@ class HttpServer:
         memory.hold_requests(0)
         memory.note_responses(len(reply.body))
         kind = {} if reply.content_type is None else {"Content-Type": reply.content_type}
-        headers = {"Server": "headstream", **reply.headers, **kind}
+        headers = {**OWN_HEADERS, **reply.headers, **kind}
         response = web.Response(status=reply.http_status, body=reply.body or None, headers=headers)
         try:
             with suppress(ConnectionResetError):  # the client is gone
@@ -274,7 +281,7 @@ class HttpServer:
         found = self._views.find(method, path)
         if found is None:
             return self._missing(path)
-        session = Session.over_http(peer_of(request), claims.user_id, claims.generation)
+        session = Session.over_http(peer_of(request), claims.user_id, claims.generation, claims.token_id)
         ask = functools.partial(self._dispatcher.answer, session)
         query = read_query(request.rel_url.raw_query_string)
         body = await self._read_body(request, memory, is_unauthenticated=False) if method == "POST" else b""
@@ -293,8 +300,8 @@ class HttpServer:
         else:
             decode = functools.partial(kind.decode_http, found.path, read_query(request.rel_url.raw_query_string), body)
         command: Command[Any] = decode() if len(body) < _BIG_BODY_BYTES else await self._run(0, 0, decode)
-        user = (claims.user_id, claims.generation) if claims else (0, 0)
-        session = Session.over_http(peer_of(request), *user)
+        login = (claims.user_id, claims.generation, claims.token_id) if claims else ()
+        session = Session.over_http(peer_of(request), *login)
         try:
             command.validate()
             if isinstance(command, (WaitMessages, FetchMessages)) and command.timeout_ms:

@@ -30,7 +30,7 @@ _CHECKS: Final[Options] = {"require": ["exp", "nbf", "iat", "iss", "aud", "sub",
 
 
 class Claims(NamedTuple):
-    """The claims of a token: user, token id, seconds since 1970 UTC, and the generation of the user at issue."""
+    """The claims of a token: user, token id, seconds since 1970 UTC, and the user's generation."""
 
     user_id: int
     token_id: str
@@ -52,8 +52,8 @@ class Revocations(Protocol):
 class KnownUsers(Protocol):
     """The existing users."""
 
-    def is_good(self, user_id: int, generation: int) -> bool:
-        """Return whether tokens issued to a generation of a user are still valid."""
+    def generation_of(self, user_id: int, generation: int, token_id: str) -> int | None:
+        """Return the user's generation if a token that was issued to an earlier or this one is still valid, else None."""
 
 
 class AccessTokens:
@@ -142,9 +142,10 @@ class AccessTokens:
             raise _refused("an access token with claims that are not numbers")
         if type(claims.token_id) is not str or self._revocations.is_revoked(claims.token_id):
             raise _refused("a revoked access token")
-        if not self._users.is_good(claims.user_id, claims.generation):
+        generation = self._users.generation_of(claims.user_id, claims.generation, claims.token_id)
+        if generation is None:
             raise _refused("an access token of a user that was deleted, is inactive or changed the password")
-        return claims
+        return claims._replace(generation=generation)
 
     def revoke(self, claims: Claims) -> None:
         """Revoke a token.

@@ -120,6 +120,7 @@ APIS: Final[dict[int, Api]] = _make(
         "sasl_authenticate": (sessions.authenticate, RunsOn.PASSWORD),
         "metadata": (cluster.list_topics, RunsOn.LOOP),
         "describe_cluster": (cluster.describe_cluster, RunsOn.LOOP),
+        "describe_acls": (cluster.describe_acls, RunsOn.LOOP),
         "create_topics": (topics.create_topics, RunsOn.WORK),
         "delete_topics": (topics.delete_topics, RunsOn.WORK),
         "create_partitions": (topics.create_partitions, RunsOn.WORK),

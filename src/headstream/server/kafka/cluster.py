@@ -12,7 +12,7 @@ from headstream.server.kafka.error_codes import ErrorCode, fault_of
 from headstream.server.kafka.record_batches import LEADER_EPOCH
 from headstream.server.kafka.topic_names import find_place, is_allowed, list_places, topic_id
 
-__all__ = ["describe_cluster", "list_topics"]
+__all__ = ["describe_acls", "describe_cluster", "list_topics"]
 
 _OPERATIONS = {
     "read": 3,
@@ -50,6 +50,14 @@ def describe_cluster(call: Call) -> Reply:
         "cluster_id": call.context.dispatcher.broker.identity or "",
         "controller_id": NODE_ID,
         "brokers": [{"broker_id": NODE_ID, "host": call.advertised.host, "port": call.advertised.port}],
+    }
+
+
+def describe_acls(call: Call) -> Reply:
+    """Return the error of a broker without an authorizer: rights are those of the server's users, not access control lists."""
+    return {
+        "error_code": ErrorCode.SECURITY_DISABLED,
+        "error_message": "there are no ACLs: rights are those of the server's users",
     }
 
 

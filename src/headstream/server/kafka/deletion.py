@@ -1,4 +1,4 @@
-"""DeleteRecords: removes the messages of partitions before an offset."""
+"""DeleteRecords: deletes the messages of partitions before an offset, and answers where each one begins now."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def _delete(call: Call, name: str, wanted: dict[str, Any]) -> dict[str, Any]:
         if not 0 <= index < place.topic.partitions:
             raise PartitionNotFoundError(f"the topic {name!r} has no partition {index}")
         offset: int = find_bounds(call, place, index + 1)[1] if wanted["offset"] == _END else wanted["offset"]
-        remove_before(backing.writable_log(), place.topic, index + 1, offset)
+        first = remove_before(backing.writable_log(), place.topic, index + 1, offset)
     except HeadstreamError as error:
         fault = fault_of(error)
         STORAGE_ERRORS.log_once(error, fault)
         return {"partition_index": index, "low_watermark": -1, "error_code": fault}
-    return {"partition_index": index, "low_watermark": offset, "error_code": ErrorCode.NONE}
+    return {"partition_index": index, "low_watermark": first, "error_code": ErrorCode.NONE}

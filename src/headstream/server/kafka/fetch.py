@@ -166,7 +166,7 @@ _SESSION_NOT_FOUND: Final = 70
 
 
 def find_bounds(call: Call, place: FoundTopic, number: int) -> tuple[int, int]:
-    """Return the first offset of a partition and its end.
+    """Return the log start offset of a partition and its end.
 
     Args:
         call: The request.
@@ -177,11 +177,11 @@ def find_bounds(call: Call, place: FoundTopic, number: int) -> tuple[int, int]:
         PartitionNotFoundError: it is gone.
     """
     log = call.context.dispatcher.broker.backing.log
-    written_end = log.written_end(place.topic, number)
+    written_end, first = log.written_end(place.topic, number), log.start_offset(place.topic, number)
     with log.reading(place.topic, number) as follower:
         if not written_end or follower.end_offset != written_end:
             follower.refresh()
-        return follower.first_offset, max(follower.end_offset, written_end)
+        return first, max(follower.end_offset, written_end)
 
 
 def check_epoch(epoch: int) -> None:

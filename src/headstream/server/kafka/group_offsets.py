@@ -1,4 +1,7 @@
-"""Committed offsets of groups, shared with the groups of the other transports. Kafka's metadata texts are not stored."""
+"""Committed offsets of groups, shared with the groups of the other transports. Kafka's metadata texts are not stored.
+
+A committed offset below 0 deletes the group's offset: a broker stores the number, and every client takes it for no offset.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,6 @@ __all__ = ["commit_offsets", "delete_offsets", "fetch_offsets"]
 _NONE: Final = -1
 _GROUPS_FROM: Final = 8
 """From this version on, OffsetFetch reads several groups."""
-_MAX_OFFSET: Final = (1 << 63) - 1
 
 
 def _find(call: Call, name: str) -> FoundTopic:
@@ -69,10 +71,11 @@ def _commit(call: Call, name: str, partition: dict[str, Any]) -> ErrorCode:
     try:
         place = _find(call, name)
         _check_partition(place, partition["partition_index"])
-        if not 0 <= offset <= _MAX_OFFSET:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"offset {offset} cannot be committed")
         consumer = OffsetOwner.group(call.request["group_id"])
         number = partition["partition_index"] + 1
+        if offset < 0:
+            call.context.dispatcher.broker.backing.log.offsets(place.topic).forget(consumer, number)
+            return ErrorCode.NONE
         call.context.dispatcher.broker.offsets.commit(place.topic.name, consumer, {number: offset}, user_id=call.session.user_id)
     except HeadstreamError as error:
         return fault_of(error)

@@ -86,11 +86,11 @@ def _append(call: Call, name: str, partition: dict[str, Any]) -> dict[str, Any]:
             raise ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1")
         if call.request["transactional_id"] is not None:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "transactions are not supported")
-        offset = _store(call, name, index, partition["records"])
+        offset, start = _store(call, name, index, partition["records"])
     except HeadstreamError as error:
         log = call.context.dispatcher.broker.backing.log
         return {"index": index, "error_code": _refused(error), "base_offset": -1, "error_message": redact(error, log).what}
-    return {"index": index, "error_code": ErrorCode.NONE, "base_offset": offset}
+    return {"index": index, "error_code": ErrorCode.NONE, "base_offset": offset, "log_start_offset": start}
 
 
 def _refused(error: HeadstreamError) -> ErrorCode:
@@ -99,21 +99,22 @@ def _refused(error: HeadstreamError) -> ErrorCode:
     return fault
 
 
-def _store(call: Call, name: str, index: int, records: memoryview | None) -> int:
-    """Append a batch, and return the offset of its first message."""
+def _store(call: Call, name: str, index: int, records: memoryview | None) -> tuple[int, int]:
+    """Append a batch, and return the offset of its first message and the partition's log start offset."""
     server = call.context.dispatcher
     place = find_place(call, name, Rights.send)
     if not 0 <= index < place.topic.partitions:
         raise PartitionNotFoundError(f"the topic {name!r} has no partition {index}")
     batch = read_batch(records)
     messages, topic = server.broker.messages, place.topic.name
+    start = server.broker.backing.log.start_offset(place.topic, index + 1)
     try:
         if batch.producer_id == _NO_ID:
-            return messages.send(topic, index + 1, batch.messages)
+            return messages.send(topic, index + 1, batch.messages), start
         if not is_owned_by(batch.producer_id, call.session.user_id):
             raise ProtocolError(ErrorCode.INVALID_PRODUCER_EPOCH, "the producer's id belongs to another user")
         number = BatchNumber(batch.producer_id, batch.epoch, batch.sequence)
-        return messages.append(topic, index + 1, batch.messages, number).offset
+        return messages.append(topic, index + 1, batch.messages, number).offset, start
     except (
         DecodeError
     ) as error:  # an invalid message, as a header's key that is not text: not damage in transit, after which clients retry

@@ -40,6 +40,8 @@ _CODEC: Final = 7
 _LOG_TIME: Final = 8
 _TRANSACTIONAL: Final = 16
 _CONTROL: Final = 32
+_NO_TIME_MS: Final = -1
+"""The time of a record without one."""
 _OWN: Final = frozenset({KEY_HEADER, NULL_HEADER})
 
 
@@ -90,7 +92,7 @@ def read_batch(records: memoryview | None) -> ClientBatch:
     codec, packed = attributes & _CODEC, records[HEAD_BYTES:]
     plain = decompress(codec, packed, bound_decompressed(codec, packed, MAX_BATCH_BYTES))
     try:
-        messages = decode_records(plain, count, -1 if attributes & _LOG_TIME else base_ms, _decode_rare_record, MAX_BATCH_BYTES)
+        messages = decode_records(plain, count, None if attributes & _LOG_TIME else base_ms, _decode_rare_record, MAX_BATCH_BYTES)
     except DecodeError as error:
         raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from None
     return ClientBatch(messages, count, producer_id, epoch, sequence)
@@ -124,7 +126,7 @@ def _bytes(data: memoryview, at: int) -> tuple[bytes | None, int]:
     return (None, at) if size < 0 else (bytes(data[at : at + size]), at + size)
 
 
-def _decode_rare_record(record: memoryview, base_ms: int) -> bytes:
+def _decode_rare_record(record: memoryview, base_ms: int | None) -> bytes:
     """Return the sent message of a checked record, without its length."""
     delta, at = _varint(record, 1)
     _, at = _varint(record, at)
@@ -141,7 +143,7 @@ def _decode_rare_record(record: memoryview, base_ms: int) -> bytes:
             raise HeaderError("a header's key is not UTF-8", where=repr(name)) from None
     if not any(name == KINDS_HEADER and data is not None for name, data in headers):
         headers.append((KINDS_HEADER, b""))  # nothing is typed: headers of other tools stay unchanged
-    time_ms = None if base_ms < 0 else base_ms + delta
+    time_ms = None if base_ms is None or base_ms + delta == _NO_TIME_MS else base_ms + delta
     message = decode_record(KafkaRecord(value=value, key=key, headers=tuple(headers), timestamp_ms=time_ms))
     if message.state != MessageState.AVAILABLE:
         raise HeaderError("a new message is always available", where=STATE_HEADER, advice="Set its state afterwards")
@@ -173,7 +175,7 @@ def _encode_rare_message(stored: memoryview, base_ms: int | None, base_offset: i
     message = next(iter(decode_polled(stored)))
     pairs = list(message.headers.items())
     times = [value.value for name, value in pairs if name == TIMESTAMP_HEADER and value.kind == HeaderKind.INT64]
-    time_us = next((time for time in times if isinstance(time, int) and time >= 0), message.timestamp or 0)
+    time_us = next((time for time in times if isinstance(time, int) and time // 1000 != _NO_TIME_MS), message.timestamp or 0)
     if pairs and pairs[0][0] == TIMESTAMP_HEADER and pairs[0][1].kind == HeaderKind.INT64 and pairs[0][1].value == time_us:
         pairs = pairs[1:] if time_us % 1000 == 0 else pairs
     headers: list[KafkaHeader] = [(name, encode_value(value)) for name, value in pairs]

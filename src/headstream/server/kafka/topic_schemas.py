@@ -100,6 +100,29 @@ describe_cluster response key=60 versions=0-1 flexible=0+
     rack string ?
   }
   cluster_authorized_operations int32 =-2147483648
+describe_acls request key=29 versions=1-3 flexible=2+
+  resource_type_filter int8
+  resource_name_filter string ?
+  pattern_type_filter int8 =3
+  principal_filter string ?
+  host_filter string ?
+  operation int8
+  permission_type int8
+describe_acls response key=29 versions=1-3 flexible=2+
+  throttle_time_ms int32
+  error_code int16
+  error_message string ?
+  resources [] {
+    resource_type int8
+    resource_name string
+    pattern_type int8 =3
+    acls [] {
+      principal string
+      host string
+      operation int8
+      permission_type int8
+    }
+  }
 create_topics request key=19 versions=2-7 flexible=5+
   topics [] {
     name string

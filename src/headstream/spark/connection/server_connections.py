@@ -6,7 +6,6 @@ closed meanwhile is reopened at its next use.
 
 from __future__ import annotations
 
-import threading
 from typing import Final
 
 from headstream.client.remote.address import ServerUrl
@@ -15,7 +14,6 @@ from headstream.client.remote.transport import connector_of
 
 __all__ = ["caller_of"]
 
-_lock: Final = threading.Lock()
 _callers: Final[dict[ServerUrl, Caller]] = {}
 
 
@@ -25,7 +23,5 @@ def caller_of(address: ServerUrl) -> Caller:
     Args:
         address: The server and the credentials.
     """
-    with _lock:
-        if address not in _callers:
-            _callers[address] = Caller(address, connector_of(address))
-        return _callers[address]
+    found = _callers.get(address)
+    return _callers.setdefault(address, Caller(address, connector_of(address))) if found is None else found

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -102,26 +102,58 @@ def check_topics_of_query(frame: Any, checkpoint: str) -> None:
     Raises:
         LogError: a topic was deleted and recreated since the checkpoint's last run.
     """
+    found = _find_known(frame, checkpoint)
+    if found is None:
+        return
+    before, now, keep = found
+    after = compare_topics(before, now, checkpoint)
+    if after != before:
+        keep(after)
+
+
+def forget_recreated(frame: Any, checkpoint: str) -> list[str]:
+    """Forget the ids of Kafka topics that were deleted and recreated, so that a query can begin with them; return the topics.
+
+    Args:
+        frame: As of check_topics_of_query().
+        checkpoint: As of check_topics_of_query(); the caller removes the topics' offsets there.
+    """
+    found = _find_known(frame, checkpoint)
+    if found is None:
+        return []
+    before, now, keep = found
+    recreated = [name for name, each in before.items() if None not in (each.id, now.get(name)) and now[name] != each.id]
+    if recreated:
+        keep({name: each for name, each in before.items() if name not in recreated})
+    return recreated
+
+
+def _find_known(
+    frame: Any, checkpoint: str
+) -> tuple[dict[str, KnownTopic], dict[str, str | None], Callable[[Mapping[str, KnownTopic]], None]] | None:
+    """Return the topics in a checkpoint, those of now, and what stores others; None without topics of Kafka, or without Kafka."""
     sources = _sources(frame)
     if not sources:
-        return
+        return None
     spark = frame.sparkSession
     now: dict[str, str | None] = {}
     for options in sources:
         found = _find_topics(spark._jvm, options)
         if found is None:
-            return
+            return None
         now |= found
     path = spark._jvm.org.apache.hadoop.fs.Path(checkpoint, _FILE)
     files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     text = _read(spark._jvm, files, path)
     before = {name: KnownTopic(item["id"], item["read"]) for name, item in json.loads(text or "{}").items()}
-    after = compare_topics(before, now, checkpoint)
-    if after != before:
+
+    def keep(after: Mapping[str, KnownTopic]) -> None:
         document = {name: {"id": topic.id, "read": topic.is_read} for name, topic in sorted(after.items())}
         stream = files.create(path, True)
         stream.write(bytearray(json.dumps(document).encode()))
         stream.close()
+
+    return before, now, keep
 
 
 def _sources(frame: Any) -> list[dict[str, str]]:

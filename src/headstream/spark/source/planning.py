@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from headstream.spark.source.directory_view import DirectoryView
 from headstream.spark.source.log_view import LogView
-from headstream.spark.source.offsets import TopicPartition
+from headstream.spark.source.offsets import OffsetRange, TopicPartition
 from headstream.spark.source.options import SourceOptions
 from headstream.spark.source.reader import ReadPart, ReadTask, read_task
 from headstream.spark.source.server_view import ServerView
@@ -56,9 +56,8 @@ def plan_partitions(
     Raises:
         OffsetOutOfRangeError: some of it is missing, and failOnDataLoss makes that an error.
     """
-    ranges = plan_ranges(
-        start, end, view.available, fail_on_data_loss=options.fail_on_data_loss, is_read=options.subscription.has
-    )
+    fails, is_read = options.fail_on_data_loss, options.subscription.has
+    ranges = plan_ranges(start, end, view.available, fail_on_data_loss=fails, is_read=is_read, on_loss=_warn_of_loss)
     return [
         InputPartition(
             ReadTask(
@@ -72,6 +71,10 @@ def plan_partitions(
         )
         for task in plan_tasks(ranges, options.min_partitions, view.size_of)
     ]
+
+
+def _warn_of_loss(wanted: OffsetRange, count: int, there: str) -> None:
+    _LOGGER.warning("%s: %d of them are skipped because of failOnDataLoss=false, %s", wanted, count, there)
 
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -28,6 +28,7 @@ def plan_ranges(
     *,
     fail_on_data_loss: bool,
     is_read: Callable[[TopicPartition], bool] = lambda partition: True,
+    on_loss: Callable[[OffsetRange, int, str], None] = lambda wanted, count, there: None,
 ) -> list[OffsetRange]:
     """Return the ranges that lie between two offsets, in order, without empty ones.
 
@@ -39,6 +40,7 @@ def plan_ranges(
         available: What each partition holds now.
         fail_on_data_loss: Whether missing offsets are an error, or skipped.
         is_read: Whether a partition is still subscribed to: a subscribed one without an end was deleted.
+        on_loss: Called with a range of which offsets are skipped, their number, and what exists.
 
     Raises:
         OffsetOutOfRangeError: offsets are missing, and that is an error.
@@ -56,15 +58,18 @@ def plan_ranges(
         if wanted.count == 0:
             continue
         first, last = available.get(partition, Available(0, 0))
-        if fail_on_data_loss and (wanted.from_offset < first or max(wanted.from_offset, wanted.until_offset) > last):
-            there = f"{first} to {last} exist" if partition in available else "this partition no longer exists"
+        is_missing = wanted.from_offset < first or max(wanted.from_offset, wanted.until_offset) > last
+        there = f"{first} to {last} exist" if partition in available else "this partition no longer exists"
+        if is_missing and fail_on_data_loss:
             raise OffsetOutOfRangeError(
                 f"offsets {wanted.from_offset} to {wanted.until_offset} were to be read, {there}",
                 where=str(partition),
-                advice="Older ones were dropped, later ones were never written or are lost; "
+                advice="Older ones were dropped by retention or DeleteRecords, later ones were never written or are lost; "
                 "failOnDataLoss=false reads the existing ones",
             )
         part = OffsetRange(*partition, max(wanted.from_offset, first), min(wanted.until_offset, last))
+        if is_missing:
+            on_loss(wanted, max(wanted.count, 0) - max(part.count, 0), there)
         if part.count > 0:
             found.append(part)
     return found

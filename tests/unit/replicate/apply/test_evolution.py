@@ -31,9 +31,18 @@ def test_plan_evolution_adds_and_widens(table: dict[str, str], schema: dict[str,
         ("DECIMAL(10,2)", "DECIMAL(10,4)"),
         ("BIGINT", "DOUBLE"),
         ("INT", "DECIMAL(9,0)"),
-        ("DATE", "TIMESTAMP"),
+        ("DATE", "STRING"),
+        ("INT", "FLOAT"),
+        ("TIMESTAMP", "TIMESTAMP_NTZ"),
+        ("BOOLEAN", "TINYINT"),
     ],
 )
 def test_plan_evolution_refuses_types_that_do_not_hold_each_other(present: str, wanted: str) -> None:
     with pytest.raises(SchemaError, match="column 'a'"):
         plan_evolution({"a": present}, {"a": wanted})
+
+
+def test_plan_evolution_refuses_a_date_that_becomes_a_timestamp_when_it_is_in_the_key() -> None:
+    assert plan_evolution({"a": "DATE"}, {"a": "TIMESTAMP"}, ["b"]).widened == {"a": "TIMESTAMP"}
+    with pytest.raises(SchemaError, match="part of the key"):
+        plan_evolution({"a": "DATE"}, {"a": "TIMESTAMP"}, ["a"])

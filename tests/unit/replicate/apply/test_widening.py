@@ -6,14 +6,29 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from headstream.replicate.apply.deltalake import DeltaLakeEngine
+from headstream.replicate.apply.evolution import Evolution, plan_evolution
+from headstream.replicate.columns.conversion import arrow_type
 from tests.support.replicate.plain_engine import open_plain_engine
 
+GROWTHS = {
+    ("INT", "BIGINT"): 2**31 - 1,
+    ("BIGINT", "DECIMAL(19,0)"): -(2**63),
+    ("SMALLINT", "FLOAT"): -(2**15),
+    ("INT", "DOUBLE"): 2**31 - 1,
+    ("FLOAT", "DOUBLE"): 0.1,
+    ("DECIMAL(10,2)", "DECIMAL(12,4)"): Decimal("-12345678.91"),
+    ("DATE", "TIMESTAMP"): date(9999, 12, 31),
+    ("DATE", "TIMESTAMP_NTZ"): date(1, 1, 1),
+}
+"""Each change of type that loses nothing, and a value at an end of the narrow type's range."""
 _DEADLINE_S = 300
 _ROWS = 5000
 
@@ -38,6 +53,20 @@ def test_widening_a_column_keeps_every_row(tmp_path: Path, partition_by: list[st
     assert rows["id"].to_pylist() == list(range(3 * _ROWS))
     assert rows["p"].to_pylist() == ["x y", None] * (3 * _ROWS // 2)
     assert engine.columns == {"id": "BIGINT", "a": "INT", "p": "STRING"}
+
+
+@pytest.mark.parametrize(("narrow", "wide"), GROWTHS)
+def test_widening_gives_the_same_values_in_the_wide_type(tmp_path: Path, narrow: str, wide: str) -> None:
+    assert plan_evolution({"a": narrow}, {"a": wide}) == Evolution({}, {"a": wide})
+    assert plan_evolution({"a": wide}, {"a": narrow}) == Evolution({}, {})
+    engine = open_plain_engine(tmp_path / "t")
+    engine.create({"a": narrow}, [])
+    rows = pa.table({"a": pa.array([GROWTHS[narrow, wide], None]).cast(arrow_type(narrow))})
+    engine.append(rows, "app", 1)
+    engine.widen({"a": wide})
+    again = open_plain_engine(tmp_path / "t")
+    assert again.columns == {"a": wide}
+    assert again.read(["a"], "TRUE")["a"].combine_chunks() == rows["a"].cast(arrow_type(wide)).combine_chunks()
 
 
 def widen_together(directory: Path) -> None:

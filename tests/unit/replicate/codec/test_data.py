@@ -65,7 +65,8 @@ def test_decode_data_gives_texts_where_logical_types_are_off() -> None:
 def test_decode_data_gives_json_as_it_stands(logical_types: bool) -> None:
     envelope = rows(data_schema(COLUMNS, logical_types=logical_types), form="json")
     found = decode_data(envelope)
-    assert found.data == {**CHANGE.data, **TEXTS, "bytes": "00FF", "blob": bytes(range(256)).hex().upper()}
+    numbers = {"real8": Decimal("-0.1")}
+    assert found.data == {**CHANGE.data, **TEXTS, **numbers, "bytes": "00FF", "blob": bytes(range(256)).hex().upper()}
     assert dataclasses.replace(found, data=CHANGE.data) == CHANGE
     assert isinstance(envelope.message, dict)
     assert envelope.message["headers"]["changeMask"] == "000004"
@@ -165,8 +166,7 @@ def test_decode_data_refuses_what_is_no_data_message() -> None:
         ({"headers": {"operation": "UPDATE", "changeSequence": 5}}, "changeSequence"),
         ({"headers": {"operation": "UPDATE", "changeMask": 5}}, "changeMask"),
         ({"headers": {"operation": "UPDATE", "changeMask": "xy"}}, "hex digit"),
-        ({"headers": {"operation": "UPDATE", "transactionEventCounter": True}}, "transactionEventCounter"),
-        ({"headers": {"operation": "UPDATE", "transactionLastEvent": 1}}, "transactionLastEvent"),
+        ({"headers": {"operation": "UPDATE", "changeSequence": ["5"]}}, "changeSequence"),
     ],
 )
 def test_decode_data_names_what_is_wrong_in_json(changes: dict[str, Any], what: str) -> None:
@@ -174,6 +174,33 @@ def test_decode_data_names_what_is_wrong_in_json(changes: dict[str, Any], what: 
     assert decode_data(Envelope("DT", message, form="json")) == Change("INSERT")
     with pytest.raises(DecodeError, match=what):
         decode_data(Envelope("DT", {**message, **changes}, form="json"))
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        ({"timestamp": 1700000000123}, {"timestamp": "1700000000123"}),
+        ({"timestamp": Decimal("1700000000.123")}, {"timestamp": "1700000000.123"}),
+        ({"timestamp": True, "streamPosition": [1], "transactionId": {}}, {}),
+        ({"streamPosition": 7, "transactionId": 12}, {"stream_position": "7", "transaction_id": "12"}),
+        ({"changeSequence": int("2" * 35)}, {"change_sequence": "2" * 35}),
+        (
+            {"transactionEventCounter": "3", "transactionLastEvent": "True"},
+            {"transaction_event_counter": 3, "transaction_last_event": True},
+        ),
+        (
+            {"transactionEventCounter": Decimal("3"), "transactionLastEvent": 0},
+            {"transaction_event_counter": 3, "transaction_last_event": False},
+        ),
+        ({"transactionEventCounter": True, "transactionLastEvent": "maybe", "externalSchemaId": 4}, {"external_schema_id": "4"}),
+        ({"transactionEventCounter": 1 << 63}, {}),
+    ],
+)
+def test_decode_data_reads_headers_of_other_types_when_no_table_needs_them(
+    headers: dict[str, Any], found: dict[str, Any]
+) -> None:
+    message = {"data": {}, "beforeData": None, "headers": {"operation": "UPDATE", **headers}}
+    assert decode_data(Envelope("DT", message, form="json")) == Change("UPDATE", **found)
 
 
 def test_decode_data_takes_a_deleted_row_that_stands_in_before_data_alone() -> None:

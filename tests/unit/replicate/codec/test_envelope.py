@@ -81,11 +81,10 @@ def test_decode_envelope_takes_headers_in_blocks_with_their_sizes() -> None:
         (b'{"magic": "atmsg", "type": "DT", "message": {}}', "no magic", 0),
         (b'{"magic": "atMSG", "type": "XX", "message": {}}', "unknown type 'XX'", 0),
         (b'{"magic": "atMSG", "type": "DT", "message": "text"}', "is str, not an object", 0),
-        (b'{"magic": "atMSG", "type": "DT", "message": {}, "headers": {"a": 1}}', "headers", 0),
-        (b'{"magic": "atMSG", "type": "DT", "message": {}, "messageSchemaId": 1}', "messageSchemaId", 0),
+        (b'{"magic": "atMSG", "type": "DT", "message": {}, "messageSchemaId": ["1"]}', "messageSchemaId", 0),
         (b'{"data": {"a": 1, "a": 2}, "headers": {}}', "'a' is repeated", 0),
         (b'{"data": {"a": NaN}, "headers": {}}', "NaN", 0),
-        (b'{"data": {"a": 1e999}, "headers": {}}', "out of range", 0),
+        (b'{"data": {"a": 1e99999999999999999999}, "headers": {}}', "out of range", 0),
         (b'{"data": {"a": ' + b"9" * 5000 + b'}, "headers": {}}', "decoded without loss", 0),
         (b'{"data": {"a": "\\ud800"}, "headers": {}}', "surrogate", 0),
         (b'{"data": ' + b"[" * 100_000, "too deeply", 0),
@@ -95,6 +94,28 @@ def test_decode_envelope_says_what_is_wrong_and_where(value: bytes, what: str, a
     with pytest.raises(DecodeError, match=what) as caught:
         decode_envelope(value)
     assert caught.value.at == at
+
+
+@pytest.mark.parametrize(
+    ("members", "envelope"),
+    [
+        ('"headers": [1]', Envelope("DT", {}, form="json")),
+        (
+            '"headers": {"a": 1.50, "b": {"c": 2}, "d": null}',
+            Envelope("DT", {}, {"a": "1.50", "b": '{"c":2}', "d": ""}, form="json"),
+        ),
+        ('"messageSchemaId": 7, "messageSchema": {"type": "record"}', Envelope("DT", {}, None, "7", '{"type":"record"}', "json")),
+    ],
+)
+def test_decode_envelope_spells_members_as_text_when_json_has_other_types(members: str, envelope: Envelope) -> None:
+    value = f'{{"magic": "atMSG", "type": "DT", "message": {{}}, {members}}}'.encode()
+    assert decode_envelope(value) == envelope
+
+
+def test_envelope_keeps_every_digit_of_a_json_number_when_it_is_written_again() -> None:
+    numbers = '{"a":123456789012345678.91,"b":[1E+400,-0,0.10,1.5E-7],"c":"\\u00e9"}'.replace("\\\\", "\\")
+    value = f'{{"magic":"atMSG","type":"DT","headers":null,"messageSchemaId":null,"messageSchema":null,"message":{numbers}}}'
+    assert encode_envelope(decode_envelope(value.encode())).decode() == value.replace("\\u00e9", "é")
 
 
 def test_decode_envelope_takes_a_data_message_in_json_without_its_envelope() -> None:

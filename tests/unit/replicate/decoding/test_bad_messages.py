@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,3 +118,26 @@ def test_decoder_takes_metadata_of_columns_whose_names_are_those_of_its_own_reco
     (found,) = rows_of(decoded)
     assert {name: found[name] for name in names} == row
     assert table.schema_id == ID
+
+
+def test_decoder_gives_up_rows_whose_text_no_partition_has(tmp_path: Path) -> None:
+    decoder = make_decoder(tmp_path, TABLE, settings={"partition_by": ("name",)})
+    names = ["a", "", None, "Zürich", "x" * 300]
+    messages = [data_message(TABLE, make_change(number, data={"id": number, "name": name})) for number, name in enumerate(names)]
+    messages.append(data_message(TABLE, make_change(5, "DELETE", data={"id": 5, "name": ""})))
+    decoded = decoder.decode(raw_messages(messages))
+    assert {offset: reason[:16] for offset, reason in reasons_of(decoded).items()} == {
+        1: "column 'name': t",
+        4: "column 'name': '",
+    }
+    assert [(row["id"], row["name"]) for row in rows_of(decoded)] == [(0, "a"), (2, None), (3, "Zürich"), (5, None)]
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_decoder_gives_up_an_empty_key_that_a_table_is_partitioned_by(tmp_path: Path, form: Any) -> None:
+    table = make_table(COLUMNS[0], replace(COLUMNS[1], primary_key_position=2))
+    decoder = make_decoder(tmp_path, table, settings={"partition_by": ("name",)})
+    changes = [make_change(1, data={"id": 1, "name": ""}), make_change(2), make_change(3, "DELETE", data={"id": 3, "name": ""})]
+    decoded = decoder.decode(raw_messages([data_message(table, change, form=form) for change in changes]))
+    assert sorted(reasons_of(decoded)) == [0, 2]
+    assert all("stores it as null" in reason for reason in reasons_of(decoded).values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -113,7 +114,7 @@ def _to_avro(message: dict[str, Any]) -> dict[str, Any]:
 
 def _fitting_schema(message: dict[str, Any]) -> str:
     """Return a data schema for a JSON message whose own is not known: its scalars as they stand."""
-    kinds = {str: "string", int: "long", float: "double", type(None): "string"}
+    kinds = {str: "string", int: "long", Decimal: "double", type(None): "string"}
     fields = [{"name": name, "type": ["null", kinds[type(value)]]} for name, value in message["data"].items()]
     headers: list[dict[str, Any]] = [
         {"name": "operation", "type": {"type": "enum", "name": "operation", "symbols": ["INSERT", "UPDATE", "DELETE", "REFRESH"]}}

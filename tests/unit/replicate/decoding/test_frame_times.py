@@ -38,7 +38,7 @@ def test_times_of_tells_each_partition_and_its_steps_back() -> None:
     topics = pa.array(["a", "b", "a", "a", "b"])
     times = np.array([5, 7, 9, 6, 8])
     assert times_of(topics, np.array([0, 0, 0, 0, 1]), times) == [
-        PartitionTimes("a", 0, 5, 9, 3), PartitionTimes("b", 0, 7, 7, 0), PartitionTimes("b", 1, 8, 8, 0)
+        PartitionTimes("a", 0, 5, 9, 3, 3), PartitionTimes("b", 0, 7, 7, 0, 1), PartitionTimes("b", 1, 8, 8, 0, 1)
     ]  # fmt: skip
 
 

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from headstream.errors import SchemaError
-from headstream.replicate.codec import ColumnMetadata, data_message, data_schema
+from headstream.replicate.codec import ColumnMetadata, Envelope, data_message, data_schema, encode_envelope
+from headstream.replicate.codec.avro.schema import parse_schema
+from headstream.replicate.codec.avro.values import encode_value
+from headstream.replicate.run.status import describe_orders
 from headstream.replicate.schemas.schemas import table_schema
 from headstream.replicate.settings.table_settings import TableRule, TableRules, TableSettings
 from tests.support.replicate.replicate_messages import (
@@ -232,3 +235,113 @@ def test_decoder_gives_all_of_a_change_when_details_are_wanted(tmp_path: Path) -
     assert {(row["_hs_before_name"], row["_hs_timestamp"], row["_hs_stream_position"]) for row in rows} == {
         ("old", change.timestamp, "p")
     }
+
+
+def test_decoder_counts_the_times_that_a_table_cuts_and_keeps_them_when_they_are_text(tmp_path: Path) -> None:
+    table = make_table(COLUMNS[0], ColumnMetadata("at", 2, "DATETIME"))
+    table = replace(table, data_schema=data_schema(table.columns, logical_types=False))
+    spellings = ["2024-02-29 23:59:59.1234567", "2024-02-29 23:59:59.1234560", "2024-02-29T23:59:59Z"]
+    values = [data_message(table, make_change(n, data={"id": n, "at": text})) for n, text in enumerate(spellings)]
+    decoded = make_decoder(tmp_path / "cut", table).decode(raw_messages(values))
+    assert [row["at"].microsecond for row in rows_of(decoded)] == [123456, 123456, 0]
+    assert decoded.findings == {"table shop.kit: times of column 'at' are finer than a microsecond, and were cut": 1}
+    decoded = make_decoder(tmp_path / "text", table, settings={"datetimes": "text"}).decode(raw_messages(values))
+    texts = ["2024-02-29 23:59:59.1234567", "2024-02-29 23:59:59.123456", "2024-02-29 23:59:59.000000"]
+    assert ([row["at"] for row in rows_of(decoded)], decoded.findings) == (texts, {})
+
+
+def test_decoder_reads_nanoseconds_and_refuses_finer_times_than_a_microsecond_in_a_key(tmp_path: Path) -> None:
+    table = make_table(ColumnMetadata("at", 1, "DATETIME", primary_key_position=1))
+    table = replace(table, data_schema=table.data_schema.replace("timestamp-micros", "timestamp-nanos"))
+    times_ns = (1_700_000_000_123_456_000, -1_000, -1)
+    values = [data_message(table, make_change(number, data={"at": time_ns})) for number, time_ns in enumerate(times_ns)]
+    decoded = make_decoder(tmp_path, table).decode(raw_messages(values))
+    moments = [datetime(2023, 11, 14, 22, 13, 20, 123456, UTC), datetime(1969, 12, 31, 23, 59, 59, 999999, UTC)]
+    assert [row["at"] for row in rows_of(decoded)] == moments
+    assert list(reasons_of(decoded)) == [2]
+    texts = make_decoder(tmp_path / "text", table, settings={"datetimes": "text"}).decode(raw_messages(values))
+    assert [row["at"] for row in rows_of(texts)][-1] == "1969-12-31 23:59:59.999999999"
+
+
+@pytest.mark.parametrize("kind", ["long", "boolean", {"type": "long", "logicalType": "timestamp-micros"}, "bytes"])
+def test_decoder_reads_avro_headers_of_other_types_when_no_table_needs_them(tmp_path: Path, kind: Any) -> None:
+    table = make_table()
+    schema = json.loads(table.data_schema)
+    headers = {header["name"]: header for header in schema["fields"][2]["type"]["fields"]}
+    for name in ("timestamp", "streamPosition", "transactionId"):
+        headers[name]["type"] = kind
+    table = replace(table, data_schema=json.dumps(schema))
+    value = {"long": 5, "boolean": True, "bytes": b"\xff"}.get(kind if isinstance(kind, str) else "long")
+    record: dict[str, Any] = {
+        "data": {"id": 1, "name": "x"},
+        "beforeData": None,
+        "headers": {"operation": "INSERT", "changeSequence": "1"},
+    }
+    record["headers"] |= dict.fromkeys(("timestamp", "streamPosition", "transactionId"), value)
+    message = encode_envelope(Envelope("DT", encode_value(parse_schema(table.data_schema), record), None, table.schema_id))
+    for details in (False, True):
+        decoded = make_decoder(tmp_path / str(details), table, details=details).decode(raw_messages([message]))
+        assert ([row["name"] for row in rows_of(decoded)], reasons_of(decoded)) == (["x"], {})
+
+
+def test_decoder_refuses_a_row_when_its_mask_is_not_bytes(tmp_path: Path) -> None:
+    table = make_table()
+    schema = json.loads(table.data_schema)
+    headers = {header["name"]: header for header in schema["fields"][2]["type"]["fields"]}
+    headers["columnMask"]["type"] = ["null", "string"]
+    table = replace(table, data_schema=json.dumps(schema))
+    record = {"data": {"id": 1, "name": "x"}, "beforeData": None}
+    sent = {"operation": "INSERT", "changeSequence": "1", "timestamp": "", "streamPosition": "", "transactionId": ""}
+    avro = parse_schema(table.data_schema)
+    values = [
+        encode_envelope(Envelope("DT", encode_value(avro, {**record, "headers": sent | mask}), None, table.schema_id))
+        for mask in ({}, {"columnMask": "03"})
+    ]
+    decoded = make_decoder(tmp_path, table).decode(raw_messages(values))
+    assert (len(rows_of(decoded)), reasons_of(decoded)) == (1, {1: "columnMask is string, not bytes"})
+
+
+FLOATS = make_table(
+    COLUMNS[0], ColumnMetadata("ratio", 2, "REAL8"), *(ColumnMetadata(f"c{at}", at, "INT4") for at in range(3, 17))
+)
+
+
+def moved(number: int, change_mask: bytes, old_ratio: float = float("nan"), **new: Any) -> bytes:
+    """An update with both images in full, in which some columns are new."""
+    before: dict[str, Any] = {"id": 1, "ratio": old_ratio} | {f"c{at}": 0 for at in range(3, 17)}
+    change = make_change(number, "UPDATE", data=before | new, before=before, change_mask=change_mask, column_mask=b"\xff\xff")
+    return data_message(FLOATS, change)
+
+
+@pytest.mark.parametrize(("old", "new"), [(float("nan"), float("nan")), (0.0, -0.0)])
+def test_decoder_decides_no_byte_order_by_a_value_that_the_source_takes_for_the_same(
+    tmp_path: Path, old: float, new: float
+) -> None:
+    # The bit is that of the column c10, which got the value that it had; turned, it would be that of the double.
+    values = [moved(number, b"\x00\x02", old, ratio=new) for number in range(1, 4)]
+    decoder = make_decoder(tmp_path, FLOATS)
+    decoded = decoder.decode(raw_messages(values))
+    assert (len(rows_of(decoded)), decoder.orders.find(FLOATS.lineage), decoded.findings) == (3, None, {})
+
+
+def test_decoder_decides_by_change_masks_when_two_changes_name_exactly_what_differs(tmp_path: Path) -> None:
+    decoder = make_decoder(tmp_path, FLOATS)
+    first = moved(1, b"\x08\x00", c12=5)  # bit 11 of a big-endian mask
+    decoder.decode(raw_messages([first, first]))
+    assert decoder.orders.find(FLOATS.lineage) is None, "one change, sent twice"
+    decoder.decode(raw_messages([moved(2, b"\x10\x00", c13=5)]))
+    assert decoder.orders.find(FLOATS.lineage) == "big"
+    evidence = {"order": "big", "rows": 2, "by": "changes whose change mask has exactly the columns that differ"}
+    assert decoder.orders.evidence(FLOATS.lineage) == evidence | {"column_mask": "ffff", "change_mask": "1000"}
+    again = make_decoder(tmp_path, FLOATS)
+    assert again.orders.evidence(FLOATS.lineage) == decoder.orders.evidence(FLOATS.lineage)
+    again.zone.scan()
+    told = {"server": "s", "task": "t", "order": "big", "evidence": decoder.orders.evidence(FLOATS.lineage)}
+    assert describe_orders(again.orders, again.zone) == [told]
+
+
+def test_decoder_decides_no_byte_order_when_changes_speak_for_both(tmp_path: Path) -> None:
+    decoder = make_decoder(tmp_path, FLOATS)
+    values = [moved(1, b"\x08\x00", c12=5), moved(2, b"\x10\x00", c13=5), moved(3, b"\x00\x08", c12=5)]
+    decoder.decode(raw_messages(values))
+    assert decoder.orders.find(FLOATS.lineage) is None

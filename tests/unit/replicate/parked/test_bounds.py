@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from headstream.errors import ReplicateError
-from headstream.replicate.columns.raw import RAW_SCHEMA
-from headstream.replicate.parked.bounds import DeadRate, WaitingBounds
+from headstream.replicate.parked.bounds import DeadRates, Owner, WaitingBounds
 from headstream.replicate.parked.ledger import Ledger, Parcel
 from headstream.replicate.settings.config import ReplicateConfig
 
@@ -29,60 +28,63 @@ PARCEL = Parcel(
 )
 
 
-def dead(*reasons: str) -> list[pa.RecordBatch]:
-    return [pa.RecordBatch.from_pylist([{"reason": reason} for reason in reasons], schema=RAW_SCHEMA)]
+TABLE = ("SHOP", "items")
 
 
-def test_a_share_of_dead_messages_is_allowed_and_one_more_stops() -> None:
-    rate = DeadRate(0.1, 100)
-    rate.check(100, dead(*["bad"] * 10))
-    with pytest.raises(ReplicateError) as caught:
-        DeadRate(0.1, 100).check(100, dead(*["bad"] * 6, *["worse"] * 5))
-    assert "11 of the newest 100 messages cannot be applied, more than 10%: 6 times: bad; 5 times: worse" in str(caught.value)
-    assert caught.value.advice
-    assert "Nothing of this micro-batch was dead-lettered" in caught.value.advice
+def exceeds(rates: DeadRates, messages: int, *reasons: str, owner: Owner = TABLE) -> str | None:
+    """Add a micro-batch of one table or topic."""
+    return rates.find_exceeded({owner: messages}, {owner: Counter(reasons)} if reasons else {}).get(owner)
+
+
+def test_a_share_of_dead_messages_is_allowed_and_one_more_exceeds() -> None:
+    assert exceeds(DeadRates(0.1, 100), 100, *["bad"] * 10) is None
+    found = exceeds(DeadRates(0.1, 100), 100, *["bad"] * 6, *["worse"] * 5)
+    assert found == "11 of the newest 100 messages cannot be applied, more than 10%: 6 times: bad; 5 times: worse"
 
 
 def test_the_three_most_frequent_reasons_are_named() -> None:
-    with pytest.raises(ReplicateError, match=r"than 10%: 4 times: a; 3 times: b; 2 times: c\. Nothing"):
-        DeadRate(0.1, 1).check(10, dead(*"aaaabbbccd"))
+    found = exceeds(DeadRates(0.1, 1), 10, *"aaaabbbccd")
+    assert found is not None
+    assert found.endswith("than 10%: 4 times: a; 3 times: b; 2 times: c")
 
 
 def test_too_few_messages_have_no_share() -> None:
-    rate = DeadRate(0.1, 100)
-    rate.check(99, dead(*["bad"] * 99))
-    with pytest.raises(ReplicateError, match="100 of the newest 100 messages"):
-        rate.check(1, dead("bad"))
+    rates = DeadRates(0.1, 100)
+    assert exceeds(rates, 99, *["bad"] * 99) is None
+    assert "100 of the newest 100 messages" in (exceeds(rates, 1, "bad") or "")
 
 
-def test_a_micro_batch_without_dead_messages_never_stops() -> None:
-    rate = DeadRate(0.1, 100)
-    rate.check(99, dead(*["bad"] * 99))
-    rate.check(1, [])
-    with pytest.raises(ReplicateError, match="100 of the newest 101 messages"):
-        rate.check(1, dead("bad"))
+def test_a_micro_batch_without_dead_messages_never_exceeds() -> None:
+    rates = DeadRates(0.1, 100)
+    assert exceeds(rates, 99, *["bad"] * 99) is None
+    assert exceeds(rates, 1) is None
+    assert "100 of the newest 101 messages" in (exceeds(rates, 1, "bad") or "")
 
 
-def test_a_stopped_micro_batch_does_not_count_when_it_is_read_again() -> None:
-    rate = DeadRate(0.1, 100)
+def test_a_micro_batch_that_exceeded_does_not_count_when_it_is_read_again() -> None:
+    rates = DeadRates(0.1, 100)
     for _ in range(3):
-        with pytest.raises(ReplicateError, match="60 of the newest 100 messages"):
-            rate.check(100, dead(*["bad"] * 60))
-    rate.check(100, dead(*["bad"] * 10))
+        assert "60 of the newest 100 messages" in (exceeds(rates, 100, *["bad"] * 60) or "")
+    assert exceeds(rates, 100, *["bad"] * 10) is None
 
 
 def test_the_window_has_the_newest_micro_batches_with_enough_messages() -> None:
-    rate = DeadRate(0.1, 100)
-    rate.check(50, dead(*["bad"] * 5))
-    rate.check(50, [])
-    rate.check(50, dead(*["bad"] * 5))  # the first one left the window: 5 of 100
-    rate.check(50, dead(*["bad"] * 5))  # 10 of 100
-    with pytest.raises(ReplicateError, match="11 of the newest 100 messages"):
-        rate.check(50, dead(*["bad"] * 6))
-    rate.check(1000, [])
-    rate.check(40, dead(*["bad"] * 40))  # 40 of 1,040: the big one stays until 100 newer ones are there
-    with pytest.raises(ReplicateError, match="100 of the newest 100 messages"):
-        rate.check(100, dead(*["bad"] * 100))
+    rates = DeadRates(0.1, 100)
+    assert exceeds(rates, 50, *["bad"] * 5) is None
+    assert exceeds(rates, 50) is None
+    assert exceeds(rates, 50, *["bad"] * 5) is None  # the first one left the window: 5 of 100
+    assert exceeds(rates, 50, *["bad"] * 5) is None  # 10 of 100
+    assert "11 of the newest 100 messages" in (exceeds(rates, 50, *["bad"] * 6) or "")
+    assert exceeds(rates, 1000) is None
+    assert exceeds(rates, 40, *["bad"] * 40) is None  # 40 of 1,040: the big one stays until 100 newer ones are there
+    assert "100 of the newest 100 messages" in (exceeds(rates, 100, *["bad"] * 100) or "")
+
+
+def test_each_table_and_topic_has_a_share_of_its_own() -> None:
+    rates = DeadRates(0.1, 100)
+    found = rates.find_exceeded({TABLE: 100, "cdc/data": 1000}, {TABLE: Counter(["bad"] * 50), "cdc/data": Counter(["worse"])})
+    assert list(found) == [TABLE]
+    assert exceeds(rates, 50, *["bad"] * 11, owner="cdc/data") is None, "12 of 1,050"
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from headstream.metrics.families import write_metrics_file
 from headstream.replicate.apply.deltalake import DeltaLakeEngine
 from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.codec import data_message, metadata_message
+from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.parked.dead_letter_table import DeadLetterTable
 from headstream.replicate.parked.requests import Requests, Selection
 from headstream.replicate.run.metrics import describe_pipeline
@@ -179,6 +180,23 @@ def test_processor_stops_before_it_gives_up_too_many_messages(tmp_path: Path) ->
     with pytest.raises(ReplicateError, match=r"more than 20%: 40 times: .*not a Replicate"):
         work.process(work.raw([*good[45:55], *[b"bad"] * 40]), 1)
     assert work.ledger.counts()["dead"] == 5
+    work.close()
+
+
+def test_processor_passes_tombstones_over_and_counts_them_when_a_topic_is_compacted(tmp_path: Path) -> None:
+    table = make_table()
+    work = Work(tmp_path, dead_rate_messages=10)
+    raw = work.raw([metadata_message(table), data_message(table, make_change(1)), *[b""] * 20])
+    payload = pa.array([*raw["payload"].to_pylist()[:2], *[None] * 20], pa.binary())
+    raw = raw.set_column(raw.schema.get_field_index("payload"), raw.schema.field("payload"), payload)
+    decoded = Decoded.from_table(pa.Table.from_batches([work.decoder.decode(raw.to_batches()[0]).to_batch()]))
+    work.processor.process(decoded, lambda wanted: raw, 0)
+    assert (work.summary.messages, work.summary.tombstones, work.dead_count()) == (22, 20, 0)
+    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    status = read_status(work.ledger, work.now_us)
+    assert status["run"]["tombstones"] == 20
+    counted = {sample.name: sample.value for metric in describe_pipeline(status) for sample in metric.samples}
+    assert counted["headstream_replicate_tombstones_total"] == 20
     work.close()
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from dataclasses import replace
 from decimal import Decimal
@@ -14,6 +15,7 @@ from deltalake import DeltaTable
 from headstream.replicate.apply.engine import RowCounts
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.codec import ColumnMetadata, TableMetadata
+from headstream.replicate.columns.changes import OLD_PREFIX
 from headstream.replicate.tables.tables import table_path
 from tests.support.replicate.change_tables import COLUMNS, KEYLESS, METADATA, change, sequence
 from tests.support.replicate.target_tables import Target, schema_of
@@ -120,9 +122,8 @@ def test_a_killed_process_that_has_not_recorded_its_deletions_loses_no_older_cha
     assert target.names() == {1: "a"}
 
 
-@pytest.mark.parametrize("seed", range(15))
-def test_changes_of_key_and_partial_updates_end_the_same_in_any_order(tmp_path: Path, seed: int) -> None:
-    rng = random.Random(seed)
+def draw_history(rng: random.Random) -> tuple[list[dict[str, Any]], dict[int, tuple[Any, ...]]]:
+    """Inserts, deletions, partial updates and changes of key; and the rows after them."""
     state: dict[int, dict[str, Any]] = {}
     changes = []
     fresh = iter(range(100, 1000))  # a key that a row leaves is not used again
@@ -145,6 +146,13 @@ def test_changes_of_key_and_partial_updates_end_the_same_in_any_order(tmp_path: 
         state[now] = row
         shown = [value if name in present else None for name, value in values.items()]
         changes.append(change("UPDATE", now, *shown, at=at, present={"ID", *present}, old=key))
+    return changes, {key: (r["name"], Decimal(r["total"]).quantize(Decimal("0.01")), r["note"]) for key, r in state.items()}
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_changes_of_key_and_partial_updates_end_the_same_in_any_order(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    changes, expected = draw_history(rng)
     target = Target(tmp_path)
     delivery = changes + rng.sample(changes, 5)
     rng.shuffle(delivery)
@@ -155,8 +163,41 @@ def test_changes_of_key_and_partial_updates_end_the_same_in_any_order(tmp_path: 
         position += size
         if rng.random() < 0.3:
             target.reopen()
-    expected = {key: (row["name"], Decimal(row["total"]).quantize(Decimal("0.01")), row["note"]) for key, row in state.items()}
     assert target.rows() == expected, f"seed {seed}"
+
+
+@pytest.mark.parametrize(("narrow", "wide"), [("INT4", "REAL8"), ("INT4", "INT8"), ("INT4", "NUMERIC")])
+@pytest.mark.parametrize("seed", range(4))
+def test_changes_end_the_same_when_the_type_of_the_key_grows_between_them(
+    tmp_path: Path, narrow: str, wide: str, seed: int
+) -> None:
+    rng = random.Random(seed)
+    changes, expected = draw_history(rng)
+    schemas = [
+        version(number, replace(COLUMNS[0], type=kind, precision=12), *COLUMNS[1:]) for number, kind in ((1, narrow), (2, wide))
+    ]
+
+    def key_of(number: int, kind: str) -> Any:
+        return {"REAL8": float(number), "NUMERIC": Decimal(number)}.get(kind, number)
+
+    target = Target(tmp_path)
+    rng.shuffle(changes)
+    position = 0
+    while position < len(changes):
+        size, schema = rng.randint(1, 8), rng.choice(schemas[: 1 + (position > 10)])
+        kind = schema.columns[0].type
+        keys = ("ID", f"{OLD_PREFIX}ID")
+        unit = [
+            {**one, **{name: None if one[name] is None else key_of(one[name], kind) for name in keys}}
+            for one in changes[position : position + size]
+        ]
+        target.apply(*unit, metadata=schema)
+        position += size
+        if rng.random() < 0.3:
+            target.reopen()
+    target.apply(change("INSERT", key_of(5000, wide), "last", "1.00", at=5000), metadata=schemas[1])  # type: ignore[arg-type]
+    rows = {key_of(key, wide): row for key, row in expected.items()} | {key_of(5000, wide): ("last", Decimal("1.00"), None)}
+    assert target.rows() == rows, f"seed {seed}"
 
 
 def test_a_table_without_a_key_takes_each_new_row_once_and_refuses_the_rest(tmp_path: Path) -> None:
@@ -331,3 +372,29 @@ def test_one_failing_table_does_not_keep_the_others_from_their_changes(tmp_path:
     (tmp_path / "tables" / "shop" / "broken").unlink()
     assert not target.tables.apply(changes, schemas, "unit", 1).failed
     assert DeltaTable(str(tmp_path / "tables" / "shop" / "broken")).to_pyarrow_table().num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "why"), [("day", "has no such column"), ("NAME", "has no such column"), ("total", r"DECIMAL\(10,2\)")]
+)
+@pytest.mark.parametrize("scd_type", [1, 2])
+def test_changes_wait_if_the_table_cannot_be_partitioned_as_configured(
+    tmp_path: Path, column: str, why: str, scd_type: Any
+) -> None:
+    target = Target(tmp_path, partition_by=(column,), scd_type=scd_type)
+    failed = target.apply(change("INSERT", 1, "a", at=1), fails=True).failed[ORDERS]
+    assert re.search(why, str(failed))
+    assert not target.path.exists()
+    target.reopen(partition_by=("name",))
+    target.apply(change("INSERT", 1, "Zürich", at=1))
+    assert [row["name"] for row in target.stored()] == ["Zürich"]
+
+
+def test_changes_go_on_if_the_source_drops_the_column_that_a_table_is_partitioned_by(tmp_path: Path) -> None:
+    target = Target(tmp_path, partition_by=("name",))
+    target.apply(change("INSERT", 1, "a", at=1))
+    dropped = version(2, COLUMNS[0], *COLUMNS[2:])
+    row = change("INSERT", 2, at=2)
+    del row["name"]
+    target.apply(row, metadata=dropped)
+    assert target.names() == {1: "a", 2: None}

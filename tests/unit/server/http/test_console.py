@@ -93,7 +93,9 @@ def test_cookie_counts_only_with_the_header_and_not_from_another_site(http: Http
     cookie = {"Cookie": cookie_of(http.call("POST", "/users/login", LOGIN, token=None, headers=FROM_CONSOLE).headers)}
     assert http.call("GET", "/streams", token=None, headers=cookie).status == 401
     for site in ("cross-site", "same-site"):
-        assert http.call("GET", "/streams", token=None, headers={**cookie, **FROM_CONSOLE, "Sec-Fetch-Site": site}).status == 401
+        foreign = {**cookie, **FROM_CONSOLE, "Sec-Fetch-Site": site}
+        assert http.call("GET", "/streams", token=None, headers=foreign).status == 403
+        assert http.call("GET", "/streams", token=None, headers={**foreign, "Sec-Fetch-Mode": "navigate"}).status == 401
     for site in ("same-origin", "none"):
         assert http.call("GET", "/streams", token=None, headers={**cookie, **FROM_CONSOLE, "Sec-Fetch-Site": site}).status == 200
 

@@ -63,7 +63,7 @@ def read_all(peer: socket.socket) -> bytes:
 
 def head(http: Http, method: str, path: str, more: str = "", *, close: bool = True) -> bytes:
     more += "Connection: close\r\n" if close else ""
-    return f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {http.token}\r\n{more}\r\n".encode()
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {http.token}\r\n{more}\r\n".encode()
 
 
 def statuses(answered: bytes) -> list[int]:
@@ -192,12 +192,12 @@ def test_requests_on_one_connection_are_answered_in_their_order(http: Http) -> N
         b"\x00\x01\x02\x03\r\n\r\n",
         b"GET\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nbroken\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 20_000 + b"\r\n\r\n",
-        b"GET /" + b"y" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"POST /users/login HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-        b"POST /users/login HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
-        b"POST /users/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nbroken\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 20_000 + b"\r\n\r\n",
+        b"GET /" + b"y" * 20_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /users/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /users/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        b"POST /users/login HTTP/1.1\r\nHost: [::]\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
 )
@@ -229,7 +229,8 @@ def test_a_token_is_taken_by_its_scheme_in_any_case(http: Http) -> None:
 
 
 def test_a_preflight_needs_no_token(http: Http) -> None:
-    answer = http.call("OPTIONS", MESSAGES, token=None, headers={"Origin": "https://a", "Access-Control-Request-Method": "POST"})
+    asked = {"Origin": f"http://{http.host}:{http.port}", "Access-Control-Request-Method": "POST"}
+    answer = http.call("OPTIONS", MESSAGES, token=None, headers=asked)
     assert (answer.status, answer.body) == (200, b"")
     assert answer.headers["Access-Control-Allow-Methods"] == "GET,POST,PUT,DELETE"
 

@@ -17,17 +17,20 @@ from headstream.codec.binary import encode_sent
 from headstream.errors import CorruptSendError, HeadstreamError, LogError, OffsetOutOfRangeError
 from headstream.log.compaction_pass import CompactionPass
 from headstream.log.opening import close_log, open_directory
+from headstream.log.prefix_removal import remove_before
 from headstream.log.system.files import OsFiles
 from headstream.model.identifiers import TopicName
+from headstream.model.topology import Limits
 from headstream.spark.source.limits import admit_bytes
 from headstream.spark.source.offsets import TopicPartition
 from headstream.spark.source.options import parse_options
 from headstream.spark.source.planning import open_view
 from headstream.spark.source.reader import BATCH_ROWS, ReadTask, read_task
 from headstream.spark.source.source import HeadstreamReader
-from headstream.spark.source.stream_reader import UnlimitedStreamReader
+from headstream.spark.source.stream_reader import HeadstreamStreamReader, UnlimitedStreamReader
 from headstream.testing.local_server import LocalServer
 from tests.support.log.stored_logs import data_file
+from tests.support.server.kafka_listeners import kafka_listener
 
 
 @pytest.fixture
@@ -159,6 +162,36 @@ def drop_oldest(directory: Path) -> int:
     first.unlink()
     first.with_suffix(".index").unlink()
     return int(second.stem)
+
+
+@pytest.mark.parametrize("kind", ["file", "tcp"])
+def test_deleted_records_that_were_not_read_are_an_error_or_passed_over_and_counted(
+    directory: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    with kafka_listener(directory) as listener:
+        url = directory.as_uri() if kind == "file" else f"headstream://iggy:iggy@{listener.running.address}"
+        log = listener.broker
+        log.topics.create(TopicName("shop", "orders"), 1, Limits.WIDE)
+        log.messages.send(TopicName("shop", "orders"), 1, encode_sent([hs.Message(payload=b"x")] * 100))
+        begun = {"startingOffsets": '{"shop/orders": {"1": 25}}'}
+        strict, lenient = plan(url, **begun), plan(url, **begun, failOnDataLoss="false")
+        stream = HeadstreamStreamReader(parse_options({"url": url, "subscribe": "shop/orders", **begun}))
+        start = stream.initialOffset()
+        record = log.backing.log.snapshot()["shop"].topics["orders"]
+        assert remove_before(log.backing.writable_log(), record, 1, 40) == 40
+        for read_strictly in (lambda: read(strict), lambda: plan(url, **begun)):
+            with pytest.raises(OffsetOutOfRangeError, match=r"(?s)25 to 100 were .*40 to 100 exist.*shop/orders partition 1"):
+                read_strictly()
+        with pytest.raises(
+            OffsetOutOfRangeError, match=r"(?s)25 to 100 were to be read, 40 to 100 exist.*shop/orders partition 1"
+        ):
+            stream.partitions(start, stream.reportLatestOffset())
+        stream.stop()
+        assert read(lenient) == [*range(40, 100)]
+        assert "shop/orders partition 1: offsets 25 to 39 are skipped" in caplog.text
+        assert read(plan(url, **begun, failOnDataLoss="false")) == [*range(40, 100)]
+        assert "shop/orders partition 1, offsets 25 to 100: 15 of them are skipped" in caplog.text
+        assert read(plan(url)) == [*range(40, 100)]
 
 
 def test_messages_that_are_dropped_between_plan_and_read_are_an_error_or_passed_over(

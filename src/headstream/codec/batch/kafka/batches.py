@@ -3,7 +3,8 @@
     batch    base_offset i64 | length i32 | leader_epoch i32 | magic i8 = 2 | crc32c u32 | attributes i16 | last_offset_delta i32
              | base_time i64 | max_time i64 | producer_id i64 | epoch i16 | sequence i32 | count i32 | records      big-endian
 
-A record's time is the message's hs.timestamp, or else its append time; hs.key and hs.null become its key and its null value. An
+A record's time is the message's hs.timestamp, or else its append time, also for one in the millisecond before 1970: Kafka's
+number for it, -1, is no time. hs.key and hs.null become its key and its null value. An
 hs.timestamp of whole milliseconds directly after them becomes only the record's time. The other headers are texts, followed
 by hs.kinds. Messages that encode_row() cannot encode go to write_fallback(), one by one.
 """
@@ -76,6 +77,7 @@ BROKEN = cython.declare(cython.int, 3)
 MAX_BLOCK = cython.declare(cython.longlong, 8 << 10)
 RECORD_ROOM = cython.declare(cython.longlong, 64)
 NO_TIME = cython.declare(cython.longlong, -1)
+"""Milliseconds of a record without a time, and microseconds of a message without an hs.timestamp that a record can have."""
 
 HS_TIMES = cython.declare(cython.ulonglong, int.from_bytes(b"hs.times", "little"))
 TAMP = cython.declare(cython.uint, int.from_bytes(b"tamp", "little"))
@@ -85,10 +87,18 @@ TAMP = cython.declare(cython.uint, int.from_bytes(b"tamp", "little"))
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_time(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) -> cython.bint:
-    """Return whether the header at a position is an hs.timestamp of its kind, and not negative."""
+    """Return whether the header at a position is an hs.timestamp of its kind that a record can have."""
     if end - at < 29 or c.load32(p, at) != 12 or c.load64(p, at + 4) != HS_TIMES or c.load32(p, at + 12) != TAMP:
         return False
-    return p[at + 16] == 7 and c.load32(p, at + 17) == 8 and c.load64_signed(p, at + 21) >= 0
+    return p[at + 16] == 7 and c.load32(p, at + 17) == 8 and _to_ms(c.load64_signed(p, at + 21)) != NO_TIME
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _to_ms(time_us: cython.longlong) -> cython.longlong:
+    """Return the millisecond of a time, rounded down; compiled, a quotient is rounded towards zero."""
+    return time_us // 1000 if time_us >= 0 else -1 - -(time_us + 1) // 1000
 
 
 @cython.cfunc
@@ -240,9 +250,9 @@ def _write_messages(
         block: cython.longlong = null_end(p, begin, block_end, payload_size)
         value_size: cython.longlong = payload_size if block == begin else -1
         time_us: cython.longlong = _find_time(p, block, block_end)
-        if time_us >= 0 and time_us % 1000 == 0 and _is_time(p, block, block_end):
+        if time_us != NO_TIME and time_us % 1000 == 0 and _is_time(p, block, block_end):
             block += 29
-        time_ms: cython.longlong = (time_us if time_us >= 0 else c.load64_signed(p, at + 9)) // 1000
+        time_ms: cython.longlong = _to_ms(c.load64_signed(p, at + 9) if time_us == NO_TIME else time_us)
         if count == 0:
             base_ms = time_ms
         header_count: cython.longlong = 0
@@ -266,7 +276,7 @@ def _write_messages(
         to = _write_sized(q, to, p, begin - key_size, key_size)
         to = _write_sized(q, to, p, block_end + 4, value_size)
         to = _write_headers(q, to, header_count, key_offsets, keys, value_offsets, values, validity)
-        most_ms = time_ms if time_ms > most_ms else most_ms
+        most_ms = time_ms if count == 0 or time_ms > most_ms else most_ms
         count += 1
         at = end
     c.store64_signed(notes, AT, at)
@@ -328,7 +338,9 @@ def encode_batch(
             data[end:] = record
             end += len(record)
             data += bytes(len(view) - stop + _SLACK_BYTES)
-            _STATE.pack_into(noted, 48, stop, base_ms if count else time_ms, max(most_ms, time_ms), count + 1)
+            _STATE.pack_into(
+                noted, 48, stop, base_ms if count else time_ms, max(most_ms, time_ms) if count else time_ms, count + 1
+            )
     base_ms, most_ms, count = _NOTES.unpack(noted)[7:10]
     del data[end:]
     _seal(data, (base_offset, last_offset, leader_epoch), (base_ms, most_ms), count)

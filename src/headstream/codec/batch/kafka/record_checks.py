@@ -16,10 +16,12 @@ else:
     from cython.cimports.headstream.codec import primitives as c
     from cython.cimports.headstream.codec.batch.kafka.varints import read_varint
 
-__all__ = ["FAULTS", "MAX_TIME_MS", "TIME_FAULT", "check_records"]
+__all__ = ["FAULTS", "MAX_TIME_MS", "NO_BASE_MS", "TIME_FAULT", "check_records"]
 
 MAX_TIME_MS: Final = ((1 << 63) - 1) // 1000
 """The last millisecond whose microseconds fit an int64."""
+NO_BASE_MS: Final = -(1 << 63)
+"""Stands for the base of times of records without a time."""
 TIME_FAULT: Final = 4
 FAULTS: Final = {
     1: "a record is cut short",
@@ -77,7 +79,7 @@ def _check_record(
     if at < 0:
         return c.note_fault(notes, CUT, begin, 0, 0)
     delta: cython.longlong = c.load64_signed(notes, FOUND)
-    if base_ms >= 0 and not -base_ms <= delta <= MAX_TIME - base_ms:
+    if base_ms >= -MAX_TIME and not -MAX_TIME - base_ms <= delta <= MAX_TIME - base_ms:
         return c.note_fault(notes, TIME, begin, 0, 0)
     at = read_varint(p, at, end, notes, FOUND)
     if at < 0:
@@ -123,7 +125,7 @@ def check_records(
         p: The records.
         size: Their size in bytes.
         count: The expected number of records.
-        base_ms: The base of their times; less than 0 for records without a time.
+        base_ms: The base of their times, from -MAX_TIME_MS to MAX_TIME_MS; NO_BASE_MS for records without a time.
         notes: The output: a fault, and in bytes 24 to 48 the numbers.
     """
     at: cython.longlong = 0

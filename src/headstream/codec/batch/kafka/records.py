@@ -5,8 +5,9 @@
     sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
 
 A key becomes hs.key, a null value hs.null, the record's time hs.timestamp, in this order before its other headers, whose
-kinds are in hs.kinds. Everything is checked before a byte is written. Rare records go to the fallback in codec.kafka:
-with more than 64 headers, with reserved headers other than hs.kinds, or in another tool's convention.
+kinds are in hs.kinds. A time before 1970 is negative; -1 ms is no time, as in Kafka. Everything is checked before a byte is
+written. Rare records go to the fallback in codec.kafka: with more than 64 headers, with reserved headers other than hs.kinds,
+or in another tool's convention.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from headstream.codec.batch.kafka.record_checks import FAULTS, MAX_TIME_MS, TIME_FAULT
+from headstream.codec.batch.kafka.record_checks import FAULTS, MAX_TIME_MS, NO_BASE_MS, TIME_FAULT
 from headstream.codec.batch.kafka.values import NAMES
 from headstream.codec.buffer import BytesLike
 from headstream.errors import DecodeError, LimitError
@@ -39,7 +40,9 @@ else:
 __all__ = ["decode_records"]
 
 MAX_HEADERS = cython.declare(cython.longlong, 64)
+NO_BASE = cython.declare(cython.longlong, NO_BASE_MS)
 NO_TIME = cython.declare(cython.longlong, -1)
+"""A record's time in milliseconds if it has none; in microseconds no record can have it."""
 FALLBACK = cython.declare(cython.longlong, -2)
 
 _ROOM: Final = 85
@@ -148,7 +151,7 @@ def _write_own(
         c.store32(q, to + 12, 1)
         q[to + 16] = 1
         to += 17
-    if time_us >= 0:
+    if time_us != NO_TIME:
         c.store32(q, to, 12)
         c.store64(q, to + 4, HS_TIMES)
         c.store32(q, to + 12, TAMP)
@@ -188,7 +191,7 @@ def _write_records(
         end: cython.longlong = at + c.load64_signed(notes, FOUND)
         at = read_varint(p, at + 1, end, notes, FOUND)
         time_us: cython.longlong = NO_TIME
-        if base_ms >= 0:
+        if base_ms != NO_BASE and base_ms + c.load64_signed(notes, FOUND) != NO_TIME:
             time_us = 1000 * (base_ms + c.load64_signed(notes, FOUND))
         at = read_varint(p, at, end, notes, FOUND)
         key_at: cython.longlong = read_varint(p, at, end, notes, FOUND)
@@ -224,14 +227,18 @@ def _write_records(
 
 
 def decode_records(
-    records: BytesLike, count: int, base_ms: int, read_fallback: Callable[[memoryview, int], bytes], most_bytes: int
+    records: BytesLike,
+    count: int,
+    base_ms: int | None,
+    read_fallback: Callable[[memoryview, int | None], bytes],
+    most_bytes: int,
 ) -> bytearray:
     """Convert records to sent messages.
 
     Args:
         records: Records back to back, not compressed.
         count: Their number.
-        base_ms: The base of their times, milliseconds since 1970 UTC; less than 0 for records without a time.
+        base_ms: The base of their times, milliseconds since 1970 UTC; None for records without a time.
         read_fallback: Converts a rare record: its bytes after its length, and base_ms; returns the sent message.
         most_bytes: Maximum size of the messages, bytes.
 
@@ -240,12 +247,12 @@ def decode_records(
         LimitError: the messages would exceed the size.
     """
     view, noted = memoryview(records), bytearray(_NOTES.size)
-    if base_ms > MAX_TIME_MS:
+    if base_ms is not None and not -MAX_TIME_MS <= base_ms <= MAX_TIME_MS:
         raise DecodeError(FAULTS[TIME_FAULT], 0)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
     total: cython.longlong = count
-    base: cython.longlong = base_ms
+    base: cython.longlong = NO_BASE if base_ms is None else base_ms
     notes: cython.p_uchar = c.writable(noted)
     fault: cython.longlong
     with cython.nogil:
@@ -259,7 +266,7 @@ def decode_records(
     data, scratch = c.new_bytes(room), _Scratch(most)
     end = 0
     while True:
-        end = _fill(view, count, base_ms, scratch, data, end, noted)
+        end = _fill(view, count, base, scratch, data, end, noted)
         at, number, fallback_end = _NOTES.unpack(noted)[6:]
         if number == count:
             break

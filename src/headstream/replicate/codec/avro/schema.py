@@ -95,6 +95,7 @@ _LOGICAL_KINDS: Final = {
     "time-micros": ("long",),
     "timestamp-millis": ("long",),
     "timestamp-micros": ("long",),
+    "timestamp-nanos": ("long",),
     "local-timestamp-millis": ("long",),
     "local-timestamp-micros": ("long",),
     "decimal": ("bytes", "fixed"),

@@ -120,7 +120,7 @@ def _decode_logical(value: Any, avro_type: AvroType, what: str, at: int) -> Any:
             raise DecodeError(f"{what} is a decimal of more than {avro_type.precision} digits", at)
         sign, digits, _ = Decimal(unscaled).as_tuple()
         return Decimal((sign, digits, -avro_type.scale))
-    if logical == "uuid":
+    if logical in ("uuid", "timestamp-nanos"):  # a datetime has no nanoseconds
         return value
     if logical == "date":
         return _date(value)
@@ -288,7 +288,12 @@ def _encode_logical(avro_type: AvroType, value: Any, what: str) -> Any:
         seconds = value.hour * 3600 + value.minute * 60 + value.second
         return (seconds * 1_000_000 + value.microsecond) // unit_us
     if "timestamp" in logical and isinstance(value, datetime.datetime):
-        return (_without_zone(value) - _EPOCH) // datetime.timedelta(microseconds=unit_us)
+        since = _without_zone(value) - _EPOCH
+        return (
+            since // datetime.timedelta(microseconds=1) * 1000
+            if "nanos" in logical
+            else since // datetime.timedelta(microseconds=unit_us)
+        )
     return value
 
 

@@ -21,8 +21,9 @@ from headstream.codec.json_text import decode_json
 from headstream.errors import DecodeError, HeadstreamError
 from headstream.server.http.console.cookies import ConsoleCookie
 from headstream.server.http.console.files import CONSOLE_PATH, ConsoleFiles
+from headstream.server.http.hosts import Hosts
 from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports
-from headstream.server.http.replies import NOT_FOUND, UNAUTHORIZED, Reply, command_reply, json_reply, text_reply
+from headstream.server.http.replies import NOT_FOUND, OWN_HEADERS, UNAUTHORIZED, Reply, command_reply, json_reply, text_reply
 from headstream.server.http.requests import RefusedBodyError, bounded_for_json, read_body, read_query
 from headstream.server.http.views import Views
 from headstream.wire.codes import Code
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalConsole"]
 
+_HOST: Final = "127.0.0.1"
 _LOGIN_PATH: Final = "/personal-access-tokens/login"
 _SESSION_PATH: Final = "/console/session"
 _BODY_BYTES: Final = 2_000_000
@@ -71,6 +73,7 @@ class LocalConsole:
         self._user_id = user_id
         self._files = ConsoleFiles()
         self._views = Views(pipelines=pipelines)
+        self._hosts = Hosts(_HOST)
         self._entrance: str | None = secrets.token_urlsafe(24)
         self._session = secrets.token_urlsafe(32)
         self._cookie: ConsoleCookie | None = None
@@ -84,10 +87,10 @@ class LocalConsole:
             port: The port on 127.0.0.1; 0 is any free one.
         """
         self._requests = web.Server(self._handle, access_log=None)  # disables it
-        self._server = await asyncio.get_running_loop().create_server(self._requests, "127.0.0.1", port)
+        self._server = await asyncio.get_running_loop().create_server(self._requests, _HOST, port)
         bound = self._server.sockets[0].getsockname()[1]
         self._cookie = ConsoleCookie(bound, is_secure=False)
-        return f"http://127.0.0.1:{bound}{CONSOLE_PATH}/#token={self._entrance}"
+        return f"http://{_HOST}:{bound}{CONSOLE_PATH}/#token={self._entrance}"
 
     async def stop(self) -> None:
         """Stop serving; idempotent."""
@@ -98,7 +101,7 @@ class LocalConsole:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            reply = await self._answer(request)
+            reply = self._hosts.refuse(request) or await self._answer(request)
         except RefusedBodyError as refused:
             reply = refused.reply
         except DecodeError as error:
@@ -108,7 +111,7 @@ class LocalConsole:
         except Exception as error:
             logging.getLogger(__name__).exception("internal error")
             reply = json_reply(refusal_to_json(error), 500)
-        headers = {"Server": "headstream", **reply.headers}
+        headers = {**OWN_HEADERS, **reply.headers}
         if reply.content_type is not None:
             headers["Content-Type"] = reply.content_type
         return web.Response(status=reply.http_status, body=reply.body or None, headers=headers)
@@ -122,7 +125,7 @@ class LocalConsole:
         if (method, path) == ("POST", _LOGIN_PATH):
             return await self._enter(request)
         given = self._cookie.read(request.headers)
-        if given is None or not secrets.compare_digest(given, self._session):
+        if given is None or not secrets.compare_digest(given.encode(), self._session.encode()):
             return UNAUTHORIZED
         found = find_route(method, path)
         if found is not None:

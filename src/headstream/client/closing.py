@@ -1,0 +1,41 @@
+"""Closing: what a consumer or a client that closes waits for a server in total, so that a lost server does not hold it up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+__all__ = ["CLOSE_S", "closing", "limited", "until_closed_s"]
+
+CLOSE_S: Final = 5.0
+"""How long all requests of one close() may take together, seconds: enough for a server that answers."""
+
+_LEAST_S: Final = 0.1
+"""What a request gets at least, seconds: one that can succeed at once is tried after the end too."""
+
+_until: Final[ContextVar[float | None]] = ContextVar("_until", default=None)
+"""When the requests of the current close() end, by the monotonic clock."""
+
+
+@contextmanager
+def closing() -> Iterator[None]:
+    """Limit all requests of the context, of this thread, to CLOSE_S together; within another such context to its end."""
+    token = _until.set(_until.get() or time.monotonic() + CLOSE_S)
+    try:
+        yield
+    finally:
+        _until.reset(token)
+
+
+def until_closed_s() -> float | None:
+    """Return when requests have to end, by the monotonic clock; None without such a context."""
+    return _until.get()
+
+
+def limited(timeout_s: float) -> float:
+    """Return a timeout of a request, seconds, cut to what closing() leaves."""
+    until_s = _until.get()
+    return timeout_s if until_s is None else min(timeout_s, max(_LEAST_S, until_s - time.monotonic()))

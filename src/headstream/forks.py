@@ -1,0 +1,67 @@
+"""Forks: what objects that hold a lock, a thread, a connection or a membership do in a forked child.
+
+A forked child has copies of its parent's objects, but none of the parent's threads; a lock that one of those held stays locked.
+Each such object calls tell_of_forks() when it is created, and in a child its after_fork() runs before any other code. There it
+
+    begins anew            clients of servers and of Kafka, and what they are made of: new locks, connections of their own
+    is left to the parent  consumers, producers, embedded logs: calls raise closed_by_fork(), close() and `with` do nothing
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import weakref
+from contextlib import suppress
+from typing import Final, Protocol
+
+from headstream.errors import ClosedError
+
+__all__ = ["close_copy", "closed_by_fork", "keep_forever", "tell_of_forks"]
+
+
+class Forkable(Protocol):
+    """An object that is told of forks."""
+
+    def after_fork(self) -> None:
+        """Begin anew in a child, or become unusable; it takes no lock, and sends nothing."""
+
+
+_objects: Final[weakref.WeakSet[Forkable]] = weakref.WeakSet()
+
+
+def tell_of_forks(one: Forkable) -> None:
+    """Have after_fork() of an object called in each child that is forked while the object exists."""
+    _objects.add(one)
+
+
+def closed_by_fork(what: str) -> ClosedError:
+    """Return the error of an object that belongs to the parent.
+
+    Args:
+        what: What it is.
+    """
+    return ClosedError(f"the {what} was created before this process was forked", advice="Create another one in this process")
+
+
+def close_copy(link: socket.socket) -> None:
+    """Close a child's copy of a socket at once, even if a file of it is open; the parent's connection stays."""
+    with suppress(OSError):
+        descriptor = link.detach()
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def keep_forever(one: object) -> None:
+    """Keep an object to the end of the process: its destructor would act for the parent, or wait for a thread of it."""
+    import ctypes  # it is needed in few processes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
+
+
+def _tell() -> None:
+    for one in list(_objects):
+        one.after_fork()
+
+
+os.register_at_fork(after_in_child=_tell)

@@ -1,0 +1,59 @@
+"""Which types and values a table can be partitioned by, so that every engine and reader finds the same rows.
+
+A Delta log has a partition's value as text, and deltalake also makes it the name of a directory:
+
+    refused                            since
+    FLOAT, DOUBLE                      values have several texts, and texts longer than a file's name
+    BINARY                             deltalake escapes the bytes again with each commit
+    DECIMAL with digits after a point  deltalake writes -1.50 as -1.-50
+    ''                                 is null in the log
+    __HIVE_DEFAULT_PARTITION__         is null to Spark
+    ~                                  deltalake's compaction does not find the file
+    the character 0                    no path has it
+    a long text                        is not a file's name
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import quote
+
+import pyarrow as pa
+
+__all__ = ["MAX_NAME_BYTES", "can_partition_by", "find_unusable"]
+
+MAX_NAME_BYTES: Final = 255
+"""Most bytes of a directory's name, which is the column's name and the value as deltalake encodes them."""
+
+_TYPE: Final = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|DECIMAL\(\d+,\s*0\)|BOOLEAN|DATE|TIMESTAMP|TIMESTAMP_NTZ|STRING")
+_HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+def can_partition_by(spark_type: str) -> bool:
+    """Return whether a table can be partitioned by columns of a Spark type."""
+    return _TYPE.fullmatch(spark_type) is not None
+
+
+def find_unusable(name: str, values: pa.StringArray) -> dict[int, str]:
+    """Return the rows whose text cannot be a partition's value, with the reasons.
+
+    Args:
+        name: The column.
+        values: Its values.
+    """
+    encoded = values.dictionary_encode()
+    bad = {code: why for code, text in enumerate(encoded.dictionary.to_pylist()) if (why := _problem(name, text)) is not None}
+    if not bad:
+        return {}
+    return {row: bad[code] for row, code in enumerate(encoded.indices.to_pylist()) if code in bad}
+
+
+def _problem(name: str, text: str) -> str | None:
+    if not text:
+        return "the empty text cannot be a partition's value, since Delta stores it as null"
+    if text == _HIVE_NULL or "~" in text or "\0" in text:
+        return f"{text!r} cannot be a partition's value in every engine"
+    if len(f"{quote(name, safe='')}={quote(text, safe='')}") > MAX_NAME_BYTES:
+        return f"{text[:20]!r}... is too long for a partition's value: a directory's name has at most {MAX_NAME_BYTES} bytes"
+    return None

@@ -1,0 +1,99 @@
+"""A pytest plugin that writes how much processor time and wall-clock time each test took to `.cache/suite-times.json`.
+
+A test's processor time is that of this process and of every process below it since the test before: its fixtures, the
+servers and JVMs it started, and what a shared JVM did meanwhile. With pytest-xdist each worker sends its times to the
+controller, which writes the file. `tools/suite_budget.py` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+__all__ = ["SuiteTimes", "tree_cpu_seconds"]
+
+_TIMES_FILE: Final = Path(__file__).parents[2] / ".cache" / "suite-times.json"
+_STARTS_PROCESSES: Final = ("tests/behaviour/", "tests/integration/", "tests/property/")
+_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+def tree_cpu_seconds(root: int) -> float:
+    """Return the processor seconds of a process, of its living descendants, and of those that they have waited for."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            stat = Path(entry.path, "stat").read_bytes()
+        except OSError:
+            continue  # it ended meanwhile
+        fields = stat.rpartition(b")")[2].split()
+        parents[int(entry.name)] = int(fields[1])
+        ticks[int(entry.name)] = sum(map(int, fields[11:15]))
+    belongs = {root: True}
+    for process in list(parents):
+        line = []
+        while process not in belongs and process in parents:
+            line.append(process)
+            process = parents[process]
+        belongs.update(dict.fromkeys(line, belongs.get(process, False)))
+    return sum(ticks[process] for process in ticks if belongs[process]) / _TICKS_PER_SECOND
+
+
+class SuiteTimes:
+    """The plugin.
+
+    Args:
+        config: The configuration of the run, in a worker or in the controller.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._tests: dict[str, list[float]] = {}
+        self._begin = time.monotonic()
+        self._read_tree = Path("/proc/self/stat").exists()
+
+    def _cpu_seconds(self, name: str) -> float:
+        if self._read_tree and name.startswith(_STARTS_PROCESSES):
+            return tree_cpu_seconds(os.getpid())
+        times = os.times()
+        return times.user + times.system + times.children_user + times.children_system
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Measure one test with its fixtures."""
+        begin = time.monotonic()
+        before = self._cpu_seconds(item.nodeid)
+        result = yield
+        cpu = self._cpu_seconds(item.nodeid) - before
+        self._tests[item.nodeid] = [round(time.monotonic() - begin, 3), round(max(cpu, 0.0), 3)]
+        return result
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Collect the times of a worker that ends."""
+        self._tests |= getattr(node, "workeroutput", {}).get("suite_times", {})
+
+    def pytest_sessionfinish(self) -> None:
+        """Send the times to the controller, or write them."""
+        if hasattr(self._config, "workeroutput"):
+            self._config.workeroutput["suite_times"] = self._tests
+            return
+        if not self._tests or self._config.option.collectonly:
+            return
+        own = os.times()
+        report = {
+            "wall_seconds": round(time.monotonic() - self._begin, 1),
+            "cpu_seconds": round(own.user + own.system + own.children_user + own.children_system, 1),
+            "tests": dict(sorted(self._tests.items())),
+        }
+        _TIMES_FILE.parent.mkdir(exist_ok=True)
+        path = Path(os.environ.get("HEADSTREAM_SUITE_TIMES", _TIMES_FILE))
+        path.write_text(json.dumps(report, indent=0), encoding="utf-8")

@@ -1,0 +1,116 @@
+"""A table of which too many messages can never be applied: it stops, the others go on, and nothing of it is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
+from headstream.replicate.run.status import read_status
+from headstream.replicate.settings.table_settings import TableRule, TableRules
+from tests.support.replicate.pipeline_work import SECOND_US, Work
+from tests.support.replicate.replicate_messages import COLUMNS, make_change, make_table
+
+KIT = make_table()
+UNUSABLE = make_table(*COLUMNS, ColumnMetadata("_hs_sequence", 3, "WSTRING", 20), schema_id="A" * 32, table="odd")
+"""A table with a reserved column."""
+
+
+def rows(table: Any, *numbers: int) -> list[bytes]:
+    return [data_message(table, make_change(number, data={"id": number, "name": "x"})) for number in numbers]
+
+
+def failing(work: Work) -> dict[str, dict[str, Any]]:
+    return {found["table"]: found for found in read_status(work.ledger, work.now_us)["failing_tables"]}
+
+
+def test_take_out_stops_one_table_and_the_others_go_on_when_its_schema_cannot_be_used(tmp_path: Path) -> None:
+    work = Work(tmp_path, dead_rate_messages=10)
+    work.send(metadata_message(KIT), metadata_message(UNUSABLE))
+    for start in range(0, 60, 20):
+        numbers = range(start, start + 20)
+        work.send(*[value for number in numbers for value in (*rows(KIT, number), *rows(UNUSABLE, number))])
+    assert len(work.rows("shop", "kit")) == 60
+    assert (work.dead_count(), work.ledger.waiting().count) == (0, 60)
+    found = failing(work)["shop.odd"]
+    assert found["stopped"]
+    assert "_hs_sequence" in found["reason"]
+    assert "max_dead_rate" in found["reason"]
+    work.now_us += 400 * SECOND_US
+    work.processor.sweep(last=True)
+    assert (work.dead_count(), work.ledger.waiting().count) == (0, 60), "nothing changes while its settings do not"
+    work.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "applied", "dead"),
+    [
+        ({"rules": TableRules(rules=(TableRule("shop.odd", {"rename_columns": {"_hs_sequence": "seq"}}),))}, 30, 0),
+        ({"rules": TableRules(exclude=("shop.odd",))}, None, 0),
+        ({"max_dead_rate": 1.0}, None, 30),
+    ],
+    ids=["corrected", "excluded", "given up"],
+)
+def test_retry_ends_the_stop_when_the_settings_have_changed(
+    tmp_path: Path, options: dict[str, Any], applied: int | None, dead: int
+) -> None:
+    work = Work(tmp_path, dead_rate_messages=10)
+    work.send(metadata_message(UNUSABLE), *rows(UNUSABLE, *range(30)))
+    assert work.ledger.waiting().count == 30
+    work.options |= options
+    work.restart()
+    work.send(*rows(KIT, 1), metadata_message(KIT))
+    work.processor.sweep()
+    assert (work.ledger.waiting().count, work.dead_count(), failing(work)) == (0, dead, {})
+    if applied is not None:
+        assert len(work.rows("shop", "odd")) == applied
+    work.close()
+
+
+def test_take_out_holds_good_changes_back_too_until_the_share_of_the_table_is_small(tmp_path: Path) -> None:
+    work = Work(tmp_path, dead_rate_messages=10)
+    bad = [data_message(KIT, make_change(number, change_sequence="")) for number in range(100, 110)]
+    work.send(metadata_message(KIT), *rows(KIT, *range(10)), *bad)
+    assert work.summary.changes == 0
+    assert work.ledger.waiting().count == 20
+    work.send(*rows(KIT, *range(10, 100)))  # the share of all that wait is 10 of 110 now
+    assert (work.summary.changes, work.ledger.waiting().count) == (0, 110)
+    work.now_us += 400 * SECOND_US
+    work.processor.sweep()
+    assert (len(work.rows("shop", "kit")), work.dead_count(), failing(work)) == (100, 10, {})
+    work.close()
+
+
+def test_take_out_does_not_stop_a_table_when_a_second_task_is_rejected_for_it(tmp_path: Path) -> None:
+    other = replace(make_table(task="two"), schema_id="F" * 32)
+    work = Work(tmp_path, dead_rate_messages=10)
+    work.send(metadata_message(KIT), metadata_message(other), *rows(KIT, *range(20)), *rows(other, *range(20, 60)))
+    assert len(work.rows("shop", "kit")) == 20
+    assert failing(work).keys() == {"shop.kit of two"}
+    work.send(*rows(KIT, 20))
+    assert len(work.rows("shop", "kit")) == 21
+    work.close()
+
+
+@pytest.mark.parametrize("step", ["hold", "end_batch"])
+def test_take_out_keeps_every_message_once_when_a_crash_cuts_it_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    work = Work(tmp_path, dead_rate_messages=10)
+    work.send(metadata_message(KIT), metadata_message(UNUSABLE))
+    raw = work.raw([*rows(UNUSABLE, *range(20)), *rows(KIT, *range(20))])
+
+    def crash(*arguments: Any, **options: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(work.processor.parking), step, crash)
+        with pytest.raises(MemoryError):
+            work.process(raw, 1)
+    work.restart()
+    work.process(raw, 1)
+    assert (len(work.rows("shop", "kit")), work.ledger.waiting().count, work.dead_count()) == (20, 20, 0)
+    work.close()

@@ -1,0 +1,149 @@
+"""What arranges the tests, and what compares their times with the budget."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.suite_groups import find_group
+from tests.support.suite_times import tree_cpu_seconds
+from tests.support.tiers import FIRST_TIER, take_fewer_examples
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def budget() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("suite_budget", ROOT / "tools/suite_budget.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "group"),
+    [
+        ("tests/integration/replicate/test_pipeline.py::test_x", "spark"),
+        ("tests/integration/kafka/test_kafka_client.py::test_x", "kafka"),
+        ("tests/integration/kafka/test_kafka_clients.py::test_x", "kafka"),
+        ("tests/behaviour/test_ids_behaviour.py::test_x[kafka]", "kafka"),
+        ("tests/behaviour/test_ids_behaviour.py::test_x[http]", "tests/behaviour/test_ids_behaviour.py"),
+        ("tests/unit/test_start.py::test_x[kafka]", "tests/unit/test_start.py"),
+    ],
+)
+def test_find_group_gives_tests_that_share_a_process_one_group(nodeid: str, group: str) -> None:
+    assert find_group(nodeid) == group
+
+
+def test_a_parameter_named_seed_is_nightly_but_for_its_first_value_per_combination(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n"
+        "from tests.support.tiers import mark_repeated_seeds\n"
+        "@pytest.hookimpl(tryfirst=True)\n"
+        "def pytest_collection_modifyitems(items): mark_repeated_seeds(items)\n"
+    )
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('mode', ['a', 'b'])\n"
+        "@pytest.mark.parametrize('seed', range(3))\n"
+        "def test_it(seed, mode): pass\n"
+    )
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nmarkers = nightly\npythonpath = {ROOT}\naddopts = -p no:cacheprovider\n")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--collect-only",
+        "-m",
+        "not nightly",
+        "--rootdir",
+        str(tmp_path),
+        "test_it.py",
+    ]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    found = [line.partition("::")[2] for line in ran.stdout.splitlines() if "::" in line]
+    assert found == ["test_it[0-a]", "test_it[0-b]"], ran.stdout + ran.stderr
+
+
+def test_take_fewer_examples_divides_them_once_per_function() -> None:
+    @settings(max_examples=200)
+    @given(st.integers())
+    def many(number: int) -> None: ...
+
+    @settings(max_examples=5)
+    @given(st.integers())
+    def few(number: int) -> None: ...
+
+    tests: Any = [SimpleNamespace(obj=many), SimpleNamespace(obj=few), SimpleNamespace(obj=many), SimpleNamespace()]
+    take_fewer_examples(tests)
+    counts = []
+    for test in (many, few):
+        calls = 0
+
+        def counted(number: int) -> None:
+            nonlocal calls
+            calls += 1
+
+        test.hypothesis.inner_test = counted  # type: ignore[attr-defined]
+        test()
+        counts.append(calls)
+    assert counts == [50, 5]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert f"-m '{FIRST_TIER}'" in project["tool"]["pytest"]["ini_options"]["addopts"]
+
+
+def test_tree_cpu_seconds_counts_a_child_while_it_runs_and_when_it_has_ended() -> None:
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("the system has no /proc")
+    parent = subprocess.Popen(
+        [sys.executable, "-c", "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while True: pass'])"],
+        start_new_session=True,
+    )
+    try:
+        until_s = time.monotonic() + 60
+        while tree_cpu_seconds(parent.pid) < 0.3 and time.monotonic() < until_s:
+            pass
+        assert tree_cpu_seconds(parent.pid) >= 0.3
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.wait()
+
+
+def test_budget_names_the_test_and_the_file_that_became_slower_and_nothing_else(budget: ModuleType) -> None:
+    before = {"tests/a.py::test_x": 5.0, "tests/a.py::test_y": 0.2, "tests/b.py::test_z[1]": 4.0, "tests/b.py::test_z[2]": 0.1}
+    written = budget.make_budget(before)
+    assert written == {
+        "tests": {"tests/a.py::test_x": 5.0, "tests/b.py::test_z[1]": 4.0},
+        "others": {"tests/a.py": [1, 0.2], "tests/b.py": [1, 0.1]},
+    }
+    assert budget.compare(written, before) == []
+    assert budget.compare(written, {name: 1.4 * cpu for name, cpu in before.items()}) == []
+    lines = budget.compare(written, before | {"tests/a.py::test_x": 16.0})
+    assert [line.partition(": ")[0] for line in lines] == ["tests/a.py::test_x", "tests/a.py"]
+
+
+def test_table_has_the_costliest_tests_first(budget: ModuleType) -> None:
+    times = {
+        "wall_seconds": 60.0,
+        "cpu_seconds": 90.0,
+        "tests": {f"tests/unit/a.py::test_{n}": [1.0, float(n)] for n in range(50)},
+    }
+    table = budget.make_table(times)
+    assert table.startswith("50 tests, 1.0 min of wall-clock time, 20.4 min of processor time in tests, 1.5 min with")
+    shown = [line.split("::")[1] for line in table.splitlines() if "::" in line]
+    assert shown == [f"test_{n}" for n in range(49, 9, -1)]
