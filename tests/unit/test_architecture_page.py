@@ -66,6 +66,20 @@ def test_architecture_page_describes_each_top_package(package: str) -> None:
     assert all(path.startswith(f"{package}/") for path in read_first)
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+def test_architecture_page_names_the_packages_that_each_package_imports(package: str) -> None:
+    line = re.search(rf"^### {package}\n(?:- (?!May).*\n|\n)*- May import: (.*)$", PAGE, re.MULTILINE)
+    assert line is not None
+    allowed = line[1].partition("; not ")[0]
+    excluded = set(re.findall(r"`(\w+)`", line[1])) - set(re.findall(r"`(\w+)`", allowed))
+    if allowed.startswith("everything"):
+        excluded |= set(re.findall(r"`(\w+)`", allowed))
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in (SRC / package).rglob("*.py"))
+    imported = set(re.findall(r"^ *from headstream\.(\w+)", sources, re.MULTILINE)) & set(PACKAGES) - {package}
+    assert not imported & excluded
+    assert allowed.startswith("everything") or imported == set(re.findall(r"`(\w+)`", allowed))
+
+
 def test_architecture_page_has_at_most_two_pages() -> None:
     assert len(PAGE.split()) < 1_400
 
