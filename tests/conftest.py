@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.remote import Producer
+from xdist.remote import Producer  # type: ignore[import-untyped]
 
 from tests.support.suite_groups import GroupScheduling, arrange
 from tests.support.suite_times import SuiteTimes
@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SuiteTimes(config), "suite-times")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
     return GroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
 

@@ -124,6 +124,7 @@ class _History:
                 receipts = [await producer.send(b"%d" % (left + each)) for each in range(burst)]
                 for receipt in receipts:
                     stored = await receipt
+                    assert stored.offset is not None
                     self.model.stored.add((topic, stored.partition, stored.offset))
                 await asyncio.sleep(rng.choice((0, 0, 0.001, 0.003, 0.01)))
         finally:

@@ -70,7 +70,7 @@ class KillableLog(Log):
         if self._catalog is not None:
             self._catalog.close()
         self._writer_lock.release()
-        self.abandon()
+        self.after_fork()
 
 
 @dataclass(slots=True)

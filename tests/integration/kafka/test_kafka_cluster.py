@@ -114,6 +114,7 @@ def consume(cluster: KafkaCluster, deliveries: Deliveries, done: threading.Event
             limit -= bool(messages)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_group_delivers_each_message_when_members_come_and_go_and_a_broker_is_killed(cluster: KafkaCluster) -> None:
     deliveries, done = Deliveries(), threading.Event()

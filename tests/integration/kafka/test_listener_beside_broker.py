@@ -92,7 +92,7 @@ def _produce(kafka: KafkaSocket, topic: str, batch: bytes) -> tuple[int, int, in
 def test_deleted_records_move_the_log_start_offset_of_every_answer(compare: Callable[[Story], Any]) -> None:
     def story(kafka: KafkaSocket, settings: dict[str, Any], topic: str) -> Any:
         _fill(settings, topic, 100)
-        answers = []
+        answers: list[tuple[Any, ...]] = []
         for offset in (0, 40, 10, 101, -2, 41, -1, 99):
             answers.append((offset, _delete(kafka, topic, offset), _offset(kafka, topic, _FIRST), _offset(kafka, topic, _END)))
             answers += [_fetch(kafka, topic, each) for each in (0, 39, 40, 100)]
@@ -160,3 +160,19 @@ def test_there_are_no_access_control_lists_without_an_authorizer(compare: Callab
         return found["error_code"], found["resources"]
 
     assert compare(story) == (54, [])
+
+
+def test_groups_are_listed_with_all_their_offsets_as_mirror_maker_loads_them(compare: Callable[[Story], Any]) -> None:
+    def story(kafka: KafkaSocket, settings: dict[str, Any], topic: str) -> Any:
+        wait_until(lambda: _commit(kafka, topic, 5) == 0)
+        groups = kafka.ask(_KEYS["list_groups"], 4, states_filter=[])["groups"]
+        found = kafka.ask(_KEYS["offset_fetch"], 8, groups=[{"group_id": "reset", "topics": None}], require_stable=False)[
+            "groups"
+        ]
+        partitions = [each for name in found[0]["topics"] if name["name"] == topic for each in name["partitions"]]
+        listed = [
+            (each["group_state"], each["protocol_type"] in ("", "consumer")) for each in groups if each["group_id"] == "reset"
+        ]
+        return listed, found[0]["error_code"], [(each["error_code"], each["committed_offset"]) for each in partitions]
+
+    assert compare(story) == ([("Empty", True)], 0, [(0, 5)])

@@ -65,10 +65,12 @@ def test_kcat_sends_and_reads_when_it_has_its_defaults() -> None:
         assert b'topic "shop.orders" with 1 partitions' in listed
 
 
+@pytest.mark.nightly  # the compilation of the client takes longer than all other tests of the file
 @pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
+@pytest.mark.timeout(1800)
 def test_franz_go_sends_and_reads_in_a_group_when_it_has_its_defaults(tmp_path: Path) -> None:
     build = ["go", "build", "-o", str(tmp_path / "listener"), "."]
-    built = subprocess.run(build, cwd=Path(__file__).parent / "franz_go", capture_output=True, text=True, timeout=300)
+    built = subprocess.run(build, cwd=Path(__file__).parent / "franz_go", capture_output=True, text=True, timeout=1200)
     if built.returncode and "dial tcp" in built.stderr:
         pytest.skip("the modules of the client cannot be fetched")
     assert not built.returncode, built.stderr

@@ -15,9 +15,10 @@ import headstream as hs
 from headstream.model.identifiers import TopicName
 from headstream.model.topology import Limits
 from headstream.server.kafka.apis import FETCH
+from headstream.server.kafka.error_codes import ErrorCode
 from headstream.testing.kafka_tools import run_kafka_tool
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
-from tests.support.server.kafka_socket import KafkaSocket, spell_request
+from tests.support.server.kafka_socket import KafkaSocket
 
 ORDERS = TopicName("shop", "orders")
 
@@ -89,23 +90,28 @@ def test_readers_that_had_read_deleted_records_do_not_get_them_again(listener: K
     admin = AdminClient(listener.confluent())
     with hs.connect(f"headstream://iggy:iggy@{listener.running.address}") as log, KafkaSocket(listener) as kafka:
 
-        def read_from_start() -> tuple[list[int], list[int], int]:
+        def read_from_start() -> tuple[list[int], list[int]]:
             five, every = ([each.offset for each in log.poll("shop/orders", 1, start=0, count=count)] for count in (5, 100))
-            kafka.send(_fetch_from_start())
-            return five, every, _count_records(kafka.receive(FETCH, 4, 7)["responses"][0]["partitions"][0]["records"])
+            return five, every
+
+        def fetch(offset: int) -> tuple[int, int]:
+            partitions = [{"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}]
+            topics = [{"topic": "shop.orders", "partitions": partitions}]
+            limits = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0}
+            found = kafka.ask(FETCH, 4, **limits, topics=topics)["responses"][0]["partitions"][0]
+            return found["error_code"], _count_records(found["records"])
 
         for _ in range(3):  # files are open from here on, and messages in memory
-            assert read_from_start() == ([*range(5)], [*range(100)], 100)
+            assert read_from_start() == ([*range(5)], [*range(100)])
+            assert fetch(0) == (ErrorCode.NONE, 100)
         for offset in (10, 37, 90):
             (found,) = admin.delete_records([TopicPartition("shop.orders", 0, offset)]).values()
             assert found.result(30).low_watermark == offset
             for _ in range(3):
-                assert read_from_start() == ([*range(offset, offset + 5)], [*range(offset, 100)], 100 - offset)
-
-
-def _fetch_from_start() -> bytes:
-    topics = [{"topic": "shop.orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}]
-    return spell_request(FETCH, 4, 7, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, isolation_level=0, topics=topics)
+                assert read_from_start() == ([*range(offset, offset + 5)], [*range(offset, 100)])
+                assert fetch(offset - 1) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0)
+                assert fetch(offset) == (ErrorCode.NONE, 100 - offset)
+            assert log.topic("shop/orders").partitions[0].first_offset == offset
 
 
 def _count_records(batches: memoryview) -> int:

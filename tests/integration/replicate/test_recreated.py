@@ -32,7 +32,7 @@ def change(number: int, key: int, operation: str = "INSERT", table: Any = KIT) -
 
 def make_config(directory: Path, source: str, **options: Any) -> ReplicateConfig:
     topics = options.pop("topics", ("cdc/data", "cdc/other"))
-    own = {"tables": directory / "tables", "checkpoint": directory / "checkpoint", "once": True}
+    own: dict[str, Any] = {"tables": directory / "tables", "checkpoint": directory / "checkpoint", "once": True}
     return ReplicateConfig(source=source, topics=topics, **own, **options)
 
 
@@ -96,7 +96,7 @@ def test_pipeline_keeps_its_memory_when_a_topic_of_kafka_was_created_again_or_lo
     from confluent_kafka import Producer, TopicPartition
     from confluent_kafka.admin import AdminClient
 
-    settings = {"bootstrap.servers": kafka_broker.bootstrap_servers}
+    settings: dict[str, Any] = {"bootstrap.servers": kafka_broker.bootstrap_servers}
     admin, producer = AdminClient(settings), Producer(settings)
 
     def produce(topic: str, values: Sequence[bytes]) -> None:

@@ -126,7 +126,7 @@ class PartitionHistory:
         while at in self._versions:
             at = sequence(int(at[16:]) + 1)
         key = self._rng.randrange(_KEYS)
-        row = {"ID": key, "counter": self._rng.randrange(100)}
+        row: dict[str, Any] = {"ID": key, "counter": self._rng.randrange(100)}
         for name, values in VALUES.items():
             row[name] = self._rng.choice([None, *values] if name != "city" else values)
         if self._city_is_key:

@@ -295,3 +295,17 @@ def test_delete_segments_drops_closed_ones_alone_when_there_are_some() -> None:
         topic = root.ask(GetTopic("shop", "orders"))
         assert topic is not None
         assert (topic.partitions[0].segments_count, topic.partitions[0].current_offset) == (left, 3)
+
+
+def test_a_listing_leaves_out_a_topic_that_is_deleted_while_it_is_made(root: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    root.ask(make_topic("carts"))
+    broker = root.dispatcher.broker
+    log, reading = broker.backing.log, broker.backing.log.reading
+
+    def delete_before_reading(record: Any, number: int) -> Any:
+        if record.name.topic == "carts" and "carts" in log.snapshot()["shop"].topics:
+            broker.topics.delete(record.name)
+        return reading(record, number)
+
+    monkeypatch.setattr(log, "reading", delete_before_reading)
+    assert [topic.name for topic in broker.topics.list()] == ["orders"]

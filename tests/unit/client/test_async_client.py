@@ -38,10 +38,17 @@ def test_every_name_of_the_client_is_there() -> None:
     def names(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
 
-    internal = {"interrupt", "has_interceptors", "forwarding_producer", "transport"}  # for the package itself and tools
+    internal = {
+        "after_fork",
+        "interrupt",
+        "has_interceptors",
+        "forwarding_producer",
+        "transport",
+    }  # for the package itself and tools
     assert names(AsyncClient) == names(hs.Client) - internal
     assert names(AsyncServer) == names(Server) - {"caller"}
     assert names(AsyncProducer) == names(hs.Producer) - {
+        "after_fork",
         "flush_within",
         "is_full",
         "partition_of",
@@ -52,7 +59,7 @@ def test_every_name_of_the_client_is_there() -> None:
         "wait_for_room",
         "watch",
     }
-    inner = {"fetch", "finish", "is_ready", "may_wait", "put_back", "take", "record_failure"}
+    inner = {"after_fork", "fetch", "finish", "is_ready", "may_wait", "put_back", "take", "record_failure"}
     assert names(AsyncConsumer) == names(hs.Consumer) - inner
     left_out = inner | {"consumer"}
     assert names(AsyncTopicsConsumer) == names(hs.TopicsConsumer) - left_out | {"seek"}

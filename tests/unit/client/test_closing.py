@@ -70,8 +70,8 @@ def end_of(call: Callable[[], Any]) -> BaseException | None:
 
 
 def test_limited_cuts_a_timeout_to_what_is_left_of_the_outermost_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closing.time, "monotonic", lambda: now_s)
     now_s = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
     assert limited(30) == 30
     with closing.closing():
         assert (limited(30), limited(0.2)) == (0.5, 0.2)

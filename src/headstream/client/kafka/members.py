@@ -43,6 +43,7 @@ _DESCRIBE_S: Final = 0.5
 """Interval at which the group is described while a member waits for its first assignment, seconds."""
 _DESCRIBE_LIMIT_S: Final = 2.0
 """Timeout of such a description, seconds."""
+_timed_out: Final[int] = KafkaError._TIMED_OUT  # type: ignore[attr-defined,unused-ignore]
 _fenced: Final[int] = KafkaError.FENCED_INSTANCE_ID  # type: ignore[attr-defined,unused-ignore]
 
 
@@ -290,7 +291,7 @@ class KafkaMembership:
             lost += gone
             for number in gone:
                 del left[number]
-            error = self._commit([TopicPartition(self._name, *each) for each in left.items()]) if left else None
+            error = self._commit([TopicPartition(self._name, *each) for each in left.items()], until_s) if left else None
             if error is None:
                 with self._changed:
                     self._is_resting = is_resting
@@ -314,14 +315,16 @@ class KafkaMembership:
                 ) from found
             self._cluster.pause()
 
-    def _commit(self, offsets: list[TopicPartition]) -> Any:
-        """Commit in the member's thread, and return Kafka's error, or None."""
+    def _commit(self, offsets: list[TopicPartition], until_s: float) -> Any:
+        """Commit in the member's thread, and return Kafka's error, or None; a timeout at a monotonic time is one too."""
         wanted = _Commit(offsets)
         with self._changed:
             self._commits.append(wanted)
             self._changed.notify_all()
         while not wanted.is_done.wait(_SLICE_S):
             self._cluster.check_interrupt()
+            if time.monotonic() > until_s:
+                return KafkaError(_timed_out)
             if not self._thread.is_alive() and not wanted.is_done.is_set():
                 return RuntimeError("the member has left")
         return wanted.error

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from headstream.client.closing import until_closed_s
+from headstream.client.closing import limited, until_closed_s
 from headstream.client.remote.address import ServerUrl
 from headstream.client.remote.backoff import Backoff
 from headstream.client.remote.connection import Connection, Connector, lost
@@ -32,7 +32,7 @@ _R = TypeVar("_R")
 _MOST_IDLE: Final = 8
 """Maximum idle connections."""
 
-_SOON_MS: Final = 1000
+_SOON_S: Final = 1.0
 """How long to wait for the reply to a cancelled command before its connection is closed."""
 
 _ONCE_ONLY: Final = frozenset(
@@ -332,7 +332,7 @@ class Pending(Generic[_R]):
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        if not connection.has_reply(_SOON_MS):
+        if not connection.has_reply(round(limited(_SOON_S) * 1000)):
             connection.close()
             return
         try:

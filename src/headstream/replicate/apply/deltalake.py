@@ -213,11 +213,12 @@ class DeltaLakeEngine:
         self._refuse_unescaped_paths()
         table = self._log.table
         partitions = table.metadata().partition_columns or None
-        schema = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in (self.columns | dict(widened)).items()])
+        stored = pa.schema(table.schema().to_arrow())  # its lists and maps too, which a change table has
+        schema = pa.schema([f.with_type(arrow_type(widened[f.name])) if f.name in widened else f for f in stored])
         with (
             self._committing("the table cannot be changed"),
             TemporaryDirectory(prefix="headstream-") as directory,
-            _copied(self._query(list(self.columns), "TRUE"), schema, Path(directory) / "rows") as reader,
+            _copied(self._query(stored, "TRUE"), schema, Path(directory) / "rows") as reader,
         ):
             write_deltalake(table, reader, mode="overwrite", schema_mode="overwrite", partition_by=partitions)
 
@@ -292,7 +293,8 @@ class DeltaLakeEngine:
     def read(self, columns: Sequence[str], where: str) -> pa.Table:
         """Return columns of the rows that an SQL condition over the table's columns holds for."""
         with Translated(self.path, "the table cannot be read"):
-            return pa.Table.from_batches(self._query(columns, where), self._schema(columns))
+            schema = self._schema(columns)
+            return pa.Table.from_batches(self._query(schema, where), schema)
 
     def frame(self, columns: Sequence[str], where: str) -> DataFrame:
         """Not possible: takes_frames is false."""
@@ -302,7 +304,7 @@ class DeltaLakeEngine:
         """Return columns of the rows that have one of some keys."""
         schema = self._schema(columns)
         with Translated(self.path, "the table cannot be read"):
-            found = [match_keys(pa.Table.from_batches([batch]), keys) for batch in self._query(columns, where)]
+            found = [match_keys(pa.Table.from_batches([batch]), keys) for batch in self._query(schema, where)]
             return pa.concat_tables([schema.empty_table(), *found])
 
     def _refuse_unescaped_paths(self) -> None:
@@ -324,11 +326,10 @@ class DeltaLakeEngine:
                 self._log.refresh()
             raise
 
-    def _query(self, columns: Sequence[str], where: str) -> Iterator[pa.RecordBatch]:
+    def _query(self, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:
         # Not to_pyarrow_table(): it gives nulls for the columns of a table with column mapping, and refuses deletion vectors.
-        names = ", ".join(map(quote_name, columns))
+        names = ", ".join(map(quote_name, schema.names))
         found = QueryBuilder().register("t", self._log.table).execute(f"SELECT {names} FROM t WHERE {where}")
-        schema = self._schema(columns)
         return (pa.record_batch(batch).cast(schema) for batch in found)
 
     def _schema(self, columns: Sequence[str]) -> pa.Schema:

@@ -41,7 +41,7 @@ class PartitionTimes(NamedTuple):
     least_us: int
     most_us: int
     back_us: int
-    count: int = 0
+    messages: int = 0
 
 
 class FrameTimes:

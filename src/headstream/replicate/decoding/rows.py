@@ -277,13 +277,7 @@ def assemble_changes(
             for row in find_outside(fitted, low, high):
                 faults.setdefault(int(source_rows[row]), f"column {name!r}: not in the range from {low} to {high}")
         if pa.types.is_timestamp(kind) and (finer := find_finer(array)):
-            if name in keys:
-                reason = f'key column {name!r}: a time finer than a microsecond. Keep such times as text: datetimes = "text"'
-                for row in finer:
-                    faults.setdefault(int(source_rows[row]), reason)
-            else:
-                cut = f"table {'.'.join(schema.table)}: times of column {name!r} are finer than a microsecond, and were cut"
-                findings[cut] = findings.get(cut, 0) + len(finer)
+            _note_finer(schema, name, source_rows[finer].tolist(), faults, findings)
         if name in schema.wide_numbers:
             return number_texts(fitted, schema.wide_numbers[name])
         return time_texts(fitted) if name in schema.times else fitted
@@ -321,6 +315,17 @@ def assemble_changes(
         good = np.isin(source_rows, np.fromiter(faults, np.int64, len(faults)), invert=True)
         changes = changes.filter(pa.array(good))
     return changes
+
+
+def _note_finer(schema: TableSchema, name: str, rows: list[int], faults: Faults, findings: dict[str, int]) -> None:
+    """Reject rows whose key has a time finer than a microsecond; count those in another column, which are cut."""
+    if name in schema.metadata.key_columns:
+        reason = f'key column {name!r}: a time finer than a microsecond. Keep such times as text: datetimes = "text"'
+        for row in rows:
+            faults.setdefault(row, reason)
+    else:
+        cut = f"table {'.'.join(schema.table)}: times of column {name!r} are finer than a microsecond, and were cut"
+        findings[cut] = findings.get(cut, 0) + len(rows)
 
 
 def _unsigned_zeros(values: pa.Array) -> pa.Array:

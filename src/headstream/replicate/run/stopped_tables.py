@@ -109,7 +109,7 @@ class StoppedTables:
         """Return the number of messages of each topic, and of changes of each table."""
         counts = Counter[Owner]()
         for times in decoded.times:
-            counts[times.topic] += times.count
+            counts[times.topic] += times.messages
         for schema_id, batches in decoded.changes.items():
             counts[self._decoder.schema(schema_id).table] += sum(batch.num_rows for batch in batches)
         for schema_id, stored in decoded.stored.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -79,7 +79,7 @@ def test_divide_changes_keeps_transactions_whole_and_does_not_depend_on_their_or
 @pytest.mark.parametrize("scd_type", [1, 2])
 @pytest.mark.parametrize("is_parked", [False, True], ids=["at once", "parked"])
 def test_a_unit_is_merged_in_parts_when_it_has_more_bytes_than_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_parked: bool, scd_type: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_parked: bool, scd_type: Literal[1, 2]
 ) -> None:
     lower_limits(monkeypatch, 8 * KIB, 32 * KIB)
     changed = tmp_path / "changed"
