@@ -115,7 +115,13 @@ class SparkMappedTables:
         Raises:
             StorageError: Spark cannot.
         """
+        self._allow_types(path, columns)
         self._run(path, f"ALTER TABLE {_table(path)} ADD COLUMNS ({_specification(columns)})")
+
+    def _allow_types(self, path: Place, columns: Mapping[str, str]) -> None:
+        """Enable the table feature that TIMESTAMP_NTZ needs, which Delta does by itself only in a new table."""
+        if "TIMESTAMP_NTZ" in columns.values():
+            self._run(path, f"ALTER TABLE {_table(path)} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
     def widen(self, path: Place, columns: Mapping[str, str]) -> None:
         """Write the table again with columns of a type that holds more.
@@ -123,6 +129,7 @@ class SparkMappedTables:
         Raises:
             StorageError: Spark cannot.
         """
+        self._allow_types(path, columns)
         with translated(path, "the table cannot be changed"):
             rows = self._spark.read.format("delta").load(spark_path(path))
             casts = [
