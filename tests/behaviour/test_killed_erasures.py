@@ -121,6 +121,7 @@ def erase_at_each(run: Callable[[Path, int], bool], place: Path, begin: int, ste
 
 EACH = pytest.mark.soak
 STEPS = [pytest.param(1, 131, id="some"), pytest.param(1, 1, marks=EACH, id="each")]
+NIGHTLY_STEPS = [pytest.param(1, 131, marks=pytest.mark.nightly, id="some"), STEPS[1]]
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -200,7 +201,7 @@ def erase_through_killed_server(template: Path, place: Path, topic: str, content
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-@pytest.mark.parametrize(("begin", "step"), STEPS)
+@pytest.mark.parametrize(("begin", "step"), [pytest.param(1, 393, id="few"), *NIGHTLY_STEPS])
 def test_the_server_is_killed_while_it_erases_and_nothing_comes_back(
     template: Path, content: Content, tmp_path: Path, topic: str, begin: int, step: int
 ) -> None:
@@ -211,7 +212,7 @@ def test_the_server_is_killed_while_it_erases_and_nothing_comes_back(
     erase_at_each(run, tmp_path, begin, step, 60)
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("topic", [pytest.param(TOPICS[0], marks=pytest.mark.nightly), TOPICS[1]])
 def test_the_command_is_killed_at_each_request_to_a_server_and_a_second_run_finishes(
     template: Path, content: Content, tmp_path: Path, topic: str
 ) -> None:
