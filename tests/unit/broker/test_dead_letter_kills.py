@@ -15,9 +15,9 @@ from headstream.broker.broker import Broker
 from headstream.client.client import Client
 from headstream.core.model.topology import Fsync, Limits
 from headstream.log.administration import create_topic
-from headstream.testing import faulty_files
-from headstream.testing.faulty_files import FaultyFiles, Killed
-from headstream.testing.log_histories import KillableLog
+from tests.campaigns import faulty_files
+from tests.campaigns.faulty_files import FaultyFiles, Killed
+from tests.campaigns.log_histories import KillableLog
 
 TOPIC, DEAD = "shop/orders", "shop/dead"
 _MEMORY = "/dev/shm"

@@ -16,9 +16,9 @@ from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Fsync, Limits
 from headstream.log.administration import create_topic
-from headstream.testing.faulty_files import Killed
-from headstream.testing.lease_model import PageFiles
-from headstream.testing.log_histories import KillableLog
+from tests.campaigns.faulty_files import Killed
+from tests.campaigns.lease_model import PageFiles
+from tests.campaigns.log_histories import KillableLog
 
 TOPIC, DEAD = "shop/orders", "shop/dead"
 MEMORY = "/dev/shm"

@@ -27,7 +27,7 @@ from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import INDEX_SUFFIX, log_offsets, segment_path
 from headstream.log.system.files import OsFiles
 from headstream.log.upkeep.compaction_pass import CompactionPass
-from headstream.testing.faulty_files import FaultyFiles, Killed
+from tests.campaigns.faulty_files import FaultyFiles, Killed
 from tests.support.log.logs import SEED
 
 PLACE = "p"

@@ -22,7 +22,7 @@ from headstream.log.segments.layout import INDEX_SUFFIX, segment_path
 from headstream.log.system.files import Files, MemoryFile, MemoryFiles
 from headstream.log.upkeep.compaction_pass import CompactionPass, Outcome
 from headstream.log.upkeep.segment_rewrite import PassContext
-from headstream.testing.faulty_files import FaultyFiles, Killed
+from tests.campaigns.faulty_files import FaultyFiles, Killed
 
 SEED = bytes(16)
 PLACE = "p"

@@ -20,8 +20,8 @@ from headstream.log.segments.follower import PartitionFollower
 from headstream.spark.source.options import parse_options
 from headstream.spark.source.reader import ReadTask, read_task
 from headstream.spark.source.source import HeadstreamReader
-from headstream.testing.broken_links import BrokenLinks
 from headstream.testing.local_server import LocalServer
+from tests.campaigns.broken_links import BrokenLinks
 
 
 @pytest.fixture(params=["file", "tcp"])

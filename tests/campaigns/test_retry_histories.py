@@ -10,18 +10,19 @@ import pytest
 from headstream.client.consumer.retrying.fetching import RetryingFetching
 from headstream.client.consumer.retrying.track import Track
 from headstream.log.partition.delivery_journal import DeliveryJournal
-from headstream.testing.retry_histories import run_history
+from tests.campaigns.retry_histories import RetryHistory
+from tests.campaigns.runner import run_history
 
 
 def run_some(count: int = 40) -> None:
     for seed in range(count):
-        run_history(seed)
+        run_history(RetryHistory, seed)
 
 
 def test_histories_of_retries_are_those_of_the_model() -> None:
     totals = Counter[str]()
     for seed in range(16):
-        totals += run_history(seed).counts
+        totals += run_history(RetryHistory, seed).counts
     for name in ("delivered", "done", "dead", "retry", "late", "kills", "restarts", "messages"):
         assert totals[name], f"no history has {name}"
 
@@ -29,7 +30,7 @@ def test_histories_of_retries_are_those_of_the_model() -> None:
 @pytest.mark.soak
 def test_a_thousand_histories_of_retries_are_those_of_the_model() -> None:
     for seed in range(1000, 2500):
-        run_history(seed)
+        run_history(RetryHistory, seed)
 
 
 def test_hidden_messages_that_hold_the_offset_back_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,4 +67,4 @@ def test_messages_that_overtake_a_failing_one_are_found_out(monkeypatch: pytest.
 def test_a_second_dead_letter_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headstream.broker.deliveries.dead_letters.DeadLetterCopies.find_copy", lambda *arguments: None)
     with pytest.raises(AssertionError, match="two dead letters"):
-        run_history(27)
+        run_history(RetryHistory, 27)

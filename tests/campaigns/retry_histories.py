@@ -1,6 +1,6 @@
 """Histories of retries: consumers with `on_error` own partitions, and are compared with a model, through kills and clock jumps.
 
-    python -m headstream.testing.retry_histories --seeds 1000
+    python -m tests.campaigns retries --seeds 1-1000
 
 One seed decides topic, groups, consumers and steps: poll, settle, loop, close, wait, set the clock, add a partition, hide a
 message for all, kill the process at any file operation. After a kill other consumers of the group begin in a new process.
@@ -23,21 +23,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
 from headstream.broker.broker import Broker
 from headstream.client.client import Client
 from headstream.core.model.deliveries import Retry, RetryOrder
 from headstream.core.model.message import ReceivedMessage
 from headstream.core.model.topology import Fsync, Limits
 from headstream.log.administration import create_topic
-from headstream.testing.faulty_files import Killed
-from headstream.testing.lease_model import PageFiles
-from headstream.testing.log_histories import KillableLog
-from headstream.testing.retry_model import GroupMember, RetryGroup, Task
-from headstream.testing.seeds import naming_seed, run_seeds, seed_options
+from tests.campaigns.faulty_files import Killed
+from tests.campaigns.lease_model import PageFiles
+from tests.campaigns.log_histories import KillableLog
+from tests.campaigns.retry_model import GroupMember, RetryGroup, Task
 
-__all__ = ["RetryHistory", "main", "run_history"]
+__all__ = ["RetryHistory"]
 
 SECOND: Final = 1_000_000
 _TOPIC: Final = "shop/orders"
@@ -341,29 +338,3 @@ class RetryHistory:
             open_tasks = [place for place, task in group.tasks.items() if not (task.fate or task.may_be)]
             assert not open_tasks, f"{group.name} has passed over {open_tasks}"
             self.counts["messages"] += len(group.tasks)
-
-
-def run_history(seed: int) -> RetryHistory:
-    """Run one history, and return it.
-
-    Args:
-        seed: Determines the history.
-
-    Raises:
-        AssertionError: a guarantee was broken; the message includes the seed.
-    """
-    history = RetryHistory(seed)
-    with naming_seed(seed, "headstream.testing.retry_histories"):
-        history.run()
-    return history
-
-
-@click.command()
-@seed_options
-def main(seeds: int, first: int) -> None:
-    """Let consumers that are killed try messages again; stops at the first seed that breaks a guarantee."""
-    run_seeds(lambda seed: run_history(seed).counts, seeds, first)
-
-
-if __name__ == "__main__":
-    main()

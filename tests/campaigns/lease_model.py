@@ -8,7 +8,7 @@ from headstream.core.model.deliveries import RetryOrder
 from headstream.core.model.groups import Member
 from headstream.core.model.leases import LeaseStep
 from headstream.core.model.pauses import PauseRule
-from headstream.testing.faulty_files import FaultyFiles
+from tests.campaigns.faulty_files import FaultyFiles
 
 __all__ = ["GroupPauses", "HeldJob", "Job", "PageFiles", "WorkerGroup"]
 

@@ -31,7 +31,7 @@ _PORTS: Final = range(20_000, 32_768)
 _PORT_TRIES: Final = 100
 
 _context: Final = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["headstream.server.app", "headstream.testing.killed_servers"])
+_context.set_forkserver_preload(["headstream.server.app"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ Each file has the content that processes see and the content on the disk:
     power failure     synced content remains; of unsynced writes any subset, each intact, torn, as zeros or missing, and
                       each new name or not
 
-Run `python -m headstream.testing.faulty_files --seeds 1000 --from 0` to run generated fault histories on a log and its
-partitions (fault_campaign.py; fault_histories.py and log_histories.py define the checks).
+The campaigns `partitions`, `log`, `damage` and `removal` run histories on it: see runner.py.
 """
 
 from __future__ import annotations
@@ -334,9 +333,3 @@ def _rename(names: dict[str, _Content], change: dict[str, _Content | None]) -> N
             names.pop(path, None)
         else:
             names[path] = content
-
-
-if __name__ == "__main__":
-    import runpy
-
-    runpy.run_module("headstream.testing.fault_campaign", run_name="__main__")

@@ -1,6 +1,6 @@
 """Histories of deliveries: producers and a group over breaking connections, to a real server that is killed.
 
-    python -m headstream.testing.delivery_histories --seeds 1000
+    python -m tests.campaigns deliveries --seeds 1-1000
 
 One seed decides the topic, the producers (TCP or HTTP, threads or asyncio, batches, delivery timeout), where connections
 break, and when the server is killed and restarted. At the end the topic is read and checked:
@@ -25,23 +25,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-import click
-
 from headstream.client.producer.producing import ProducerOptions
 from headstream.client.producer.receipts import Receipt
 from headstream.connect import connect, connect_async
 from headstream.core.model.message import Message
 from headstream.errors import HeadstreamError, OutcomeUnknownError, RebalancedError
-from headstream.testing.broken_links import BrokenLinks
-from headstream.testing.killed_servers import KilledServer
-from headstream.testing.seeds import naming_seed, seed_options
+from tests.campaigns.broken_links import BrokenLinks
+from tests.campaigns.killed_servers import KilledServer
 
-__all__ = ["DeliveryHistory", "main", "run_history"]
+__all__ = ["DeliveryHistory"]
 
 _TOPIC: Final = "arena/messages"
 _GROUP: Final = "readers"
-_TOLD_EACH: Final = 50
-"""Histories between two progress lines of a campaign."""
 _T = TypeVar("_T")
 _LONGEST_DELAY_S: Final = 0.2
 _LONG_TIMEOUT_MS: Final = 600_000
@@ -91,9 +86,8 @@ class DeliveryHistory:
         seed: Determines the history.
     """
 
-    def __init__(self, seed: int, directory: Path) -> None:
+    def __init__(self, seed: int) -> None:
         self._random = chance = random.Random(seed)
-        self._directory = directory
         self._partitions = chance.randint(1, 3)
         self._fsync = chance.choice(("interval", "never", "always"))
         self._compacts = chance.random() < 0.15
@@ -103,7 +97,7 @@ class DeliveryHistory:
         self._plans = [self._plan(number) for number in range(chance.randint(1, 3))]
         self._seen: list[Message] = []
         self._is_over = threading.Event()
-        self.kills = self.breaks = self.count = self.doubts = self.repeats = 0
+        self.counts: Counter[str] = Counter()
 
     def _plan(self, number: int) -> _HistoryPlan:
         chance = self._random
@@ -120,12 +114,15 @@ class DeliveryHistory:
         )
 
     def run(self) -> None:
-        """Run it.
+        """Run it in a directory of its own.
 
         Raises:
             AssertionError: a guarantee was broken.
         """
-        server = KilledServer(self._directory)
+        with tempfile.TemporaryDirectory(prefix="deliveries-", ignore_cleanup_errors=True) as directory:
+            self._run(KilledServer(Path(directory) / "log"))
+
+    def _run(self, server: KilledServer) -> None:
         try:
             self._make_topic(server)
             with (
@@ -142,11 +139,11 @@ class DeliveryHistory:
                 stored = self._stored(server)
                 self._check_stored(stored)
                 self._check_group(stored, readers)
-                self.breaks = tcp.breaks + http.breaks
+                self.counts["cut connections"] += tcp.breaks + http.breaks
         finally:
             self._is_over.set()
             server.kill()
-            self.kills = server.kills - 1
+            self.counts["kills"] += server.kills - 1
 
     def _faults(self) -> dict[str, float]:
         return {"break_chance": self._break_chance, "longest_delay_s": self._random.choice((0.0, 0.02, _LONGEST_DELAY_S))}
@@ -223,7 +220,7 @@ class DeliveryHistory:
             producer.close()
         except HeadstreamError as error:
             plan.raised.append(error)
-        self.repeats += producer.stats().repeated_count
+        self.counts["repeated batches recognized"] += producer.stats().repeated_count
         log.close()
 
     async def _send_async(self, plan: _HistoryPlan, url: str) -> None:
@@ -297,7 +294,7 @@ class DeliveryHistory:
                 found = [m.payload or b"" for m in stored if m.key == b"%d-%d" % (plan.number, key)]
                 numbers = [int(payload.removeprefix(prefix)) for payload in found]
                 assert numbers == sorted(numbers), f"producer {plan.number}, key {key}, out of order: {numbers}"
-        self.count = len(stored)
+        self.counts["messages stored"] += len(stored)
 
     def _check_message(self, sent: _Sent, place: tuple[int | None, int | None, int | None] | None, in_doubt: set[bytes]) -> None:
         receipt = sent.receipt
@@ -308,7 +305,7 @@ class DeliveryHistory:
             assert place == reported, f"{sent.payload!r} is at {place}, its receipt says {reported}"
         elif isinstance(receipt.error, OutcomeUnknownError):
             assert sent.payload in in_doubt, f"{sent.payload!r} is not listed as unknown outcome"
-            self.doubts += 1
+            self.counts["messages of unknown outcome"] += 1
         else:
             assert sent.payload not in in_doubt, (
                 f"{sent.payload!r} is listed as unknown outcome, its receipt says {receipt.error}"
@@ -339,44 +336,3 @@ def _until_connected(make: Callable[[], _T]) -> _T:
         except HeadstreamError:
             time.sleep(0.02)
     raise AssertionError("the server cannot be reached")
-
-
-def run_history(seed: int) -> DeliveryHistory:
-    """Run one history in a directory of its own, and return it.
-
-    Args:
-        seed: Determines the history.
-
-    Raises:
-        AssertionError: a guarantee was broken; the message includes the seed.
-    """
-    with tempfile.TemporaryDirectory(prefix="deliveries-", ignore_cleanup_errors=True) as directory:
-        history = DeliveryHistory(seed, Path(directory) / "log")
-        with naming_seed(seed, "headstream.testing.delivery_histories"):
-            history.run()
-        return history
-
-
-@click.command()
-@seed_options
-def main(seeds: int, first: int) -> None:
-    """Send over breaking connections to a server that is killed; stops at the first seed that breaks a guarantee."""
-    totals: Counter[str] = Counter()
-    for seed in range(first, first + seeds):
-        try:
-            history = run_history(seed)
-        except AssertionError as error:
-            raise click.ClickException(str(error)) from error
-        for name in ("kills", "breaks", "count", "doubts", "repeats"):
-            totals[name] += getattr(history, name)
-        if (seed + 1 - first) % _TOLD_EACH == 0:
-            click.echo(f"{seed + 1 - first} histories passed", err=True)
-    click.echo(
-        f"{seeds} histories, seeds {first} to {first + seeds - 1}: all passed. {totals['count']} messages stored, "
-        f"{totals['kills']} kills, {totals['breaks']} broken connections, {totals['repeats']} repeated batches recognized, "
-        f"{totals['doubts']} messages of unknown outcome"
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Histories of leases: groups of workers share partitions, and are compared with a model, through kills and jumps of the clock.
 
-    python -m headstream.testing.lease_histories --seeds 1000
+    python -m tests.campaigns leases --seeds 1-1000
 
 One seed decides topic, groups, workers and steps: lease, settle, extend, defer, ask for deferred messages, say something late,
 wait, set the clock, kill the process at any file operation. After a kill the interrupted request is repeated, as a client does.
@@ -21,19 +21,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
 from headstream.core.model.deliveries import RetryOrder
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.leases import Grant, LeaseChange, LeaseRefusal, LeaseRequest, LeaseStep, SettledLeases
 from headstream.core.model.pauses import PauseRule
 from headstream.core.model.topology import Fsync, Limits
 from headstream.log.administration import create_topic
-from headstream.testing.lease_model import GroupPauses, HeldJob, Job, WorkerGroup
-from headstream.testing.lease_process import SECOND, TOPIC, LeaseProcess
-from headstream.testing.seeds import naming_seed, run_seeds, seed_options
+from tests.campaigns.lease_model import GroupPauses, HeldJob, Job, WorkerGroup
+from tests.campaigns.lease_process import SECOND, TOPIC, LeaseProcess
 
-__all__ = ["LeaseHistory", "main", "run_history"]
+__all__ = ["LeaseHistory"]
 
 _DEAD: Final = TopicName("shop", "dead")
 _MEMORY: Final = "/dev/shm"
@@ -306,29 +303,3 @@ class LeaseHistory(LeaseProcess):
             assert found == self._ends, f"{group.name} is at {found}, the partitions end at {self._ends}"
             self.counts["dead"] += len(dead)
             self.counts["messages"] += len(group.jobs)
-
-
-def run_history(seed: int) -> LeaseHistory:
-    """Run one history, and return it.
-
-    Args:
-        seed: Determines the history.
-
-    Raises:
-        AssertionError: a guarantee was broken; the message includes the seed.
-    """
-    history = LeaseHistory(seed)
-    with naming_seed(seed, "headstream.testing.lease_histories"):
-        history.run()
-    return history
-
-
-@click.command()
-@seed_options
-def main(seeds: int, first: int) -> None:
-    """Share partitions among workers that are killed; stops at the first seed that breaks a guarantee."""
-    run_seeds(lambda seed: run_history(seed).counts, seeds, first)
-
-
-if __name__ == "__main__":
-    main()

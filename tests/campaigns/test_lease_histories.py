@@ -7,13 +7,14 @@ from collections import Counter
 import pytest
 
 from headstream.log.partition.pause_state import PauseState
-from headstream.testing.lease_histories import run_history
+from tests.campaigns.lease_histories import LeaseHistory
+from tests.campaigns.runner import run_history
 
 
 def test_histories_of_leases_are_those_of_the_model() -> None:
     totals = Counter[str]()
     for seed in range(12):
-        totals += run_history(seed).counts
+        totals += run_history(LeaseHistory, seed).counts
     for name in ("leased", "done", "failed", "released", "deferred", "late", "ended", "dead", "kills", "restarts", "pauses"):
         assert totals[name], f"no history has {name}"
 
@@ -21,16 +22,16 @@ def test_histories_of_leases_are_those_of_the_model() -> None:
 @pytest.mark.soak
 def test_a_thousand_histories_of_leases_are_those_of_the_model() -> None:
     for seed in range(100, 1100):
-        run_history(seed)
+        run_history(LeaseHistory, seed)
 
 
 def test_a_restart_after_the_clock_was_set_back_does_not_repeat_a_pause() -> None:
-    run_history(31490)
+    run_history(LeaseHistory, 31490)
 
 
 def run_some() -> None:
     for seed in range(12):
-        run_history(seed)
+        run_history(LeaseHistory, seed)
 
 
 def test_a_pause_that_the_clock_makes_longer_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.message import Message
@@ -31,9 +31,9 @@ from headstream.log.partition.segment_removal import open_index
 from headstream.log.segments.files import BufferPool
 from headstream.log.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, base_offsets, log_offsets, log_suffix, segment_path
 from headstream.log.upkeep.compaction_pass import CompactionPass
-from headstream.testing.damage_reading import Content, ReadResult, read_past_damage
-from headstream.testing.faulty_files import FaultyFiles, Killed
-from headstream.testing.segment_damage import KINDS, LOST, damage_segment
+from tests.campaigns.damage_reading import Content, ReadResult, read_past_damage
+from tests.campaigns.faulty_files import FaultyFiles, Killed
+from tests.campaigns.segment_damage import KINDS, LOST, damage_segment
 
 __all__ = ["DamageHistory"]
 
@@ -60,8 +60,6 @@ class DamageHistory:
         seed: Determines the history.
         steps: Number of steps.
     """
-
-    OPTION: ClassVar = " --damage"
 
     def __init__(self, seed: int, steps: int = 120) -> None:
         self._rng = random.Random(seed)

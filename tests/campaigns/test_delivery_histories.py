@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from headstream.testing.delivery_histories import run_history
+from tests.campaigns.delivery_histories import DeliveryHistory
+from tests.campaigns.runner import run_history
 
 
 @pytest.mark.parametrize("seed", [3, 7, 19])
 def test_a_history_of_deliveries_keeps_every_promise(seed: int) -> None:
-    assert run_history(seed).count > 0
+    assert run_history(DeliveryHistory, seed).counts["messages stored"] > 0
 
 
 @pytest.mark.soak
 def test_a_thousand_histories_of_deliveries_keep_every_promise() -> None:
     kills = 0
     for seed in range(100, 1100):
-        kills += run_history(seed).kills
+        kills += run_history(DeliveryHistory, seed).counts["kills"]
     assert kills > 500

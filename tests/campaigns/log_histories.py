@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.message import Message, MessageState, StateChange
@@ -34,8 +34,8 @@ from headstream.log.partition.syncing import IntervalSyncer
 from headstream.log.segments.layout import CATALOG_NAME, INBOX_NAME
 from headstream.log.staged.staging import Manifest, StagedWriter, inbox_path
 from headstream.log.upkeep.retention import Retention
-from headstream.testing.fault_histories import FaultHistory, PartitionModel, Send
-from headstream.testing.faulty_files import FaultyFiles, Killed
+from tests.campaigns.fault_histories import FaultHistory, PartitionModel, Send
+from tests.campaigns.faulty_files import FaultyFiles, Killed
 
 __all__ = ["KillableLog", "LogHistory"]
 
@@ -111,8 +111,6 @@ class LogHistory(FaultHistory):
         seed: Determines the history.
         steps: Number of steps.
     """
-
-    OPTION: ClassVar = ""
 
     def __init__(self, seed: int, steps: int = 120) -> None:
         super().__init__(seed, steps)

@@ -11,9 +11,9 @@ from headstream.broker.broker import Broker
 from headstream.client.client import Client
 from headstream.core.model.groups import Member
 from headstream.core.model.identifiers import TopicName
-from headstream.testing.faulty_files import Killed
-from headstream.testing.lease_model import HeldJob, PageFiles, WorkerGroup
-from headstream.testing.log_histories import KillableLog
+from tests.campaigns.faulty_files import Killed
+from tests.campaigns.lease_model import HeldJob, PageFiles, WorkerGroup
+from tests.campaigns.log_histories import KillableLog
 
 __all__ = ["SECOND", "TOPIC", "LeaseProcess"]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Protocol
+from typing import Final, Protocol
 
 from headstream.core.codec.binary import decode_polled, encode_sent
 from headstream.core.model.message import Message
@@ -24,7 +24,7 @@ from headstream.core.model.topology import Fsync
 from headstream.errors import CorruptSendError, DiskFullError, PartitionClosedError, StorageError
 from headstream.log.partition.partition import PartitionWriter
 from headstream.log.segments.follower import PartitionFollower
-from headstream.testing.faulty_files import FaultyFiles, Killed
+from tests.campaigns.faulty_files import FaultyFiles, Killed
 
 __all__ = ["Appendable", "FaultHistory", "PartitionModel", "Send"]
 
@@ -78,9 +78,6 @@ class FaultHistory:
         seed: Determines the history.
         steps: Number of steps.
     """
-
-    OPTION: ClassVar = " --partitions"
-    """The command's option that runs only this kind."""
 
     def __init__(self, seed: int, steps: int = 120) -> None:
         self._rng = random.Random(seed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from click.testing import CliRunner
 
 from headstream.core.model.message import MessageState
 from headstream.log.catalog.catalog import Catalog
@@ -17,21 +16,21 @@ from headstream.log.staged.commits import StagedCommits
 from headstream.log.states import MessageStates
 from headstream.log.system.files import Files
 from headstream.log.upkeep import compaction_pass, marked_removal
-from headstream.testing.damage_histories import DamageHistory
-from headstream.testing.fault_campaign import main, run_history
-from headstream.testing.fault_histories import FaultHistory
-from headstream.testing.log_histories import LogHistory
-from headstream.testing.removal_histories import RemovalHistory
+from tests.campaigns.damage_histories import DamageHistory
+from tests.campaigns.fault_histories import FaultHistory
+from tests.campaigns.log_histories import LogHistory
+from tests.campaigns.removal_histories import RemovalHistory
+from tests.campaigns.runner import run_history
 
 
 def run_histories(first: int, count: int, kind: type[FaultHistory | DamageHistory | RemovalHistory] = FaultHistory) -> None:
     for seed in range(first, first + count):
-        run_history(seed, kind=kind)
+        run_history(kind, seed)
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_partitions_keep_their_promises(seed: int) -> None:
-    run_history(seed)
+    run_history(FaultHistory, seed)
 
 
 @pytest.mark.soak
@@ -41,7 +40,7 @@ def test_partitions_keep_their_promises_in_1000_histories() -> None:
 
 @pytest.mark.parametrize("seed", range(50))
 def test_a_whole_log_keeps_its_promises(seed: int) -> None:
-    run_history(seed, 60, LogHistory)
+    run_history(LogHistory, seed, 60)
 
 
 @pytest.mark.soak
@@ -51,7 +50,7 @@ def test_a_whole_log_keeps_its_promises_in_1000_histories() -> None:
 
 @pytest.mark.parametrize("seed", range(50))
 def test_damage_loses_nothing_in_silence_whatever_compaction_and_repair_do(seed: int) -> None:
-    run_history(seed, kind=DamageHistory)
+    run_history(DamageHistory, seed)
 
 
 @pytest.mark.soak
@@ -61,7 +60,7 @@ def test_damage_loses_nothing_in_silence_in_2000_histories() -> None:
 
 @pytest.mark.parametrize("seed", [*range(50), 22237])  # the last one: a round with a write error, and a later one
 def test_removals_take_what_is_marked_and_nothing_else(seed: int) -> None:
-    run_history(seed, kind=RemovalHistory)
+    run_history(RemovalHistory, seed)
 
 
 @pytest.mark.soak
@@ -75,14 +74,14 @@ def test_a_removal_that_ignores_restored_states_is_found_out(monkeypatch: pytest
         return [each.offset for each in found if each.state == MessageState.MARKED_FOR_DELETION]
 
     monkeypatch.setattr(marked_removal, "marked_before", find_all)
-    with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*is lost.*Again: .* --removal"):
+    with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*is lost.*Again: .* removal --seeds"):
         run_histories(0, 50, RemovalHistory)
 
 
 def test_a_removal_that_leaves_the_old_files_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("log", "states", "removal_pass"):
         monkeypatch.setattr(f"headstream.log.{module}.finish_pass", lambda directory, files: None)
-    with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*--removal"):
+    with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*removal --seeds"):
         run_histories(0, 50, RemovalHistory)
 
 
@@ -91,7 +90,7 @@ def test_a_pass_that_believes_each_index_is_found_out(monkeypatch: pytest.Monkey
         return [segment._replace(fault="") for segment in list_closed(directory, files)]
 
     monkeypatch.setattr(compaction_pass, "list_closed", believe)
-    with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*Again: python -m headstream.testing.faulty_files .* --damage"):
+    with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*Again: python -m tests.campaigns damage --seeds \d+"):
         run_histories(0, 50, DamageHistory)
 
 
@@ -115,7 +114,7 @@ def test_a_log_that_does_not_finish_states_is_found_out(monkeypatch: pytest.Monk
 
 def test_a_partition_that_does_not_sync_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PartitionWriter, "sync", lambda self: self.end.written)
-    with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*Again: python -m headstream.testing.faulty_files --seeds 1"):
+    with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*Again: python -m tests.campaigns partitions --seeds \d+"):
         run_histories(0, 50)
 
 
@@ -126,15 +125,3 @@ def test_a_recovery_that_believes_the_index_is_found_out(monkeypatch: pytest.Mon
     monkeypatch.setattr(recovery, "check_sends", believe)
     with pytest.raises(AssertionError, match="seed"):
         run_histories(0, 50)
-
-
-def test_the_command_runs_any_number_of_histories_and_tells_the_seed_of_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = CliRunner()
-    done = runner.invoke(main, ["--seeds", "2", "--from", "7", "--steps", "20"])
-    assert (done.exit_code, done.output) == (0, "2 histories, seeds 7 to 8: all passed\n")
-    monkeypatch.setattr(PartitionWriter, "sync", lambda self: self.end.written)
-    failed = runner.invoke(main, ["--seeds", "50", "--from", "0", "--partitions"])
-    assert failed.exit_code == 1
-    seed = failed.output.partition("seed ")[2].partition(":")[0]
-    again = runner.invoke(main, ["--seeds", "1", "--from", seed, "--partitions"])
-    assert again.output == failed.output

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from headstream.errors import DiskFullError, StorageError
-from headstream.testing.faulty_files import FaultyFile, FaultyFiles, Killed
+from tests.campaigns.faulty_files import FaultyFile, FaultyFiles, Killed
 
 
 @pytest.fixture

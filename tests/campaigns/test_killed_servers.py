@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headstream.connect import connect
-from headstream.testing.killed_servers import KilledServer
+from tests.campaigns.killed_servers import KilledServer
 
 _FIRST_OF_CONNECTIONS = 32_768
 

@@ -18,7 +18,7 @@ import random
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from headstream.core.codec.binary import decode_polled, encode_sent
 from headstream.core.model.message import Message, MessageState, StateChange
@@ -28,8 +28,8 @@ from headstream.log.administration import create_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.upkeep.marked_removal import MarkedRemoval, due_before_us
-from headstream.testing.faulty_files import FaultyFiles, Killed
-from headstream.testing.log_histories import KillableLog
+from tests.campaigns.faulty_files import FaultyFiles, Killed
+from tests.campaigns.log_histories import KillableLog
 
 __all__ = ["RemovalHistory"]
 
@@ -70,8 +70,6 @@ class RemovalHistory:
         seed: Determines the history.
         steps: Number of steps.
     """
-
-    OPTION: ClassVar = " --removal"
 
     def __init__(self, seed: int, steps: int = 120) -> None:
         self._rng = random.Random(seed)
