@@ -73,7 +73,7 @@ _SYNONYMS: Final = {
     "config": {"configuration", "settings", "decided"},
     "count": {"many", "number", "how"},
 }
-_FACT: Final = re.compile(r"[0-9`,;:]|\\b(us|ms|seconds?|bytes?|from|none|zero|UTC)\\b", re.IGNORECASE)
+_FACT: Final = re.compile(r"[0-9`,;:(]|\\b(us|ms|seconds?|bytes?|from|none|zero|UTC)\\b", re.IGNORECASE)
 """What makes a short text worth its line: a number, a unit, a name in code, a second clause."""
 _MOST_EMPTY_WORDS: Final = 3
 """`The event loop.` or `Its file system.`: an article and two words are not more than a type."""

@@ -199,11 +199,19 @@ def busy_threads(log: hs.Client) -> Iterator[None]:
         producer.close()
 
 
+def use_and_close(log: hs.Client) -> str:
+    """Use the parent's client for a listing and a message, and close it; return that all of it was done."""
+    log.topics()
+    log.send(TOPIC, b"child")
+    log.close()
+    return "done"
+
+
 def test_a_forked_child_does_not_wait_for_locks_of_the_parents_threads(log: hs.Client, place: Place) -> None:
     embedded = is_embedded(place)
     with busy_threads(log):
         for _ in range(5):
-            told = in_child(lambda: [log.topics(), log.send(TOPIC, b"child"), log.close()] and "done")
+            told = in_child(lambda: use_and_close(log))
             assert told == (
                 "ClosedError: the log was created before this process was forked. Create another one in this process"
                 if embedded

@@ -32,8 +32,8 @@ from headstream.errors import HeadstreamError
 from tests.behaviour.conformance.scenes import create_topic, poll, polled, send
 from tests.support.server.peers import TcpPeer
 from tests.support.server.server_process import ServerProcess
-from tests.unit.wire.test_commands import EXAMPLES
-from tests.unit.wire.test_extensions import EXAMPLES as OWN_EXAMPLES
+from tests.unit.core.wire.test_commands import EXAMPLES
+from tests.unit.core.wire.test_extensions import EXAMPLES as OWN_EXAMPLES
 
 KEPT = 0x7EAD_BEEF
 """A stream that no fuzz finds: its messages are looked at after each attack."""

@@ -201,7 +201,8 @@ def check_datetimes(directory: Path, random: Random, datetimes: str) -> None:
     """Write datetimes into a key column: what the column cannot hold is dead, and equal times have one spelling."""
     table = make_table(ColumnMetadata("at", 1, "DATETIME", primary_key_position=1))
     decoder = make_decoder(directory, table, settings={"datetimes": datetimes})
-    values, wanted = [], []
+    values: list[bytes] = []
+    wanted: list[str | datetime | None] = []
     for number in range(60):
         text, moment, nine = draw_datetime(random)
         headers = {"operation": "INSERT", "changeSequence": f"{number + 1:035d}"}

@@ -144,7 +144,7 @@ class Messages(Appends):
             states: State codes to deliver; other messages are skipped. None delivers all.
             size_bytes: Approximate maximum size, bytes; at least one message is returned.
             consumer: The polling consumer; required for `next` and to commit. A group that asks for other states than available
-                gets those that messages have for it; see group_states.py.
+                gets those that messages have for it; see GroupStates.
             auto_commit: Whether to commit the delivered messages for the consumer at once.
             user_id: The server's user who commits, see OffsetStore.commit().
             where: The filter of messages in these states. A poll examines SCAN_BYTES, and returns how far it came.

@@ -1,11 +1,11 @@
 """The protocol of an Iggy server (the generation with message state and CRC-32); no sockets here.
 
-    codes.py      the commands, which of them need a login, their HTTP routes      routes.py   a path -> a command
+    codes.py      the commands, which of them need a login, their HTTP routes      route_matching.py   a path -> a command
     statuses.py   the errors                                                       refusals.py   status <-> error
     frames.py     the frames of a TCP byte stream (frame_scan.py: the compiled loop)
     commands/     the commands and their replies, by noun       extensions/     Headstream's own (codes from 10000)
     table.py      all of them by code
-    records.py shapes.py sizes.py      their layout in bytes and in JSON, each field described once
+    records.py shapes.py      their layout in bytes and in JSON, each field described once
 
 A server over TCP:
 

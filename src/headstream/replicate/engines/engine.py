@@ -1,6 +1,6 @@
 """The interface of engines: only an engine accesses a Delta table, so the meaning of a merge is defined once, for all engines.
 
-    plan.py, scd2.py (pure)  the planned merge        ->  an engine runs it: one commit, which records (app_id, version)
+    plan.py (pure)           the planned merge        ->  an engine runs it: one commit, which records (app_id, version)
 
 Both engines write the same tables and can be exchanged at any time.
 """

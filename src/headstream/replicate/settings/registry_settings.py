@@ -20,6 +20,7 @@ class RegistrySettings:
         url: The registry, `http://host:8081` or https.
         directory: A directory with the schemas, `<id>.avsc` each.
         user: User of HTTP basic authentication.
+        password: Password of HTTP basic authentication.
         token: Bearer token, in place of user and password.
         ca_file: Certificates to trust, PEM; by default the system's.
         timeout_ms: Longest wait for one answer, milliseconds.

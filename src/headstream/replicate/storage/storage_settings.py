@@ -32,6 +32,7 @@ class StorageSettings:
         sas_token: A shared access signature (Azure).
         tenant_id: The directory of a service principal (Azure).
         client_id: The service principal (Azure).
+        client_secret: Secret of the service principal (Azure).
         service_account: Path of a service account's key file, in JSON (Google).
         retry_us: How long a failing request is retried, microseconds; then the table's changes wait.
 

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs/formats.md").read_text(encoding="utf-8")
 
 

@@ -11,7 +11,7 @@ import headstream as hs
 from headstream.core.model import reserved
 from headstream.errors import HeaderError
 
-SOURCE = Path(reserved.__file__).parents[1]
+SOURCE = Path(reserved.__file__).parents[2]
 
 
 def test_every_reserved_name_is_defined_in_one_file_and_told_in_its_docstring() -> None:

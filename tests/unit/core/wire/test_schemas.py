@@ -14,7 +14,7 @@ from headstream.core.wire.records import NOTHING, Command
 from headstream.core.wire.schemas import Schema, Schemas
 from headstream.core.wire.table import COMMANDS
 from headstream.errors import DecodeError
-from tests.unit.wire import test_commands, test_extensions
+from tests.unit.core.wire import test_commands, test_extensions
 
 EXAMPLES = [command for command in (*test_commands.EXAMPLES, *test_extensions.EXAMPLES) if command.entry().route]
 REPLIES = [(kind, reply) for kind, reply in (*test_commands.REPLIES, *test_extensions.REPLIES)]

@@ -107,9 +107,15 @@ def _to_avro(message: dict[str, Any]) -> dict[str, Any]:
     """Return a JSON message with its masks as bytes."""
     if "headers" not in message:
         return message
+    sections: dict[str, Any] = {name: _to_doubles(message[name]) for name in ("data", "beforeData") if name in message}
     masks = {name: message["headers"].get(name) for name in ("changeMask", "columnMask")}
     turned = {name: None if mask is None else bytes.fromhex(mask)[::-1] for name, mask in masks.items()}
-    return {**message, "headers": {**message["headers"], **turned}}
+    return {**message, **sections, "headers": {**message["headers"], **turned}}
+
+
+def _to_doubles(row: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a row with its fractions as doubles, the type of such columns in the samples."""
+    return row and {name: float(value) if isinstance(value, Decimal) else value for name, value in row.items()}
 
 
 def _fitting_schema(message: dict[str, Any]) -> str:

@@ -195,7 +195,7 @@ def test_changes_end_the_same_when_the_type_of_the_key_grows_between_them(
         position += size
         if rng.random() < 0.3:
             target.reopen()
-    target.apply(change("INSERT", key_of(5000, wide), "last", "1.00", at=5000), metadata=schemas[1])  # type: ignore[arg-type]
+    target.apply(change("INSERT", key_of(5000, wide), "last", "1.00", at=5000), metadata=schemas[1])
     rows = {key_of(key, wide): row for key, row in expected.items()} | {key_of(5000, wide): ("last", Decimal("1.00"), None)}
     assert target.rows() == rows, f"seed {seed}"
 

@@ -3,7 +3,7 @@
     changes -> survey: changes of key, ranges of keys, lowest place -> driver
     changes, stored versions -> split: by hash of the key -> those of one bucket -> join: rows of the merge's source
 
-These are the functions that the driver uses (scd2_events.py, scd2_source.py).
+These are the functions that the driver uses (type2/events.py, type2/merge_source.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every version of a table's rows (SCD type 2): read the stored versions of the changed keys, extend their histories, merge.
 
-One commit a micro-batch: versions that it closes, opens, splits and removes become visible together. scd2_rows.py describes
+One commit a micro-batch: versions that it closes, opens, splits and removes become visible together. rows.py describes
 the table's rows.
 """
 

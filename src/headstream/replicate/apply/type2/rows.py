@@ -12,7 +12,7 @@ A row of the table is a version of the source's row:
     _hs_versions         string     null: every column is of _hs_valid_from; else the version of each column, see versions.py
 
 Changes that are newer than all that is stored of their key, and whole, which nearly all are, are sorted and compared
-to their neighbours. The histories of the other keys are replayed, key by key (scd2_replay.py).
+to their neighbours. The histories of the other keys are replayed, key by key (replay.py).
 """
 
 from __future__ import annotations
