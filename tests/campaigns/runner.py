@@ -69,6 +69,7 @@ CAMPAIGNS: Final = (
     Campaign("leases", "workers that share partitions: kills, jumps of the clock", "lease_histories", "LeaseHistory"),
     Campaign("retries", "consumers with on_error: kills, jumps of the clock", "retry_histories", "RetryHistory"),
     Campaign("deliveries", "producers and a group: a killed server, cut connections", "delivery_histories", "DeliveryHistory"),
+    Campaign("cancellations", "asyncio consumers: calls cancelled at any time", "cancellation", "CancellationHistory"),
 )
 
 
@@ -111,7 +112,7 @@ def main(name: str | None, seeds: range, steps: int | None, *, is_list: bool) ->
     """Run the campaign NAME. It stops at the first history that breaks a guarantee."""
     if is_list:
         for campaign in CAMPAIGNS:
-            click.echo(f"{campaign.name:12}{campaign.attacks:60}{campaign.module}.py")
+            click.echo(f"{campaign.name:15}{campaign.attacks:60}{campaign.module}.py")
         return
     if name is None:
         raise click.UsageError("NAME is missing; --list lists the campaigns.")

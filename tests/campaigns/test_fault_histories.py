@@ -79,7 +79,7 @@ def test_a_removal_that_ignores_restored_states_is_found_out(monkeypatch: pytest
 
 
 def test_a_removal_that_leaves_the_old_files_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("log", "states", "removal_pass"):
+    for module in ("log", "states", "upkeep.removal_pass"):
         monkeypatch.setattr(f"headstream.log.{module}.finish_pass", lambda directory, files: None)
     with pytest.raises(AssertionError, match=r"(?s)seed \d+: .*removal --seeds"):
         run_histories(0, 50, RemovalHistory)
