@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 import headstream as hs
 from headstream.cli.main import cli
 
-DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[3] / "docs/cli-output.json").read_text("utf-8"))
+DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[4] / "docs/cli-output.json").read_text("utf-8"))
 
 
 @pytest.fixture
