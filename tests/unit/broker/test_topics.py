@@ -11,7 +11,6 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Limits
 from headstream.errors import (
     AlreadyExistsError,
-    InvalidInputError,
     InvalidOptionError,
     StreamNotFoundError,
     TopicNotFoundError,
@@ -24,12 +23,6 @@ def broker() -> Iterator[Broker]:
     broker = Broker(open_memory(), clock_us=lambda: 7, entropy=bytes)
     yield broker
     broker.close()
-
-
-def test_identity_is_made_at_the_first_write_of_the_entropy_given(broker: Broker) -> None:
-    assert broker.identity is None
-    broker.streams.create("shop")
-    assert broker.identity == "00000000-0000-4000-8000-000000000000"
 
 
 def test_create_topic_makes_its_stream_too(broker: Broker) -> None:
@@ -57,13 +50,6 @@ def test_create_topic_refuses_a_number_of_partitions_out_of_range(broker: Broker
     assert broker.topics.list() == []
 
 
-@pytest.mark.parametrize("name", ["", "a.b", "a/b", "x" * 256, "a\0"])
-def test_create_stream_refuses_a_name_that_cannot_be_one(broker: Broker, name: str) -> None:
-    with pytest.raises(InvalidInputError):
-        broker.streams.create(name)
-    assert broker.streams.list() == []
-
-
 def test_lists_are_in_the_order_of_ids(broker: Broker) -> None:
     for stream, topic in (("b", "z"), ("a", "x"), ("b", "y")):
         broker.topics.create(TopicName(stream, topic), 1, Limits.IGGY)
@@ -88,18 +74,3 @@ def test_names_that_are_not_there_are_refused_with_those_that_are_close(broker: 
         broker.topics.list("shpo")
     with pytest.raises(StreamNotFoundError):
         broker.streams.delete("shpo")
-
-
-def test_delete_stream_deletes_its_topics(broker: Broker) -> None:
-    broker.topics.create(TopicName("shop", "orders"), 1, Limits.IGGY)
-    broker.topics.create(TopicName("bank", "orders"), 1, Limits.IGGY)
-    broker.streams.delete("shop")
-    assert [topic.full_name for topic in broker.topics.list()] == ["bank/orders"]
-    with pytest.raises(TopicNotFoundError):
-        broker.topics.get(TopicName("shop", "orders"))
-
-
-def test_close_is_fine_twice() -> None:
-    broker = Broker(open_memory())
-    broker.close()
-    broker.close()

@@ -7,10 +7,7 @@ import random
 import pytest
 
 import headstream as hs
-from headstream.metrics.families import write_openmetrics
 from headstream.mirror.hops import Hop, check_log_name, logs_passed, newest_hop, with_hop
-from headstream.mirror.metrics import describe_mirror
-from headstream.mirror.mirror import MirrorStats
 from headstream.mirror.target import OffsetRuns
 
 
@@ -56,10 +53,3 @@ def test_runs_are_a_set_of_offsets() -> None:
             expected.add(offset)
             assert {each for each in range(-1, 42) if each in runs} == expected
         assert len(runs) == sum(1 for each in expected if each - 1 not in expected)
-
-
-def test_metrics_are_open_metrics() -> None:
-    text = write_openmetrics(describe_mirror(MirrorStats(copied=3, lag={"shop/orders": 2})))
-    assert "headstream_mirror_copied_messages_total 3.0\n" in text
-    assert 'headstream_mirror_lag_messages{topic="shop/orders"} 2.0\n' in text
-    assert text.endswith("# EOF\n")

@@ -10,20 +10,10 @@ import pytest
 
 import headstream as hs
 from headstream.broker.broker import Broker
-from headstream.broker.cached_value import CachedValue
 from headstream.broker.commands.counts import CountsCache
 from headstream.core.wire.commands.topics import PartitionInfo
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.upkeep.retention import Retention
-
-
-class Clock:
-    """A clock that is moved by hand."""
-
-    now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture
@@ -107,32 +97,3 @@ def test_counts_are_exact_when_retention_has_removed_segments(client: hs.Client,
     after = counts.partitions(topic)[0]
     assert after.segments_count < before.segments_count
     assert after.messages_count < before.messages_count
-
-
-def test_kept_value_is_made_once_when_many_ask_while_it_is_costly() -> None:
-    clock, made = Clock(), list[int]()
-    kept = CachedValue[int](clock)
-
-    def make() -> int:
-        clock.now_s += 0.5
-        made.append(1)
-        return len(made)
-
-    assert [kept.get(make) for _ in range(100)] == [1] * 100
-    clock.now_s += 4.9
-    assert kept.get(make) == 1
-    clock.now_s += 0.2
-    assert kept.get(make) == 2
-
-
-def test_kept_value_is_made_each_time_when_it_is_cheap() -> None:
-    kept, values = CachedValue[int](Clock()), iter(range(1, 10))
-    assert [kept.get(lambda: next(values)) for _ in range(3)] == [1, 2, 3]
-
-
-def test_kept_value_is_kept_for_its_time_when_it_is_cheap() -> None:
-    clock, values = Clock(), iter(range(1, 10))
-    kept = CachedValue[int](clock, kept_s=0.2)
-    assert [kept.get(lambda: next(values)) for _ in range(3)] == [1, 1, 1]
-    clock.now_s += 0.25
-    assert kept.get(lambda: next(values)) == 2

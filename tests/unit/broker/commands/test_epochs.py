@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import threading
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headstream.broker.accounts.sessions import Session
 from headstream.broker.broker import Broker
-from headstream.broker.commands.messages import begin_wait
-from headstream.broker.commands.requests import answer_request, is_slow
+from headstream.broker.commands.requests import answer_request
 from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.settings import ServerSettings
 from headstream.core.codec.binary import decode_polled, encode_sent
@@ -22,14 +17,9 @@ from headstream.core.model.message import Message, MessageState
 from headstream.core.model.polling import ConsumerKind, PollingKind
 from headstream.core.model.topology import Fsync, Limits
 from headstream.core.wire.codes import EXTENSION_CONTEXT
-from headstream.core.wire.commands.groups import CreateGroup, JoinGroup
 from headstream.core.wire.commands.offsets import ConsumerRef
-from headstream.core.wire.commands.partitions import DeletePartitions
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 from headstream.core.wire.commands.sessions import Login
-from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.commands.system import GetMe, GetStats, Snapshot, SnapshotCompression, SnapshotType
-from headstream.core.wire.commands.topics import Compression, CreateTopic, DeleteTopic
 from headstream.core.wire.commands.users import DeleteUser
 from headstream.core.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch, UnstageParts
 from headstream.core.wire.extensions.groups import CommitOffsets, CommittedOffsets, ListOffsets
@@ -39,7 +29,6 @@ from headstream.core.wire.extensions.messages import (
     FirstOffset,
     ListStates,
     SetState,
-    WaitMessages,
 )
 from headstream.core.wire.extensions.topics import (
     ChangeTopicOptions,
@@ -113,47 +102,6 @@ def test_topic_is_ours_with_all_its_options_when_made_and_changed(peer: Peer) ->
 
 
 # -- waiting ---------------------------------------------------------------------------------------------------
-
-
-def test_wait_calls_once_and_is_ready_when_messages_come_from_another_thread(peer: Peer) -> None:
-    called = threading.Semaphore(0)
-    wait = begin_wait(peer.dispatcher, peer.session, WaitMessages(*AT, {1: 0, 2: 0}, 1000), called.release)
-    assert not wait.is_ready
-    other = Peer(peer.dispatcher, peer.session)
-    for _ in range(3):
-        thread = threading.Thread(target=other.ask, args=[AppendMessages(*AT, 2, BATCH)])
-        thread.start()
-        thread.join()
-    assert called.acquire(timeout=60)
-    assert not called.acquire(blocking=False)
-    assert wait.is_ready
-    wait.cancel()
-    peer.ask(AppendMessages(*AT, 1, BATCH))
-    assert not called.acquire(blocking=False)
-
-
-@pytest.mark.parametrize("command", [DeleteTopic(*AT), DeletePartitions(*AT, 1)])
-def test_wait_is_ready_when_what_it_waits_for_goes(peer: Peer, command: Command[Any]) -> None:
-    called: list[bool] = []
-    wait = begin_wait(peer.dispatcher, peer.session, WaitMessages(*AT, {2: 0}, 1000), lambda: called.append(True))
-    peer.ask(command)
-    assert (called, wait.is_ready) == ([True], True)
-
-
-def test_fetch_that_waits_is_ready_when_a_message_in_its_state_comes(peer: Peer) -> None:
-    command = FetchMessages(*AT, 1, PollingKind.OFFSET, 0, 10, states=(MessageState.POISONED.value,), timeout_ms=1000)
-    wait = begin_wait(peer.dispatcher, peer.session, command, lambda: None)
-    peer.ask(AppendMessages(*AT, 1, BATCH))
-    assert not wait.is_ready
-    peer.ask(SetState(*AT, 1, (0,), MessageState.POISONED.value, ""))
-    assert wait.is_ready
-
-
-def test_wait_answers_what_is_there_now_when_asked_like_any_command(peer: Peer) -> None:
-    assert not peer.ask(WaitMessages(*AT, {1: 0}, 1000)).is_woken
-    peer.ask(AppendMessages(*AT, 1, BATCH))
-    assert [peer.ask(WaitMessages(*AT, {1: offset}, 1000)).is_woken for offset in (0, 2)] == [True, False]
-    assert peer.status(WaitMessages(*AT, {3: 0}, 1000)) == 3007
 
 
 # -- epochs ----------------------------------------------------------------------------------------------------
@@ -260,47 +208,3 @@ def test_empty_epoch_is_committed_by_those_alone_who_may_send_somewhere(server: 
 
 
 # -- the system ------------------------------------------------------------------------------------------------
-
-
-def test_stats_need_a_login_when_an_unauthenticated_client_asks(server: Server) -> None:
-    assert server.connect().status(GetStats()) == 40
-
-
-def test_stats_say_what_there_is_when_a_user_asks(peer: Peer) -> None:
-    stats = peer.ask(GetStats())
-    assert (stats.streams_count, stats.topics_count, stats.partitions_count, stats.clients_count) == (1, 1, 2, 1)
-    assert (stats.server_version, stats.server_semver) == ("0.4.300", 4300)
-    assert all([stats.hostname, stats.os_name, stats.os_version, stats.kernel_version, stats.memory_bytes])
-
-
-@pytest.mark.parametrize("compression", list(SnapshotCompression))
-def test_snapshot_can_be_unpacked_when_it_is_made_in_any_compression(peer: Peer, compression: SnapshotCompression) -> None:
-    everything = zipfile.ZipFile(io.BytesIO(peer.ask(Snapshot(compression, (SnapshotType.ALL,)))))
-    assert len(everything.namelist()) == 6
-    alone = zipfile.ZipFile(io.BytesIO(peer.ask(Snapshot(compression, (SnapshotType.TEST,)))))
-    assert {name: alone.read(name) for name in alone.namelist()} == {"test.txt": b"test\n"}
-
-
-def test_request_is_slow_when_it_changes_what_there_is_or_waits_for_a_disk(peer: Peer) -> None:
-    server = peer.dispatcher
-    peer.ask(CreateOpenTopic("shop", "synced", 1, fsync=Fsync.ALWAYS))
-    slow: list[Command[Any]] = [
-        CreateStream(0, "other"),
-        CreateTopic("shop", 0, 1, Compression.NONE, 0, 0, 0, "other"),
-        GetStats(),
-        AppendMessages("shop", "synced", 1, BATCH),
-        AppendMessages(*AT, 1, encode_sent([Message(payload=b"x" * 1_000_000)])),
-    ]
-    quick: list[Command[Any]] = [AppendMessages(*AT, 1, BATCH), FetchMessages(*AT, 1, PollingKind.FIRST, 0, 10)]
-    assert [is_slow(server, peer.session, each.code, memoryview(each.encode())) for each in slow] == [True] * 5
-    assert [is_slow(server, peer.session, each.code, memoryview(each.encode())) for each in quick] == [False] * 2
-    unknown = server.sessions.open("127.0.0.1:1")
-    assert [is_slow(server, unknown, each.code, memoryview(each.encode())) for each in slow] == [False] * 5
-    login = Login("iggy", "iggy")
-    assert is_slow(server, unknown, login.code, memoryview(login.encode()))
-
-
-def test_http_session_has_no_client_when_it_asks(server: Server, peer: Peer) -> None:
-    asks = Peer(server.dispatcher, Session.over_http("127.0.0.1:9", 1))
-    asks.ask(CreateGroup(*AT, 0, "billing"))
-    assert [asks.status(GetMe()), asks.status(JoinGroup(*AT, 1))] == [5, 5]

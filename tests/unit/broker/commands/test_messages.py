@@ -9,14 +9,13 @@ import pytest
 from headstream.broker.commands.requests import answer_request
 from headstream.core.codec.binary import decode_polled, encode_sent
 from headstream.core.model.headers import Headers
-from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message, MessageState
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
-from headstream.core.model.polling import ConsumerKind, OffsetOwner, PollingKind
+from headstream.core.model.polling import ConsumerKind, PollingKind
 from headstream.core.model.topology import Limits
 from headstream.core.wire.codes import EXTENSION_CONTEXT
 from headstream.core.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
-from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoredOffset, StoreOffset
+from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, StoreOffset
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.streams import CreateStream
@@ -29,7 +28,6 @@ from tests.support.server.servers import Peer, Server
 
 ONE, GROUP = ConsumerKind.CONSUMER, ConsumerKind.GROUP
 READER = ConsumerRef(ONE, 1)
-NAME = TopicName("shop", "orders")
 FIRST, LAST, NEXT = (PollingKind.FIRST, 0), (PollingKind.LAST, 0), (PollingKind.NEXT, 0)
 
 
@@ -214,38 +212,6 @@ def test_messages_get_ids_times_and_checksums_when_they_are_stored(root: Peer) -
     assert (one.id.to_bytes(16, "little")[6] >> 4, two.id) == (7, 7)
     assert [message.timestamp for message in (one, two)] == [1_700_000_000_000_000] * 2
     assert (two.payload, two.headers) == (b"b", Headers({"k": "v"}))
-
-
-def test_offset_is_the_last_one_that_is_done_when_stored(root: Peer) -> None:
-    root.ask(send(messages(*[b"m"] * 10)))
-    get = GetOffset(READER, "shop", "orders", 1)
-    assert root.ask(get) is None
-    root.ask(StoreOffset(READER, "shop", "orders", 0, 3))  # no partition is the first
-    assert root.ask(get) == StoredOffset(1, 9, 3)
-    assert offsets(root.ask(poll(NEXT, 2, commit=True))) == [4, 5]
-    assert root.ask(get) == StoredOffset(1, 9, 5)
-    assert root.dispatcher.broker.offsets.committed(NAME, OffsetOwner.named("1")) == {1: 6}
-    assert offsets(root.ask(poll(NEXT, 100, commit=True))) == [6, 7, 8, 9]
-    assert offsets(root.ask(poll(NEXT, 100, commit=True))) == []
-    root.ask(DeleteOffset(READER, "shop", "orders", 1))
-    assert root.ask(get) is None
-    assert offsets(root.ask(poll(NEXT, 1))) == [0]
-
-
-def test_named_and_numbered_consumers_are_their_own_when_they_store(root: Peer) -> None:
-    root.ask(send(messages(*[b"m"] * 10)))
-    who = [ConsumerRef(ONE, 1), ConsumerRef(ONE, 2), ConsumerRef(ONE, "reader")]
-    for number, consumer in enumerate(who):
-        root.ask(StoreOffset(consumer, "shop", "orders", 1, number))
-    found = [root.ask(GetOffset(consumer, "shop", "orders", 1)) for consumer in who]
-    assert found == [StoredOffset(1, 9, number) for number in range(3)]
-
-
-def test_storing_0_in_an_empty_partition_skips_nothing_when_messages_come(root: Peer) -> None:
-    root.ask(StoreOffset(READER, "shop", "orders", 1, 0))
-    assert root.ask(GetOffset(READER, "shop", "orders", 1)) == StoredOffset(1, 0, 0)
-    root.ask(send(messages(b"a", b"b")))
-    assert offsets(root.ask(poll(NEXT))) == [0, 1]
 
 
 def test_poll_steps_over_what_is_not_available_when_an_existing_client_asks() -> None:

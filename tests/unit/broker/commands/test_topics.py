@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from headstream.broker.broker import Broker
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
@@ -30,10 +29,7 @@ from headstream.core.wire.commands.topics import (
 )
 from headstream.core.wire.records import Command
 from headstream.core.wire.shapes import Identifier
-from headstream.core.wire.statuses import Status
-from headstream.errors import InvalidInputError
 from headstream.log.administration import create_topic
-from headstream.log.opening import open_memory
 from tests.support.server.servers import Peer, Server
 
 NONE = Compression.NONE
@@ -146,47 +142,6 @@ def test_permission_comes_after_existence_when_both_are_missing() -> None:
     assert [reader.status(DeleteStream(9)), reader.status(DeleteStream("shop")), reader.status(ListStreams())] == [1009, 41, 0]
 
 
-def test_ids_are_the_smallest_free_ones_when_none_is_chosen(root: Peer) -> None:
-    names = (f"stream {number}" for number in range(100))
-
-    def create(id_: int) -> int:
-        return root.ask(CreateStream(id_, next(names))).id
-
-    assert [create(id_) for id_ in (0, 7, 0, 4, 0, 0)] == [2, 7, 3, 4, 5, 6]
-    root.ask(DeleteStream(3))
-    assert [create(0), create(0)] == [3, 8]
-    assert [root.ask(make_topic("a", 3)).id, root.ask(make_topic("b")).id, root.ask(make_topic("c")).id] == [3, 2, 4]
-
-
-@pytest.mark.parametrize("name", ["a.b", "a/b", "../x", "ü" * 127, "1 2 3", "\xa0", "123", "A"])
-def test_any_name_works_when_existing_clients_choose_it(root: Peer, name: str) -> None:
-    stream = root.ask(CreateStream(0, name))
-    root.ask(make_topic(name, stream=name))
-    send(root, 2, 5, name, name)
-    found = root.ask(GetTopic(name, name))
-    assert found is not None
-    assert (found.name, found.messages_count, stream.name) == (name, 2, name)
-    assert TopicName(name, name) in [TopicName(topic.stream, topic.name) for topic in root.dispatcher.broker.topics.list()]
-    root.ask(DeleteStream(name))
-    assert root.ask(GetStream(stream.id)) is None
-
-
-@pytest.mark.parametrize("name", ["a\x00b", "a\tb", "\n", "\x7f", "a\x85"])
-def test_no_protocol_gives_a_new_stream_or_topic_a_name_with_control_characters(root: Peer, name: str) -> None:
-    streams, topics = root.dispatcher.broker.streams, root.dispatcher.broker.topics
-    assert root.status(CreateStream(0, name)) == root.status(UpdateStream("shop", name)) == Status.INVALID_STREAM_NAME
-    assert root.status(make_topic(name)) == root.status(update(name)) == Status.INVALID_TOPIC_NAME
-    for change in (
-        lambda: streams.create(name),
-        lambda: streams.rename("shop", name),
-        lambda: topics.create(TopicName(name, "orders"), 1, Limits.WIDE),
-        lambda: topics.create(TopicName("shop", name), 1, Limits.WIDE),
-        lambda: topics.rename(TopicName("shop", "orders"), name),
-    ):
-        with pytest.raises(InvalidInputError, match=r"control characters|NUL"):
-            change()
-
-
 @pytest.mark.parametrize("name", ["a\x00b", "a\tb"])
 def test_an_existing_topic_whose_name_has_control_characters_is_listed_changed_and_deleted(root: Peer, name: str) -> None:
     create_topic(root.dispatcher.broker.backing.log, "shop", name, 1, Limits.WIDE, 1)
@@ -250,44 +205,6 @@ def test_purge_leaves_the_structure_when_messages_go(root: Peer) -> None:
     topic = root.ask(GetTopic("shop", "orders"))
     assert topic is not None
     assert (topic.id, topic.messages_count, topic.size_bytes, len(topic.partitions)) == (1, 0, 0, 3)
-
-
-def test_partitions_come_and_go_at_the_end_when_counted(root: Peer) -> None:
-    def numbers() -> list[int]:
-        topic = root.ask(GetTopic("shop", "orders"))
-        assert topic is not None
-        return [partition.id for partition in topic.partitions]
-
-    root.ask(CreatePartitions("shop", "orders", 2))
-    assert numbers() == [1, 2, 3, 4, 5]
-    root.ask(DeletePartitions("shop", "orders", 4))
-    assert numbers() == [1]
-    root.ask(DeletePartitions("shop", "orders", 1000))
-    assert numbers() == []
-    root.ask(CreatePartitions("shop", "orders", 1))
-    assert numbers() == [1]
-
-
-def test_topic_may_have_no_partitions_when_made_over_the_protocol(root: Peer) -> None:
-    assert root.ask(make_topic("empty", partitions=0)).partitions == ()
-    assert root.dispatcher.broker.topics.get(TopicName("shop", "empty")).partitions == ()
-
-
-def test_delete_segments_drops_closed_ones_alone_when_there_are_some() -> None:
-    server = Server()
-    server.broker.close()
-    server.broker = Broker(open_memory(segment_bytes=4096), clock_us=server.clock.now_us, monotonic=server.clock.monotonic)
-    dispatcher = type(server.dispatcher)(server.broker, server.dispatcher.settings, server.dispatcher._handlers)
-    root = Peer(dispatcher, dispatcher.sessions.open("127.0.0.1:1")).log_in()
-    root.ask(CreateStream(0, "shop"))
-    root.ask(make_topic())
-    for _ in range(4):
-        send(root, 1, 4000)
-    for count, left in ((1, 3), (100, 1), (100, 1)):
-        root.ask(DeleteSegments("shop", "orders", 1, count))
-        topic = root.ask(GetTopic("shop", "orders"))
-        assert topic is not None
-        assert (topic.partitions[0].segments_count, topic.partitions[0].current_offset) == (left, 3)
 
 
 def test_a_listing_leaves_out_a_topic_that_is_deleted_while_it_is_made(root: Peer, monkeypatch: pytest.MonkeyPatch) -> None:

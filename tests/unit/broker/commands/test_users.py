@@ -12,10 +12,9 @@ from headstream.broker.accounts.passwords import Passwords
 from headstream.broker.broker import Broker
 from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.settings import ServerSettings
-from headstream.core.wire.codes import EXTENSION_CONTEXT
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions
-from headstream.core.wire.commands.sessions import LoggedIn, Login, Logout, Ping
-from headstream.core.wire.commands.tokens import CreateToken, DeleteToken, ListTokens, LoginWithToken, Token
+from headstream.core.wire.commands.sessions import LoggedIn, Login
+from headstream.core.wire.commands.tokens import CreateToken, ListTokens, LoginWithToken
 from headstream.core.wire.commands.topics import NEVER
 from headstream.core.wire.commands.users import (
     ChangePassword,
@@ -42,72 +41,6 @@ CREATED_US = 1_700_000_000_000_000
 
 
 # -- coming and going ------------------------------------------------------------------------------------------
-
-
-def test_ping_needs_no_login_and_keeps_a_session_alive(server: Server) -> None:
-    server.dispatcher.settings = ServerSettings(heartbeat_us=5_000_000)
-    silent, alive = server.root(), server.root()
-    for _ in range(2):
-        server.clock.now_s += 4
-        alive.ask(Ping())
-        server.dispatcher.sweep()
-    assert [silent.session.is_stale, alive.session.is_stale] == [True, False]
-    assert [silent.status(ListUsers()), alive.status(ListUsers()), silent.status(Ping())] == [30, 0, 0]
-    assert server.dispatcher.sessions.list() == [alive.session]
-
-
-def test_sweep_leaves_silent_sessions_where_no_heartbeat_is_asked_for(server: Server) -> None:
-    peer = server.root()
-    server.clock.now_s += 1e6
-    server.dispatcher.sweep()
-    assert peer.status(ListUsers()) == 0
-
-
-def test_login_says_who_one_is_and_replaces_who_one_was(server: Server) -> None:
-    server.add_user("alice")
-    peer = server.connect()
-    assert peer.ask(Login("iggy", "iggy", "0.6.203", "")) == LoggedIn(1)
-    assert peer.ask(Login("alice", "alicealice")) == LoggedIn(2)
-    assert peer.session.user_id == 2
-    assert peer.status(ListUsers()) == 41
-
-
-@pytest.mark.parametrize("context", [None, "", EXTENSION_CONTEXT])
-def test_login_says_whether_the_client_knows_our_own_commands(server: Server, context: str | None) -> None:
-    peer = server.connect()
-    token = server.root().ask(CreateToken("own", 0)).token
-    for login in (Login("iggy", "iggy", "1.0.0", context), LoginWithToken(token, "1.0.0", context)):
-        peer.ask(login)
-        assert peer.session.is_extended == (context == EXTENSION_CONTEXT)
-
-
-def test_logout_leaves_the_connection_to_ping_and_log_in(server: Server) -> None:
-    peer = server.root()
-    peer.ask(Logout())
-    assert [peer.status(command) for command in (Logout(), ListUsers(), ListTokens(), Ping())] == [40, 40, 40, 0]
-    assert peer.log_in().status(ListUsers()) == 0
-
-
-@pytest.mark.parametrize(
-    ("login", "status"),
-    [
-        (Login("iggy", "wrong"), 42),
-        (Login("nobody", "iggy"), 42),
-        (Login("inactive", "inactiveinactive"), 47),
-        (Login("inactive", "wrong"), 47),  # before the password is looked at
-        (Login("ab", "iggy"), 43),
-        (Login("iggy", "ab"), 44),
-        (Login("iggy", "iggy", "0.7.0"), 7),
-        (LoginWithToken("no such token"), 20),
-        (LoginWithToken(""), 53),
-        (LoginWithToken("x" * 101), 53),
-    ],
-)
-def test_login_is_refused(server: Server, login: Command[Any], status: int) -> None:
-    server.add_user("inactive", EVERYTHING, INACTIVE)
-    peer = server.connect()
-    assert peer.status(login) == status
-    assert peer.session.user_id == 0
 
 
 # -- users -----------------------------------------------------------------------------------------------------
@@ -308,70 +241,3 @@ def test_a_server_does_not_start_with_a_root_that_cannot_log_in(settings: dict[s
 
 
 # -- tokens ------------------------------------------------------------------------------------------------------
-
-
-def test_tokens_are_made_listed_used_and_deleted_by_their_own_user(server: Server) -> None:
-    alice, root = server.connect_as("alice"), server.root()
-    hour_us = 3_600_000_000
-    tokens = {name: alice.ask(CreateToken(name, expiry)).token for name, expiry in (("hour", hour_us), ("ever", NEVER))}
-    root.ask(CreateToken("hour", 0))
-    assert [len(token) for token in tokens.values()] == [68, 68]
-    assert alice.ask(ListTokens()) == (Token("ever", 0), Token("hour", CREATED_US + hour_us))
-    assert root.ask(ListTokens()) == (Token("hour", 0),)
-    assert [server.connect().ask(LoginWithToken(token)) for token in tokens.values()] == [LoggedIn(2)] * 2
-    alice.ask(DeleteToken("hour"))
-    assert server.connect().status(LoginWithToken(tokens["hour"])) == 20
-    assert (alice.ask(ListTokens()), root.ask(ListTokens())) == ((Token("ever", 0),), (Token("hour", 0),))
-
-
-def test_token_is_refused_from_its_expiry_on_and_forgotten_by_a_sweep(server: Server) -> None:
-    root, peer = server.root(), server.connect()
-    token = root.ask(CreateToken("second", 1_000_000)).token
-    longest = root.ask(CreateToken("longest", NEVER - 1)).token
-    server.clock.now_s += 0.5
-    assert peer.status(LoginWithToken(token)) == 0
-    server.clock.now_s += 0.5
-    assert peer.status(LoginWithToken(token)) == 54
-    server.dispatcher.sweep()
-    assert [peer.status(LoginWithToken(each)) for each in (token, longest)] == [20, 0]
-    assert [token.name for token in root.ask(ListTokens())] == ["longest"]
-
-
-@pytest.mark.parametrize(
-    ("command", "status"),
-    [
-        (CreateToken("own", 0), 51),
-        (DeleteToken("other"), 20),
-        (CreateToken("ab", 0), 50),
-        (CreateToken("x" * 31, 0), 50),
-        (DeleteToken("ab"), 50),
-    ],
-)
-def test_token_command_is_refused(server: Server, command: Command[Any], status: int) -> None:
-    root = server.root()
-    root.ask(CreateToken("own", 0))
-    assert root.status(command) == status
-    assert [token.name for token in root.ask(ListTokens())] == ["own"]
-
-
-def test_a_user_has_so_many_tokens_and_no_more() -> None:
-    server = Server(most_tokens=2)
-    root, alice = server.root(), server.connect_as("alice")
-    for name in ("one", "two"):
-        root.ask(CreateToken(name, 0))
-    assert [root.status(CreateToken(name, 0)) for name in ("three", "two")] == [52, 52]
-    assert alice.status(CreateToken("three", 0)) == 0
-    root.ask(DeleteToken("one"))
-    assert root.status(CreateToken("three", 0)) == 0
-    server.broker.close()
-
-
-def test_access_tokens_of_http_are_withdrawn_until_they_expire(server: Server) -> None:
-    tokens = server.dispatcher.tokens
-    now_s = int(server.clock.now_s)
-    tokens.revoke("a", now_s + 10)
-    tokens.revoke("a", now_s + 10)
-    assert [tokens.is_revoked(token) for token in "ab"] == [True, False]
-    server.clock.now_s += 10
-    server.dispatcher.sweep()
-    assert not tokens.is_revoked("a")

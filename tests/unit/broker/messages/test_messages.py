@@ -12,7 +12,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.polling import OffsetOwner, Polled, PollingStrategy
 from headstream.core.model.topology import Limits
-from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError, TopicNotFoundError
+from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError
 from headstream.log.opening import open_memory
 from tests.support.log.logs import batch, payloads
 
@@ -45,16 +45,6 @@ def broker(clock: Clock) -> Iterator[Broker]:
 
 def messages(polled: Polled) -> list[Message]:
     return [message for chunk in polled.chunks for message in decode_polled(chunk)]
-
-
-def test_send_takes_time_and_ids_from_the_callables(broker: Broker, clock: Clock) -> None:
-    assert broker.messages.send(TOPIC, 1, batch(b"a")) == 0
-    clock.now_us = 5_000_000
-    assert broker.messages.send(TOPIC, 1, batch(b"b")) == 1
-    first, second = messages(broker.messages.poll(TOPIC, 1, PollingStrategy.first(), 10))
-    assert (first.timestamp, second.timestamp) == (1000, 5_000_000)
-    assert second.id.to_bytes(16, "little")[:6] == (5000).to_bytes(6, "big")
-    assert broker.topics.get(TOPIC).created_us == 1000
 
 
 @pytest.mark.parametrize(
@@ -165,19 +155,6 @@ def test_send_and_poll_refuse_a_partition_that_is_not_there(broker: Broker, numb
         broker.messages.poll(TOPIC, number, PollingStrategy.first(), 1)
 
 
-def test_send_refuses_a_topic_that_has_been_deleted(broker: Broker) -> None:
-    broker.messages.send(TOPIC, 1, batch(b"x"))
-    broker.topics.delete(TOPIC)
-    with pytest.raises(TopicNotFoundError):
-        broker.messages.send(TOPIC, 1, batch(b"x"))
-
-
-def test_wait_says_whether_there_is_a_message_at_a_position(broker: Broker) -> None:
-    broker.messages.send(TOPIC, 2, batch(b"x"))
-    assert broker.messages.wait(TOPIC, {1: 0, 2: 0}, 60_000)
-    assert not broker.messages.wait(TOPIC, {1: 0, 2: 1}, 0)
-
-
 def test_polls_one_after_the_other_see_states_that_are_set_between_them(broker: Broker) -> None:
     broker.messages.send(TOPIC, 1, batch(*(b"%d" % n for n in range(8))))
 
@@ -189,16 +166,3 @@ def test_polls_one_after_the_other_see_states_that_are_set_between_them(broker: 
     assert [polled(offset) for offset in (4, 5)] == [[b"5"], [b"5"]]
     broker.messages.set_state(TOPIC, 1, [4, 6], 1)
     assert [polled(offset) for offset in (6, 7)] == [[b"6"], [b"7"]]
-
-
-def test_a_wait_looks_at_no_file_where_this_process_writes_them(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker.messages.send(TOPIC, 1, batch(b"a"))
-    rung: list[bool] = []
-    monkeypatch.setattr(broker.backing.log, "reading", None)
-    wait = broker.messages.begin_wait(TOPIC, {1: 1}, lambda: rung.append(True))
-    assert not wait.is_ready
-    broker.messages.send(TOPIC, 1, batch(b"b"))
-    assert rung == [True]
-    assert wait.is_ready
-    wait.cancel()
-    assert broker.messages.begin_wait(TOPIC, {1: 0}, lambda: None).is_ready

@@ -16,12 +16,10 @@ from headstream.errors import InvalidInputError, StorageError
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.engines.engine import RowCounts
-from headstream.replicate.run.status import HEARTBEAT_US, note_status, note_targets, read_status
+from headstream.replicate.run.status import note_status, note_targets
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.settings.config import ReplicateConfig
-from headstream.replicate.settings.config_file import load_checkpoint
 from headstream.replicate.settings.table_settings import TableRule, TableRules
-from headstream.replicate.storage.places import StorePlace
 from headstream.testing import SourceDatabase
 from tests.support.replicate.pipeline_work import LINES, SECOND_US, Work, plain
 from tests.support.replicate.replicate_messages import make_change, make_table
@@ -55,15 +53,6 @@ def test_status_and_parked_name_a_failing_table_while_the_pipeline_runs(tmp_path
     work.close()
 
 
-def test_status_says_when_a_run_is_not_heard_of_any_more(tmp_path: Path) -> None:
-    work = Work(tmp_path)
-    assert read_status(work.ledger, work.now_us)["state"] == "has not run"
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
-    assert read_status(work.ledger, work.now_us + HEARTBEAT_US)["state"] == "running"
-    assert read_status(work.ledger, work.now_us + 10 * HEARTBEAT_US)["state"] == "not heard of"
-    work.close()
-
-
 def test_schemas_shows_what_the_zone_has(tmp_path: Path) -> None:
     work = Work(tmp_path)
     work.process(work.raw(message.value for message in plain(SourceDatabase(42, rows=1, transactions=1))), 0)
@@ -72,22 +61,6 @@ def test_schemas_shows_what_the_zone_has(tmp_path: Path) -> None:
     assert {row["table"] for row in rows} == {"SHOP.customers"}
     assert all(row["keys"] for row in rows)
     work.close()
-
-
-def test_schemas_are_found_from_any_directory_and_when_the_checkpoint_was_moved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work = Work(tmp_path)
-    work.process(work.raw(message.value for message in plain(SourceDatabase(42, rows=1, transactions=1))), 0)
-    monkeypatch.chdir(tmp_path)
-    note_status(work.ledger, "ended", work.summary, work.zone.directory.relative_to(tmp_path), work.now_us)
-    monkeypatch.chdir("/")
-    found = run(work, "schemas")
-    assert {row["table"] for row in found} == {"SHOP.customers", "SHOP.order_lines"}
-    work.close()
-    moved = work.config.state_directory.rename(tmp_path / "moved")
-    result = CliRunner().invoke(replicate, ["schemas", "--checkpoint", str(moved), "--output", "json"], catch_exceptions=False)
-    assert json.loads(result.output) == found
 
 
 def test_redrive_shows_first_and_then_asks_the_pipeline(tmp_path: Path) -> None:
@@ -186,11 +159,6 @@ def test_rows_that_a_load_did_not_bring_go_later_when_the_table_cannot_be_writte
     assert {row["id"] for row in work.rows("shop", "kit")} == {2}
     assert work.processor.health.failing == {}
     work.close()
-
-
-def test_status_refuses_a_directory_without_a_pipeline(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="ledger cannot be opened"):
-        CliRunner().invoke(replicate, ["status", "--checkpoint", str(tmp_path)], catch_exceptions=False)
 
 
 def test_run_takes_what_is_kept_and_written_beside_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,39 +273,3 @@ def test_run_hands_settings_to_spark_and_prefers_them_to_the_files(tmp_path: Pat
     refused = CliRunner().invoke(replicate, ["run", "--config", str(file), "--conf", "driver.memory=3g"])
     assert refused.exit_code == 2
     assert "'driver.memory=3g' is not a Spark setting" in refused.output
-
-
-def test_commands_take_the_checkpoint_and_its_store_from_the_pipelines_file(tmp_path: Path) -> None:
-    work = Work(tmp_path)
-    note_status(work.ledger, "ended", work.summary, work.zone.directory, work.now_us)
-    file = tmp_path / "pipeline.toml"
-    file.write_text('checkpoint = "checkpoint"\ntopics = ["cdc/data"]\n')  # the rest is on the command line of `run`
-
-    def invoke(command: str, *arguments: str) -> Any:
-        return CliRunner().invoke(replicate, [command, *arguments, "--config", str(file), "--output", "json"])
-
-    for command, *arguments in (["status"], ["parked"], ["schemas"], ["reload", "SHOP.orders"]):
-        assert invoke(command, *arguments).exit_code == 0
-    assert [request["kind"] for request in run(work, "status")["requests"]] == ["reload"]
-    work.close()
-
-    file.write_text('checkpoint = "nowhere"\n')
-    assert "there is no checkpoint yet" in str(invoke("status").exception)
-    file.write_text('checkpoint = "s3://lake/cdc"\n[storage]\nregion = 7\n')
-    assert "storage.region: a text is required" in str(invoke("status").exception)
-    file.write_text("")
-    assert "checkpoint: it is missing" in str(invoke("status").exception)
-    asked = CliRunner().invoke(replicate, ["status"])
-    assert asked.exit_code == 2
-    assert "--config" in asked.output
-
-
-def test_a_checkpoint_in_a_store_gets_the_settings_of_the_files_section(tmp_path: Path) -> None:
-    file = tmp_path / "pipeline.toml"
-    file.write_text('checkpoint = "s3://lake/cdc"\n[storage]\nendpoint = "http://127.0.0.1:9"\nregion = "north-1"\n')
-    place = load_checkpoint(file)
-    assert isinstance(place, StorePlace)
-    assert (str(place), place.storage.endpoint, place.storage.region) == ("s3://lake/cdc", "http://127.0.0.1:9", "north-1")
-    other = load_checkpoint(file, StorePlace("lake", "other"))
-    assert isinstance(other, StorePlace)
-    assert (str(other), other.storage.region) == ("s3://lake/other", "north-1")

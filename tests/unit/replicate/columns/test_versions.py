@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from headstream.replicate.codec import ColumnMetadata, TableMetadata
 from headstream.replicate.columns.row_merge import KeyState, KnownRow, Written, join_key
-from headstream.replicate.columns.row_versions import read_versions, write_versions
+from headstream.replicate.columns.row_versions import read_versions
 from headstream.replicate.columns.versions import ABSENT_VERSION, moved_version, version_of
 from tests.support.replicate.change_tables import COLUMNS, METADATA, change, sequence
 from tests.support.replicate.target_tables import Target
@@ -290,17 +290,6 @@ def test_joining_facts_is_commutative_associative_and_idempotent(one: Any, two: 
     assert shown(joined(three, one, two)) == expected
     assert shown(joined([*two, *one], three)) == expected
     assert shown(joined(one, two, [*one, *three], two)) == expected
-
-
-@settings(max_examples=100)
-@given(rows, sequences)
-def test_versions_of_a_row_come_back_from_their_text(row: KnownRow, deletion: str) -> None:
-    text = write_versions(row, sequence(9), deletion)
-    again, floor = read_versions(text, sequence(9), [], 3)
-    assert again.base.version == row.base.version
-    assert {name: written.version for name, written in again.columns.items()} == {n: w.version for n, w in row.columns.items()}
-    assert floor in (deletion, "")
-    assert write_versions(again, sequence(9), deletion) == text
 
 
 def test_versions_of_older_rows_are_read() -> None:

@@ -21,7 +21,7 @@ from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.run import decoded_storage
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from headstream.replicate.tables.target_table import TargetTable
-from headstream.testing import CaptureOptions, SourceDatabase, repeat, shuffle
+from headstream.testing import SourceDatabase, repeat, shuffle
 from headstream.testing.source_capture import SourceMessage
 from tests.support.replicate.bucketed_changes import Bucketed
 from tests.support.replicate.pipeline_work import Work, plain
@@ -130,65 +130,6 @@ def test_changes_are_not_fetched_when_executors_have_decoded_fewer_of_them_again
     with pytest.raises(StorageError, match="a micro-batch of 3 changes has 2 when it is decoded again"):
         SparkChanges(Lessened(), (table.schema_id,), traits_of(changes)).fetch()
     work.close()
-
-
-@pytest.mark.parametrize("deletes", ["apply", "soft"])
-@pytest.mark.parametrize("seed", range(6))
-def test_tables_equal_the_source_when_partial_images_are_joined_to_stored_rows_by_bucket(
-    tmp_path: Path, seed: int, deletes: Any
-) -> None:
-    """Without changes of key hardly a change needs the driver, although half of the messages are late."""
-    source = SourceDatabase(seed, rows=30, transactions=120, key_changes=False)
-    messages = [
-        m for m in source.capture(CaptureOptions(partial_images=True)) if m.table in ("SHOP.order_lines", "SHOP.customers")
-    ]
-    messages = list(repeat(shuffle(messages, seed=seed, window=40), seed=seed, fraction=0.1))
-    work = Bucketed(tmp_path, rules=TableRules(defaults=TableSettings(deletes=deletes)))
-    for start in range(0, len(messages), 60):
-        work.send(*[message.value for message in messages[start : start + 60]])
-        work.now_us += 1_000_000
-    work.processor.sweep(last=True)
-    for table in ("order_lines", "customers"):
-        assert work.digest(source, "SHOP", table), table
-    assert "join" in work.merged
-    assert work.rows_in_driver < work.summary.changes // 2
-    work.close()
-
-
-@pytest.mark.parametrize(("deletes", "atomic"), [("apply", False), ("soft", False), ("apply", True)])
-@pytest.mark.parametrize("seed", range(3))
-def test_histories_are_joined_to_stored_versions_by_bucket_and_changes_written_where_they_were_decoded(
-    tmp_path: Path, seed: int, deletes: Any, atomic: bool
-) -> None:
-    """The same versions, change tables and counts as in the driver, which gets hardly a change, or parts of transactions."""
-    source = SourceDatabase(seed, rows=30, transactions=120, key_changes=False)
-    tables = ("SHOP.order_lines", "SHOP.customers")  # with atomic, events of all tables count
-    messages = [message for message in source.capture() if atomic or message.table in tables]
-    messages = list(repeat(shuffle(messages, seed=seed, window=40), seed=seed, fraction=0.1))
-    rules = TableRules(include=tables, defaults=TableSettings(scd_type=2, deletes=deletes))
-    bucketed = Bucketed(tmp_path / "Bucketed", rules=rules, atomic=atomic, change_tables=tmp_path / "Bucketed" / "changes")
-    driver = Work(tmp_path / "Work", rules=rules, atomic=atomic, change_tables=tmp_path / "Work" / "changes")
-    for work in (bucketed, driver):
-        for start in range(0, len(messages), 60):
-            work.send(*[message.value for message in messages[start : start + 60]])
-            work.now_us += 1_000_000
-        work.processor.sweep(last=True)
-    for table in ("order_lines", "customers"):
-        for place in (None, "changes"):
-            found, wanted = (
-                sorted(map(repr, work.rows("SHOP", table, None if place is None else tmp_path / type(work).__name__ / place)))
-                for work in (bucketed, driver)
-            )
-            assert found == wanted, table
-            assert len(found) > 50
-        assert driver.digest(source, "SHOP", table), table
-    assert set(bucketed.merged) == {"join"}
-    assert bucketed.summary.changes == driver.summary.changes
-    count = sum(message.role == "data" and message.table in tables for message in messages)
-    assert bucketed.summary.changes == count - sum(bucketed.count_waiting().values())
-    assert bucketed.rows_in_driver < bucketed.summary.changes // 20
-    for work in (bucketed, driver):
-        work.close()
 
 
 def test_parts_of_transactions_are_set_aside_also_when_too_many_wait_to_be_sent_to_executors(

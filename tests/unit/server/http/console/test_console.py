@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -11,8 +10,6 @@ import pytest
 
 from headstream.server.config.config import load_config
 from headstream.server.config.http_settings import HttpSettings, TokenSettings
-from headstream.server.http.console.cookies import ConsoleCookie
-from headstream.server.http.console.files import ConsoleFiles
 from tests.support.server.http_servers import SECRET, Http, serving
 
 FROM_CONSOLE = {"x-headstream-console": "1"}
@@ -60,24 +57,6 @@ def test_console_moves_to_its_folder_and_knows_no_other_file(http: Http) -> None
         assert http.call("GET", path).status == 404
 
 
-def test_console_is_less_than_300_kb_gzipped_and_is_sent_gzipped_if_accepted(http: Http) -> None:
-    files = ConsoleFiles()
-    page = files.find("GET", "/console/")
-    assert page is not None
-    paths = ["/console/", *(f"/console/{place}" for place in re.findall(r'="\./([^"]+)"', page.body.decode()))]
-    total = 0
-    for path in paths:
-        plain, packed = files.find("GET", path), files.find("GET", path, "gzip, br")
-        assert plain is not None
-        assert packed is not None
-        assert gzip.decompress(packed.body) == plain.body
-        total += len(packed.body)
-    assert total < 300_000
-    answer = http.call("GET", paths[1], token=None, headers={"accept-encoding": "gzip"})
-    assert answer.headers["Content-Encoding"] == "gzip"
-    assert "accept-encoding" in answer.headers["Vary"]
-
-
 def test_login_of_the_console_puts_the_token_into_a_cookie_only(http: Http) -> None:
     answer = http.call("POST", "/users/login", LOGIN, token=None, headers=FROM_CONSOLE)
     assert answer.status == 200
@@ -87,17 +66,6 @@ def test_login_of_the_console_puts_the_token_into_a_cookie_only(http: Http) -> N
     headers = {**FROM_CONSOLE, "Cookie": cookie_of(answer.headers)}
     assert http.call("GET", "/console/session", token=None, headers=headers).json["user"]["username"] == "iggy"
     assert http.call("GET", "/streams", token=None, headers=headers).status == 200
-
-
-def test_cookie_counts_only_with_the_header_and_not_from_another_site(http: Http) -> None:
-    cookie = {"Cookie": cookie_of(http.call("POST", "/users/login", LOGIN, token=None, headers=FROM_CONSOLE).headers)}
-    assert http.call("GET", "/streams", token=None, headers=cookie).status == 401
-    for site in ("cross-site", "same-site"):
-        foreign = {**cookie, **FROM_CONSOLE, "Sec-Fetch-Site": site}
-        assert http.call("GET", "/streams", token=None, headers=foreign).status == 403
-        assert http.call("GET", "/streams", token=None, headers={**foreign, "Sec-Fetch-Mode": "navigate"}).status == 401
-    for site in ("same-origin", "none"):
-        assert http.call("GET", "/streams", token=None, headers={**cookie, **FROM_CONSOLE, "Sec-Fetch-Site": site}).status == 200
 
 
 def test_logout_of_the_console_removes_the_cookie_and_revokes_the_token(http: Http) -> None:
@@ -144,15 +112,6 @@ def test_a_server_without_the_console_serves_no_page_and_ignores_cookies() -> No
         answer = http.call("POST", "/users/login", LOGIN, token=None, headers=FROM_CONSOLE)
         assert "Set-Cookie" not in answer.headers
         assert answer.json["access_token"]["token"]
-
-
-def test_cookie_is_named_by_the_port_and_secure_over_tls() -> None:
-    issued = ConsoleCookie(3000, is_secure=True).issue("abc", 60)["Set-Cookie"]
-    assert issued.startswith("headstream_console_3000=abc;")
-    assert issued.endswith("; Secure")
-    headers = {**FROM_CONSOLE, "cookie": "headstream_console_3001=other; headstream_console_3000=abc"}
-    assert ConsoleCookie(3000, is_secure=True).read(headers) == "abc"
-    assert ConsoleCookie(3002, is_secure=True).read(headers) is None
 
 
 @pytest.mark.parametrize(
