@@ -12,7 +12,7 @@ def test_identity_is_made_at_the_first_write_of_the_entropy_given(broker: Broker
     assert broker.identity == "00000000-0000-4000-8000-000000000000"
 
 
-def test_close_is_fine_twice() -> None:
+def test_close_can_be_called_twice() -> None:
     broker = Broker(open_memory())
     broker.close()
     broker.close()

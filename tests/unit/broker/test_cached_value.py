@@ -14,7 +14,7 @@ class Clock:
         return self.now_s
 
 
-def test_kept_value_is_made_once_when_many_ask_while_it_is_costly() -> None:
+def test_kept_value_is_computed_once_when_many_threads_ask_for_a_costly_value() -> None:
     clock, made = Clock(), list[int]()
     kept = CachedValue[int](clock)
 

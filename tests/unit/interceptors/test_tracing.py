@@ -151,7 +151,7 @@ def test_tracing_at_a_rate_asks_nothing_of_messages_of_no_sampled_trace(
         assert span.is_recording()
 
 
-def test_a_rate_is_the_part_of_messages_that_begin_a_trace(spans: tuple[TracerProvider, InMemorySpanExporter]) -> None:
+def test_tracing_samples_the_share_of_messages_that_its_rate_gives(spans: tuple[TracerProvider, InMemorySpanExporter]) -> None:
     tracing = Tracing(spans[0], rate=0.05)
     plain = message(b"x")
     passed = sum(tracing.skips_send(None) or tracing.on_send(plain) is plain for _ in range(20_000))
@@ -177,7 +177,7 @@ def test_messages_of_the_current_trace_are_traced_whatever_the_rate(spans: tuple
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])
-def test_a_rate_that_is_no_part_is_refused(rate: float) -> None:
+def test_tracing_refuses_a_sampling_rate_outside_0_to_1(rate: float) -> None:
     with pytest.raises(InvalidOptionError, match="rate is"):
         Tracing(rate=rate)
 

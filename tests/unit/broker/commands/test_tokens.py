@@ -58,7 +58,7 @@ def test_token_command_is_refused(server: Server, command: Command[Any], status:
     assert [token.name for token in root.ask(ListTokens())] == ["own"]
 
 
-def test_a_user_has_so_many_tokens_and_no_more() -> None:
+def test_create_token_is_refused_beyond_the_limit_per_user() -> None:
     server = Server(most_tokens=2)
     root, alice = server.root(), server.connect_as("alice")
     for name in ("one", "two"):

@@ -162,7 +162,7 @@ def test_deleting_a_user_ends_its_sessions_and_tokens(server: Server) -> None:
     assert server.connect().status(LoginWithToken(token)) == 20
 
 
-def test_there_are_never_more_users_than_there_are_numbers(server: Server) -> None:
+def test_create_user_is_refused_when_all_user_ids_are_taken(server: Server) -> None:
     with server.broker.backing.log.changing() as catalog, catalog.transaction(()):
         catalog.change("UPDATE sqlite_sequence SET seq = 4294967294 WHERE name = 'users'")
     root = server.root()
@@ -171,7 +171,7 @@ def test_there_are_never_more_users_than_there_are_numbers(server: Server) -> No
 
 
 @pytest.mark.parametrize("noun", ["user", "token"])
-def test_one_of_many_who_make_the_same_at_once_makes_it(server: Server, noun: str) -> None:
+def test_create_succeeds_once_when_many_create_the_same_user_or_token_concurrently(server: Server, noun: str) -> None:
     command: Command[Any] = CreateUser("alice", "secret", ACTIVE) if noun == "user" else CreateToken("own", NEVER)
     peers = [server.root() for _ in range(8)]
     with ThreadPoolExecutor(len(peers)) as pool:
@@ -192,7 +192,9 @@ def test_a_password_is_changed_once_by_those_who_change_it_at_once(server: Serve
     assert [server.connect().status(Login("alice", password)) for password in passwords] == statuses
 
 
-def test_who_is_deleted_while_its_password_is_checked_may_do_nothing(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login_gives_no_rights_when_its_user_is_deleted_during_the_password_check(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.add_user("alice", EVERYTHING)
     root, peer = server.root(), server.connect()
     check = Passwords.check

@@ -17,7 +17,7 @@ def test_transitions_are_counted_once(server: Server, peer: Peer) -> None:
     assert {kind: count for kind, count in counts.items() if count} == expected
 
 
-def test_what_owners_of_partitions_finish_is_acked_once(server: Server, peer: Peer) -> None:
+def test_messages_that_partition_owners_finish_count_as_acked_once(server: Server, peer: Peer) -> None:
     member = peer.ask(EnterGroup(*AT, "billing", 60_000)).member_id
     generation = peer.ask(ReportMember(*AT, "billing", member, ())).generation
 

@@ -71,7 +71,7 @@ def test_new_partitions_are_divided_and_deleted_ones_gone() -> None:
     assert sorted(member.partitions for member in membership.members()) == [(), (1,)]
 
 
-def test_who_had_a_partition_before_another_may_not_commit_what_it_read_then() -> None:
+def test_commit_of_a_former_owner_is_refused() -> None:
     membership = GroupMembers()
     membership.join(1, 60, 0)
     known = membership.report(1, [1], 0, is_resting=True).generation

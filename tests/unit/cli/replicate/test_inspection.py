@@ -57,7 +57,7 @@ def explain(*values: bytes, known: TableMetadata | None = None, **options: Any) 
 
 
 @pytest.mark.parametrize("value", [b"", b"x", b"atMSG", b"atMSG\x04XX", b"{", b'{"a": 1}', b"\xff\xfe"])
-def test_what_is_no_message_is_broken(value: bytes) -> None:
+def test_inspect_calls_bytes_broken_that_are_not_a_message(value: bytes) -> None:
     explained = explain(value)
     assert explained["fault"]
     assert explained["size_bytes"] == len(value)

@@ -27,7 +27,7 @@ def test_secrets_are_kept_where_nobody_else_reads_and_never_shown() -> None:
     assert "cret" not in repr(contexts.get("kept"))
 
 
-def test_what_cannot_be_a_context_is_refused() -> None:
+def test_context_is_refused_when_its_name_or_url_is_invalid() -> None:
     run("context", "create", "a", "file:///tmp/x")
     for arguments, text in (
         (("create", "a", "file:///tmp/y"), "the context 'a' exists already"),

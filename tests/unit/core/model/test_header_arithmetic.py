@@ -43,7 +43,7 @@ def test_numbers_calculate_as_their_plain_value(header: Any, plain: Any, calcula
 
 
 @pytest.mark.parametrize("header", [hs.string("1"), hs.bool(True), hs.raw(b"1"), hs.null()])
-def test_what_is_no_number_does_not_calculate(header: Any) -> None:
+def test_arithmetic_raises_for_values_that_are_not_numbers(header: Any) -> None:
     with pytest.raises(TypeError, match="unsupported operand"):
         assert header + 1
     with pytest.raises(TypeError, match="unsupported operand"):

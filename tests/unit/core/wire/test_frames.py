@@ -55,7 +55,7 @@ def test_a_frame_buffer_copies_a_long_frame_once_however_much_of_it_comes() -> N
     assert len(buffers) == 3  # the first bytes, a step, and all of it
 
 
-def test_a_frame_buffer_tells_what_is_too_long_and_reads_no_more() -> None:
+def test_frame_buffer_reports_a_frame_that_is_too_long_and_stops_reading() -> None:
     frames = FrameBuffer.for_requests(most_bytes=1000)
     assert receive(frames, encode_request(1) + request_head(101, 4_000_000_000 - 4)) == [(1, b"")]
     assert frames.fault is not None

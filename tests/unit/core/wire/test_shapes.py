@@ -18,7 +18,7 @@ def test_sizes_have_the_largest_exact_unit(size: int, text: str) -> None:
     assert parse_size(size) == size
 
 
-def test_sizes_that_are_none_are_refused() -> None:
+def test_parse_size_refuses_malformed_sizes() -> None:
     for wrong in ("", "1.5 XB", "-1 B", -1, None, True, "100 EiB", "1 " * 100):
         with pytest.raises(DecodeError):
             parse_size(wrong)

@@ -205,7 +205,7 @@ def test_a_missing_newest_segment_is_seen_and_its_offsets_are_not_given_again(di
     assert read(directory) == (list(range(200)), [(200, 207)])
 
 
-def test_what_is_left_of_a_group_without_messages_is_no_gap(tmp_path: Path) -> None:
+def test_compacted_segments_without_messages_are_not_reported_as_a_gap(tmp_path: Path) -> None:
     directory = str(tmp_path / "partition")
     FILES.make_directory(directory)
     partition = PartitionWriter(directory, FILES, wide=True, segment_bytes=4096)

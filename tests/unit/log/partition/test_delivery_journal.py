@@ -127,7 +127,7 @@ def test_a_file_that_has_grown_is_replaced(files: MemoryFiles, monkeypatch: pyte
     assert shown(load(journal_of(files), 0)) == (199, [], {0: 1})
 
 
-def test_nothing_unfinished_makes_no_file(files: MemoryFiles) -> None:
+def test_journal_has_no_file_when_no_message_is_unfinished(files: MemoryFiles) -> None:
     settle(journal_of(files), 0, 5, change(DONE, 0, 5))
     assert not files.exists(PATH)
 

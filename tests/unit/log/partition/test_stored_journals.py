@@ -73,7 +73,7 @@ def test_a_segment_stays_until_the_copy_of_its_poisoned_message_is_confirmed(
     assert first_offsets(broker) == [9, 9]
 
 
-def test_what_has_to_stay_costs_other_partitions_nothing(broker: Broker) -> None:
+def test_kept_segments_of_one_partition_do_not_affect_other_partitions(broker: Broker) -> None:
     with pytest.raises(InvalidOptionError):
         give_up(broker, None)
     retention = retention_of(broker, [LATE_US], retention_bytes=14 * 1045)

@@ -112,7 +112,7 @@ def test_the_last_of_each_key_stays_pass_after_pass(seed: int) -> None:
 
 @pytest.mark.parametrize("is_power_cut", [False, True], ids=["killed", "power cut"])
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_operation_a_pass_dies_at_nothing_that_counts_is_lost(seed: int, is_power_cut: bool) -> None:
+def test_compaction_pass_loses_no_last_message_of_a_key_when_it_is_killed_at_any_operation(seed: int, is_power_cut: bool) -> None:
     for killed_in in range(1 + seed, 400, 5):
         rng, files = random.Random(seed), FaultyFiles(seed * 1000 + killed_in)
         partition = make(files, 400)

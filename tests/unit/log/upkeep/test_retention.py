@@ -71,7 +71,7 @@ def retain(log: Log, age_us: int | None = None, size_bytes: int | None = None) -
     update_topic(log, topic_of(log), options=TopicOptions(age_us, size_bytes))
 
 
-def test_nothing_is_dropped_where_nothing_is_set(log: Log, clock: Clock) -> None:
+def test_retention_drops_nothing_without_limits(log: Log, clock: Clock) -> None:
     fill(log, 10)
     clock.now_us = 1 << 60
     assert Retention(log, clock).apply() == 0

@@ -124,7 +124,7 @@ def test_a_time_skips_segments_without_any_summary(log: Log) -> None:
     assert matching(log.files, directory_of(log), "_state = 'poisoned'")[1] == 100
 
 
-def test_what_is_summarized_stays_and_new_segments_follow(log: Log) -> None:
+def test_summaries_are_kept_and_added_for_new_segments(log: Log) -> None:
     made = Summaries(log, now_us)
     fill(log, 0, 50)
     first = made.apply()

@@ -92,7 +92,7 @@ def test_a_connection_is_closed_at_once_when_its_client_ends_a_body_in_the_middl
         assert read_all(peer) == b""
 
 
-def test_who_asks_before_sending_is_told_to_go_on_or_not(http: Http) -> None:
+def test_expect_100_continue_is_answered_before_the_body_is_sent(http: Http) -> None:
     body = json.dumps(SEND).encode()
     expecting = f"{JSON}Expect: 100-continue\r\nContent-Length: "
     with socket.create_connection((http.host, http.port), timeout=20) as peer:
@@ -126,7 +126,9 @@ def test_requests_on_one_connection_are_answered_in_their_order(http: Http) -> N
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
 )
-def test_what_is_no_http_is_refused_and_others_go_on(http: Http, data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_bytes_that_are_not_http_are_refused_and_other_connections_continue(
+    http: Http, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, "headstream.server"):
         assert set(statuses(raw(http, data))) <= {400, 404}
     assert {(record.message, record.exc_info) for record in caplog.records} <= {("invalid request", None)}

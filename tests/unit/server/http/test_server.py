@@ -97,7 +97,7 @@ def wait_for_messages(http: Http, offset: int, timeout_ms: int) -> Answer:
     return http.call("POST", f"{MESSAGES}/wait", {"positions": {"1": offset}, "timeout_ms": timeout_ms})
 
 
-def test_who_waits_is_woken_by_a_message_and_holds_no_thread() -> None:
+def test_wait_holds_no_thread_and_is_answered_when_a_message_arrives() -> None:
     with serving() as http:
         make_topic(http)
         waiting = [during(lambda: wait_for_messages(http, 0, 60_000)) for _ in range(100)]
@@ -111,7 +111,7 @@ def test_who_waits_is_woken_by_a_message_and_holds_no_thread() -> None:
         assert http.server.waiting_count == 0
 
 
-def test_who_goes_away_waits_no_more() -> None:
+def test_wait_ends_when_its_client_closes_the_connection() -> None:
     with serving() as http:
         make_topic(http)
         body = json.dumps({"positions": {"1": 0}, "timeout_ms": 60_000}).encode()

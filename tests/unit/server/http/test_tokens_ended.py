@@ -26,7 +26,7 @@ def http() -> Iterator[Http]:
         yield served
 
 
-def test_one_of_many_refreshes_of_a_token_at_once_gives_another_one(http: Http) -> None:
+def test_token_is_refreshed_once_when_many_refresh_it_concurrently(http: Http) -> None:
     old = http.log_in("iggy", "iggy").json["access_token"]["token"]
     with ThreadPoolExecutor(8) as threads:
         asked = [threads.submit(http.call, "POST", "/users/refresh-token", {"token": old}, token=None) for _ in range(24)]

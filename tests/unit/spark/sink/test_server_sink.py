@@ -73,7 +73,7 @@ def test_a_part_is_whole_when_the_server_is_started_again_while_it_is_staged(
     assert staged_files(tmp_path / "log") == []
 
 
-def test_what_is_given_up_leaves_nothing_at_the_server(server: LocalServer, sink: ServerSink, tmp_path: Path) -> None:
+def test_discarded_parts_leave_no_file_at_the_server(server: LocalServer, sink: ServerSink, tmp_path: Path) -> None:
     failed = sink.begin_part("query", 1, "one")
     for payload in (b"a", b"b"):
         failed.add(TOPIC, 1, batch(payload), 1)
@@ -90,7 +90,7 @@ def test_what_is_given_up_leaves_nothing_at_the_server(server: LocalServer, sink
     assert payloads(server) == []
 
 
-def test_what_is_committed_is_not_given_up_any_more(server: LocalServer, sink: ServerSink) -> None:
+def test_abort_after_a_commit_changes_nothing(server: LocalServer, sink: ServerSink) -> None:
     part = sink.begin_part("query", 1, "one")
     part.add(TOPIC, 1, batch(b"a"), 1)
     wanted = manifest(sink, part.finish())

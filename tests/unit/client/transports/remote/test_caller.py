@@ -58,14 +58,14 @@ class Script:
         return answer
 
 
-def test_what_reads_is_asked_again_over_a_new_connection() -> None:
+def test_read_requests_are_repeated_over_a_new_connection() -> None:
     with ScriptedServer(Script(ListOpenTopics, HANG_UP, HANG_UP, ())) as server, hs.connect(server.url) as log:
         assert log.topics() == []
         assert len(server.commands) == 3
         assert len(server.logins) == 3
 
 
-def test_what_must_not_be_done_twice_is_not_and_the_error_says_that_nobody_knows() -> None:
+def test_request_that_is_not_idempotent_is_not_repeated_and_raises_unknown_outcome() -> None:
     with (
         ScriptedServer(Script(CreateStream, HANG_UP)) as server,
         hs.connect(server.url) as log,

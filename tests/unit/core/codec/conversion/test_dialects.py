@@ -142,7 +142,7 @@ def test_an_unknown_name_is_refused_with_those_there_are() -> None:
 
 @settings(max_examples=100)
 @given(MESSAGES, st.sampled_from(LOSSLESS))
-def test_what_was_planned_is_what_happens(given: hs.Message, to: str) -> None:
+def test_convert_does_what_plan_announced(given: hs.Message, to: str) -> None:
     losses = [finding for finding in plan_conversion(given, to=to) if finding.is_loss]
     if losses:
         with pytest.raises(LimitError):
