@@ -16,17 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from headstream.core.model.polling import partition_of
 from headstream.core.model.producers import Appended
 from headstream.core.model.topology import MAX_BATCH_BYTES, Limits
 from headstream.errors import InvalidOptionError
 
-if TYPE_CHECKING:
-    from headstream.client.producer.receipts import BatchOwner
-
-__all__ = ["MAX_DELIVERY_TIMEOUT_MS", "Batch", "Sending", "SendingOptions"]
+__all__ = ["MAX_DELIVERY_TIMEOUT_MS", "Batch", "BatchOwner", "Sending", "SendingOptions"]
 
 MAX_DELIVERY_TIMEOUT_MS: Final = 3_600_000
 """A log remembers a producer for longer than this after its last batch (log/partition/producer_states.py)."""
@@ -70,6 +67,16 @@ class SendingOptions:
         if not 0 < self.delivery_timeout_ms <= MAX_DELIVERY_TIMEOUT_MS:
             advice = f"Use more than 0, at most {MAX_DELIVERY_TIMEOUT_MS}"
             raise InvalidOptionError(f"delivery_timeout_ms is {self.delivery_timeout_ms}", advice=advice)
+
+
+class BatchOwner(Protocol):
+    """The producer of a batch, as its receipts use it."""
+
+    def wait_for(self, batch: Batch, timeout_s: float | None) -> bool:
+        """Send a batch now, wait until it is settled, and return whether it is."""
+
+    def watch(self, batch: Batch, callback: Callable[[], object] | None) -> None:
+        """Record that a receipt reports one of its messages, and call back when the batch is settled."""
 
 
 @dataclass(slots=True, eq=False)
