@@ -18,12 +18,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from headstream.core.model.polling import partition_of
+from headstream.core.model.partitioning import partition_of
 from headstream.core.model.producers import Appended
 from headstream.core.model.topology import MAX_BATCH_BYTES, Limits
 from headstream.errors import InvalidOptionError
 
-__all__ = ["MAX_DELIVERY_TIMEOUT_MS", "Batch", "BatchOwner", "Sending", "SendingOptions"]
+__all__ = ["DEFAULT_LINGER_MS", "MAX_DELIVERY_TIMEOUT_MS", "Batch", "BatchOwner", "Sending", "SendingOptions"]
+
+DEFAULT_LINGER_MS: Final = 5
+"""Longer fills larger batches, shorter reports sooner that a message is stored."""
 
 MAX_DELIVERY_TIMEOUT_MS: Final = 3_600_000
 """A log remembers a producer for longer than this after its last batch (log/partition/producer_states.py)."""
@@ -49,7 +52,7 @@ class SendingOptions:
         InvalidOptionError: an option is out of range.
     """
 
-    linger_ms: float = 5
+    linger_ms: float = DEFAULT_LINGER_MS
     batch_bytes: int = 1 << 20
     batch_count: int = 1000
     buffer_bytes: int = 32 << 20

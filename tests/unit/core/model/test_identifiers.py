@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from headstream.core.model.identifiers import TopicName, check_name, format_message_id, parse_message_id
-from headstream.core.model.polling import ConsumerKind, OffsetOwner, PollingKind, PollingStrategy, partition_of
+from headstream.core.model.partitioning import partition_of
+from headstream.core.model.polling import ConsumerKind, OffsetOwner, PollingKind, PollingStrategy
 from headstream.core.model.topology import Limits, Partition, Topic
 from headstream.errors import InvalidInputError
 

@@ -11,7 +11,7 @@ import pytest
 from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import DecodeError, InvalidInputError, InvalidOptionError, LimitError, StorageError
 from headstream.log.partition.partition import PartitionWriter
-from headstream.log.partition.segment_size import check_segment_bytes
+from headstream.log.partition.size_limits import check_segment_bytes
 from headstream.log.segments.layout import IndexEntry, decode_entry
 from headstream.log.system.files import Files, OsFiles
 from tests.support.log.logs import SEED, FaultyFiles, batch, make_files, open_partition, payloads, read_all
