@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 
 import headstream as hs
+from tests.unit.client.producer.test_producer import log
+
+__all__ = ["log"]  # fixtures
 
 
 def test_a_forked_child_is_refused_and_takes_nothing_with_it(log: hs.Client) -> None:

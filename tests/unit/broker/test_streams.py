@@ -11,6 +11,9 @@ from headstream.errors import (
     InvalidInputError,
     TopicNotFoundError,
 )
+from tests.unit.broker.test_topics import broker
+
+__all__ = ["broker"]  # fixtures
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a/b", "x" * 256, "a\0"])

@@ -9,7 +9,9 @@ from click.testing import CliRunner
 
 import headstream as hs
 from headstream.cli.main import cli
-from tests.unit.cli.test_context import invoke
+from tests.unit.cli.test_context import home, invoke
+
+__all__ = ["home"]  # fixtures
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.unit.cli.test_messages import run
+from tests.unit.cli.test_messages import run, url
+
+__all__ = ["url"]  # fixtures
 
 
 def test_poll_and_export_end_before_until(url: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 import headstream as hs
-from tests.unit.client.producer.test_producer import Gated
+from tests.unit.client.producer.test_producer import Gated, gated
+
+__all__ = ["gated"]  # fixtures
 
 
 def test_closing_the_log_flushes_its_producers() -> None:

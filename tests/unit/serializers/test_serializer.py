@@ -8,7 +8,9 @@ import pytest
 
 import headstream as hs
 from headstream import serializers
-from tests.unit.serializers.test_serializers import SCHEMA, Order
+from tests.unit.serializers.test_serializers import SCHEMA, Order, log
+
+__all__ = ["log"]  # fixtures
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,11 @@ from tests.unit.broker.commands.test_messages import (
     messages,
     offsets,
     poll,
+    root,
     send,
 )
+
+__all__ = ["root"]  # fixtures
 
 NAME = TopicName("shop", "orders")
 

@@ -11,7 +11,9 @@ from headstream.core.wire.commands.topics import (
 )
 from headstream.log.opening import open_memory
 from tests.support.server.servers import Peer, Server
-from tests.unit.broker.commands.test_topics import make_topic, send
+from tests.unit.broker.commands.test_topics import make_topic, root, send
+
+__all__ = ["root"]  # fixtures
 
 
 def test_partitions_come_and_go_at_the_end_when_counted(root: Peer) -> None:

@@ -29,7 +29,9 @@ from headstream.core.wire.extensions.topics import (
 )
 from headstream.core.wire.records import Command
 from tests.support.server.servers import Peer
-from tests.unit.broker.commands.test_epochs import AT, BATCH
+from tests.unit.broker.commands.test_epochs import AT, BATCH, peer
+
+__all__ = ["peer"]  # fixtures
 
 
 def test_wait_calls_once_and_is_ready_when_messages_come_from_another_thread(peer: Peer) -> None:

@@ -13,7 +13,9 @@ from headstream.core.wire.commands.topics import (
 from headstream.core.wire.statuses import Status
 from headstream.errors import InvalidInputError
 from tests.support.server.servers import Peer
-from tests.unit.broker.commands.test_topics import make_topic, send, update
+from tests.unit.broker.commands.test_topics import make_topic, root, send, update
+
+__all__ = ["root"]  # fixtures
 
 
 def test_ids_are_the_smallest_free_ones_when_none_is_chosen(root: Peer) -> None:

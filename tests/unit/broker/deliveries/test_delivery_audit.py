@@ -22,7 +22,9 @@ from headstream.core.wire.extensions.leases import LeaseMessages
 from headstream.core.wire.extensions.messages import SetState
 from headstream.errors import OffsetOutOfRangeError
 from tests.support.server.servers import Peer, Server
-from tests.unit.broker.deliveries.test_delivery_views import AT, SECOND, fill_every_status, lease, say, story
+from tests.unit.broker.deliveries.test_delivery_views import AT, SECOND, fill_every_status, lease, peer, say, story
+
+__all__ = ["peer"]  # fixtures
 
 AUDIT = TopicName("ops", "audit")
 ALL_OF_THEM = 60.0

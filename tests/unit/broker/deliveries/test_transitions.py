@@ -7,7 +7,9 @@ from headstream.core.model.transitions import TransitionKind
 from headstream.core.wire.extensions.deliveries import ChangedDelivery, SettleDeliveries
 from headstream.core.wire.extensions.groups import CommitMember, EnterGroup, ReportMember
 from tests.support.server.servers import Peer, Server
-from tests.unit.broker.deliveries.test_delivery_views import AT, SECOND, fill_every_status
+from tests.unit.broker.deliveries.test_delivery_views import AT, SECOND, fill_every_status, peer
+
+__all__ = ["peer"]  # fixtures
 
 
 def test_transitions_are_counted_once(server: Server, peer: Peer) -> None:

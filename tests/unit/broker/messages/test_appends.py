@@ -8,7 +8,9 @@ from headstream.broker.broker import Broker
 from headstream.core.model.polling import PollingStrategy
 from headstream.errors import TopicNotFoundError
 from tests.support.log.logs import batch
-from tests.unit.broker.messages.test_messages import TOPIC, Clock, messages
+from tests.unit.broker.messages.test_messages import TOPIC, Clock, broker, clock, messages
+
+__all__ = ["broker", "clock"]  # fixtures
 
 
 def test_send_takes_time_and_ids_from_the_callables(broker: Broker, clock: Clock) -> None:

@@ -6,7 +6,9 @@ import pytest
 
 from headstream.broker.broker import Broker
 from tests.support.log.logs import batch
-from tests.unit.broker.messages.test_messages import TOPIC
+from tests.unit.broker.messages.test_messages import TOPIC, broker, clock
+
+__all__ = ["broker", "clock"]  # fixtures
 
 
 def test_wait_says_whether_there_is_a_message_at_a_position(broker: Broker) -> None:

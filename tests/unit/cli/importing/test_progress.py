@@ -14,7 +14,9 @@ from headstream.cli.importing.progress import progress_path
 from headstream.client.client import Client
 from headstream.connect import connect
 from headstream.errors import InvalidInputError
-from tests.unit.cli.importing.test_importer import TOPIC, load, numbers, orders, read, write
+from tests.unit.cli.importing.test_importer import TOPIC, load, log, numbers, orders, read, small_chunks, write
+
+__all__ = ["log", "small_chunks"]  # fixtures
 
 
 @pytest.mark.parametrize("chunk", [0, 1, 2])

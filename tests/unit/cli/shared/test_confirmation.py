@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 import headstream as hs
-from tests.unit.cli.test_messages import run
+from tests.unit.cli.test_messages import run, url
+
+__all__ = ["url"]  # fixtures
 
 
 @pytest.mark.parametrize(

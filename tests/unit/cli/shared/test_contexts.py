@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headstream.cli.shared.contexts import Context, Contexts, contexts_path
-from tests.unit.cli.test_context import invoke, run
+from tests.unit.cli.test_context import home, invoke, run
+
+__all__ = ["home"]  # fixtures
 
 
 def test_secrets_are_kept_where_nobody_else_reads_and_never_shown() -> None:

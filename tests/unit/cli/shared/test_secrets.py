@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.cli.test_completion import complete
-from tests.unit.cli.test_context import invoke
+from tests.unit.cli.test_context import home, invoke
+
+__all__ = ["home"]  # fixtures
 
 
 def record_questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headstream.core.model.polling import partition_of
+from headstream.core.model.partitioning import partition_of
 
 
 @pytest.mark.parametrize(

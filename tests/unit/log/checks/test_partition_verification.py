@@ -15,7 +15,9 @@ from headstream.log.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUF
 from headstream.log.system.findings import FindingKind
 from tests.support.log.logs import SEED, batch, open_partition
 from tests.support.messages.batches import stored
-from tests.unit.log.checks.test_verification import FILES, damage, verify
+from tests.unit.log.checks.test_verification import FILES, damage, directory, verify
+
+__all__ = ["directory"]  # fixtures
 
 
 def test_a_sound_partition_has_no_findings(directory: str) -> None:

@@ -14,7 +14,9 @@ from headstream.log.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, segment_pat
 from headstream.log.system.files import OsFiles
 from headstream.log.system.findings import FindingKind
 from tests.support.log.logs import payloads, read_all
-from tests.unit.log.checks.test_verification import FILES, damage, flip, verify
+from tests.unit.log.checks.test_verification import FILES, damage, directory, flip, root, verify
+
+__all__ = ["directory", "root"]  # fixtures
 
 
 def content(directory: str) -> dict[str, bytes]:

@@ -9,7 +9,9 @@ import pytest
 from headstream.log.checks.repair import repair_partition
 from headstream.log.segments.layout import LOG_SUFFIX, segment_path
 from headstream.log.system.findings import FindingKind
-from tests.unit.log.checks.test_verification import FILES, SENDS, damage, flip
+from tests.unit.log.checks.test_verification import FILES, SENDS, damage, directory, flip
+
+__all__ = ["directory"]  # fixtures
 
 SIZES = [2, 1, 3, 1]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from headstream.log.directory.waiters import Bell, Waiters
-from tests.unit.log.directory.test_watcher import LONG
+from tests.unit.log.directory.test_watcher import LONG, waiting
+
+__all__ = ["waiting"]  # fixtures
 
 NO_TIME = 0.0
 

@@ -16,11 +16,14 @@ from tests.unit.log.partition.test_delivery_journal import (
     FAILED,
     PATH,
     change,
+    files,
     journal_of,
     load,
     settle,
     shown,
 )
+
+__all__ = ["files"]  # fixtures
 
 
 def test_a_repeated_step_counts_once(files: MemoryFiles) -> None:

@@ -14,7 +14,9 @@ from headstream.log.segments.layout import (
 )
 from headstream.log.system.files import Files
 from tests.support.messages.batches import stored
-from tests.unit.log.partition.test_recovery import add, check_goes_on
+from tests.unit.log.partition.test_recovery import add, check_goes_on, place
+
+__all__ = ["place"]  # fixtures
 
 
 def test_recover_builds_an_index_with_a_damaged_head_again_and_keeps_the_old_one(place: tuple[Files, str]) -> None:

@@ -12,7 +12,9 @@ from headstream.log.segments.layout import (
 )
 from headstream.log.system.files import Files
 from tests.support.log.logs import make_files
-from tests.unit.log.partition.test_recovery import add, check_goes_on, size_of, write
+from tests.unit.log.partition.test_recovery import add, check_goes_on, place, size_of, write
+
+__all__ = ["place"]  # fixtures
 
 
 def test_recover_builds_a_missing_index_again(place: tuple[Files, str]) -> None:

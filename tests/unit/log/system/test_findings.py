@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.log.checks.test_verification import flip, verify_log
+from tests.unit.log.checks.test_verification import flip, root, verify_log
+
+__all__ = ["root"]  # fixtures
 
 
 def test_findings_name_topic_and_partition(root: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from headstream.log.system.linux import open_inotify
-from tests.unit.log.directory.test_watcher import write
+from tests.unit.log.directory.test_watcher import places, write
+
+__all__ = ["places"]  # fixtures
 
 
 def test_inotify_reads_nothing_when_nothing_has_changed(places: list[str]) -> None:

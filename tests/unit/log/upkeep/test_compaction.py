@@ -9,12 +9,16 @@ from tests.unit.log.upkeep.test_marked_removal import (
     DAY_US,
     HOUR_US,
     Clock,
+    clock,
     keyed,
+    log,
     mark,
     offsets,
     option,
     topic_of,
 )
+
+__all__ = ["clock", "log"]  # fixtures
 
 
 def test_a_topic_from_which_messages_were_removed_can_be_compacted_by_key_later(log: Log, clock: Clock) -> None:

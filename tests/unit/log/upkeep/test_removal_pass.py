@@ -21,8 +21,10 @@ from tests.campaigns.log_histories import KillableLog
 from tests.support.log.logs import SEED, batch, read_all
 from tests.unit.log.upkeep.test_marked_removal import (
     Clock,
+    clock,
     contents,
     fill,
+    log,
     mark,
     offsets,
     open_log,
@@ -30,6 +32,8 @@ from tests.unit.log.upkeep.test_marked_removal import (
     payload,
     topic_of,
 )
+
+__all__ = ["clock", "log"]  # fixtures
 
 
 def test_what_is_removed_is_in_no_file_and_all_else_stays_at_its_offset(log: Log, clock: Clock) -> None:

@@ -13,7 +13,9 @@ from headstream.errors import DecodeError, InvalidInputError
 from headstream.replicate.codec import Envelope, decode_envelope, encode_envelope
 from headstream.replicate.codec.avro.values import encode_long, encode_string
 from headstream.replicate.codec.envelope_parts import BROKEN, DATA, JSON, METADATA, NEITHER, REGISTRY, UNKNOWN, Envelopes
-from tests.unit.replicate.codec.test_envelopes import ID, START, split
+from tests.unit.replicate.codec.test_envelopes import ID, START, envelopes, split
+
+__all__ = ["envelopes"]  # fixtures
 
 SAMPLES = Path(__file__).parents[3] / "samples" / "replicate"
 

@@ -10,7 +10,9 @@ import pytest
 from headstream.errors import StorageError
 from headstream.replicate.schemas.registry_client import RegistryClient
 from headstream.replicate.settings.registry_settings import RegistrySettings
-from tests.unit.replicate.schemas.test_registry import VALUE, Server
+from tests.unit.replicate.schemas.test_registry import VALUE, Server, server
+
+__all__ = ["server"]  # fixtures
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import pytest
 
 from tests.support.server.http_servers import Http
 from tests.unit.server.http.test_surveys import browse, log_in, rights
-from tests.unit.server.http.test_views import BROWSE
+from tests.unit.server.http.test_views import BROWSE, http
+
+__all__ = ["http"]  # fixtures
 
 
 def test_browse_shows_repeated_headers_in_order_with_their_kinds(http: Http) -> None:

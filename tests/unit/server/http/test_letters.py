@@ -10,7 +10,7 @@ import pytest
 import headstream as hs
 from headstream.client.client import Client
 from headstream.errors import StorageError
-from headstream.server.http.pipelines import PipelineReports
+from headstream.server.http.pipeline_reports import PipelineReports
 from tests.support.server.http_servers import Http, serving
 from tests.unit.server.http.test_surveys import log_in, rights
 

@@ -6,7 +6,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from headstream.server.config.http_settings import HttpSettings
 from tests.support.server.http_servers import Http, serving
-from tests.unit.server.http.test_server import MESSAGES, SEND, make_topic
+from tests.unit.server.http.test_server import MESSAGES, SEND, http, make_topic
+
+__all__ = ["http"]  # fixtures
 
 
 def test_root_ping_and_health_need_no_token(http: Http) -> None:

@@ -17,7 +17,7 @@ from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.run.report import PipelineReport
 from headstream.replicate.run.status import note_status
-from headstream.server.http.pipelines import PipelineReports
+from headstream.server.http.pipeline_reports import PipelineReports
 from tests.support.replicate.pipeline_work import Work
 from tests.support.replicate.replicate_messages import make_change, make_table
 from tests.support.server.http_servers import Http, serving

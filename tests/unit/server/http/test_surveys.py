@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.server.http_servers import Http
-from tests.unit.server.http.test_views import BROWSE
+from tests.unit.server.http.test_views import BROWSE, http
+
+__all__ = ["http"]  # fixtures
 
 
 def browse(http: Http, query: str = "", **options: Any) -> Any:

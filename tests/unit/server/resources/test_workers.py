@@ -10,6 +10,9 @@ from headstream.core.wire.codes import Code
 from headstream.core.wire.statuses import Status
 from headstream.errors import ServerUnreachableError
 from headstream.server.resources.workers import Workers
+from tests.unit.server.resources.test_fair_threads import few_passwords
+
+__all__ = ["few_passwords"]  # fixtures
 
 
 def test_workers_check_a_quiet_addresss_password_next_when_another_address_has_hundreds_waiting(

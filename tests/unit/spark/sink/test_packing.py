@@ -16,7 +16,7 @@ from headstream.core.codec.batch.stored.stamp import stamp
 from headstream.core.codec.binary import decode_polled
 from headstream.core.model import constructors as kinds
 from headstream.core.model.message import Message
-from headstream.core.model.polling import partition_of
+from headstream.core.model.partitioning import partition_of
 from headstream.errors import InvalidOptionError
 from headstream.spark.sink.columns import SinkColumns, plan_columns
 from headstream.spark.sink.options import parse_sink_options

@@ -14,7 +14,9 @@ from headstream.errors import InvalidInputError, LogError
 from headstream.spark.sink import server_sink
 from headstream.spark.sink.server_sink import ServerSink
 from headstream.testing.local_server import LocalServer
-from tests.unit.spark.sink.test_server_sink import TOPIC, batch, manifest, payloads
+from tests.unit.spark.sink.test_server_sink import TOPIC, batch, manifest, payloads, server, sink
+
+__all__ = ["server", "sink"]  # fixtures
 
 
 def test_sink_fails_when_its_epoch_is_behind_a_later_one(

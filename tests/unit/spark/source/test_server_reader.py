@@ -12,7 +12,9 @@ from headstream.spark.source.options import parse_options
 from headstream.spark.source.planning import open_view
 from headstream.spark.source.reader import read_task
 from headstream.testing.local_server import LocalServer
-from tests.unit.spark.source.test_reader import connect, plan, read, send
+from tests.unit.spark.source.test_reader import connect, directory, plan, read, send, server, url
+
+__all__ = ["directory", "server", "url"]  # fixtures
 
 
 def test_a_log_that_was_made_again_is_noticed_by_the_executor(request: pytest.FixtureRequest, url: str, directory: Path) -> None:

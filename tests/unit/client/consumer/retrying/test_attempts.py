@@ -6,7 +6,9 @@ import pytest
 
 import headstream as hs
 from headstream.errors import OutcomeUnknownError
-from tests.unit.client.consumer.retrying.test_consumer import OPTIONS, lose_next
+from tests.unit.client.consumer.retrying.test_consumer import OPTIONS, log, lose_next
+
+__all__ = ["log"]  # fixtures
 
 
 def test_a_message_whose_attempt_could_not_be_recorded_is_delivered_by_the_next_call(

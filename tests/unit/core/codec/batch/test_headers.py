@@ -8,7 +8,9 @@ import pytest
 
 from headstream.errors import DecodeError
 from tests.support.messages.batches import header, sent
-from tests.unit.core.codec.batch.stored.test_stamp import NOW, SEED
+from tests.unit.core.codec.batch.stored.test_stamp import NOW, SEED, stamp
+
+__all__ = ["stamp"]  # fixtures
 
 
 @pytest.mark.parametrize("kind", [3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 64, 65])

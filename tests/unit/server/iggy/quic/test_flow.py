@@ -7,7 +7,9 @@ import os
 import pytest
 
 from tests.support.server.served import Running, wait_for
-from tests.unit.server.iggy.quic.test_server import PING, RawQuic, address_of, quic_of
+from tests.unit.server.iggy.quic.test_server import PING, RawQuic, address_of, quic_of, running
+
+__all__ = ["running"]  # fixtures
 
 
 def test_quic_holds_a_window_when_an_unauthenticated_client_leaves_gaps(running: Running) -> None:

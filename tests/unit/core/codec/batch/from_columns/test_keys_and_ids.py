@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headstream.core.codec.batch.results import VariableColumn
 from headstream.core.codec.batch.stored.stamp import find_fault
-from headstream.core.model.polling import partition_of
+from headstream.core.model.partitioning import partition_of
 from headstream.errors import DecodeError, InvalidInputError, LimitError
 from tests.support import kernels
 from tests.support.messages.batches import header, sent

@@ -10,7 +10,9 @@ import headstream as hs
 from headstream.core.codec.batch.stored.stamp import stamp
 from headstream.core.codec.binary import decode_polled, encode_sent
 from tests.support.messages.kafka_records import Record, make_records
-from tests.unit.core.codec.batch.kafka.test_records import _HEAD_BYTES, _MOST, _head, _message, _refuse
+from tests.unit.core.codec.batch.kafka.test_records import _HEAD_BYTES, _MOST, _head, _message, _refuse, reading, writing
+
+__all__ = ["reading", "writing"]  # fixtures
 
 
 def _stored(messages: list[hs.Message], base_offset: int = 10) -> bytes:

@@ -8,7 +8,9 @@ import pytest
 
 from headstream.errors import LimitError
 from tests.support.messages.batches import header, sent
-from tests.unit.core.codec.batch.stored.test_stamp import NOW, SEED
+from tests.unit.core.codec.batch.stored.test_stamp import NOW, SEED, stamp
+
+__all__ = ["stamp"]  # fixtures
 
 LIMITS = [
     (header("", 1, b"x"), "has 1 to 255 bytes, this one has 0"),

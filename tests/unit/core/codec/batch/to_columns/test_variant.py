@@ -13,7 +13,9 @@ import pytest
 from headstream.core.model import constructors as kinds
 from headstream.core.model.header_values import HeaderValue
 from tests.support.messages.batches import header, stored
-from tests.unit.core.codec.batch.to_columns.test_columns import KEY, variants
+from tests.unit.core.codec.batch.to_columns.test_columns import KEY, columns, variants
+
+__all__ = ["columns"]  # fixtures
 
 
 def variant_of(columns: ModuleType, block: bytes) -> Any:

@@ -1,11 +1,11 @@
-"""Unit tests of headstream.log.partition.segment_size."""
+"""Unit tests of headstream.log.partition.size_limits."""
 
 from __future__ import annotations
 
 import pytest
 
 from headstream.errors import InvalidOptionError
-from headstream.log.partition.segment_size import check_segment_bytes
+from headstream.log.partition.size_limits import check_segment_bytes
 
 
 @pytest.mark.parametrize("segment_bytes", [0, 4095, (2 << 30) + 1])

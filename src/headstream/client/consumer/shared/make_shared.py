@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headstream.client.arguments import ConsumerOptions
-from headstream.client.consumer.retrying.policy import make_policy
+from headstream.client.consumer.retrying.make_retrying import make_policy
 from headstream.client.consumer.shared.consumer import SharedConsumer
 from headstream.client.interception.consumer import Transform
 from headstream.client.interception.interception import Interception, make_transform
