@@ -16,6 +16,8 @@ from tests.unit.interceptors.test_chain import Stamp
 
 VARIABLE = "HEADSTREAM_INTERCEPTORS"
 
+READY = Stamp("ready")
+
 
 def test_interceptors_of_the_environment_follow_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, f"auditing?application=billing, {__name__}:Stamp?region=us,{__name__}:READY")

@@ -23,9 +23,6 @@ class Stamp:
         return replace(message, headers=message.headers.with_(("region", self.region)))
 
 
-READY = Stamp("ready")
-
-
 class Late(Interceptor):
     async def on_send(self, message: hs.Message) -> hs.Message:
         return message
