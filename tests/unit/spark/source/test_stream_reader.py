@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from headstream.spark.source.options import parse_options
 from headstream.spark.source.stream_reader import UnlimitedStreamReader
-from tests.unit.spark.source.test_reader import directory, read, send, url
+from tests.unit.spark.source.test_reader import directory, read, send, server, url
 
-__all__ = ["directory", "url"]  # fixtures
+__all__ = ["directory", "server", "url"]  # fixtures
 
 
 def test_stream_without_limits_ends_each_micro_batch_at_the_end_of_the_log(url: str) -> None:
