@@ -109,7 +109,7 @@ def _by_versions(
 
 
 def _by_mask(found: list[Found], change: Change) -> list[Found]:
-    """Return schemas with those first in which a change's column mask has all columns with a value, and no bit without a column."""
+    """Return schemas with those first that a change's mask fits: it has all columns with a value, and no bit without a column."""
     if len(found) < 2 or not change.column_mask:
         return found
     mask = decode_mask(change.column_mask)
