@@ -11,7 +11,7 @@
 
 It is appended to after the merge, under the same unit and version, so changes that the merge rejected are not in it. It has
 each message once, even after crashes: the messages of a unit that can repeat (begun before a crash, released after a failure or
-from the dead letter) are compared with the coordinates and log times in the table. Changes that executors have are written by them.
+from the dead letter) are compared with the coordinates and log times in the table. Executors write their own changes.
 """
 
 from __future__ import annotations
