@@ -107,7 +107,7 @@ def _to_avro(message: dict[str, Any]) -> dict[str, Any]:
     """Return a JSON message with its masks as bytes."""
     if "headers" not in message:
         return message
-    sections = {name: _to_doubles(message[name]) for name in ("data", "beforeData") if name in message}
+    sections: dict[str, Any] = {name: _to_doubles(message[name]) for name in ("data", "beforeData") if name in message}
     masks = {name: message["headers"].get(name) for name in ("changeMask", "columnMask")}
     turned = {name: None if mask is None else bytes.fromhex(mask)[::-1] for name, mask in masks.items()}
     return {**message, **sections, "headers": {**message["headers"], **turned}}
