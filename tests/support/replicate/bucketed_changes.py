@@ -124,11 +124,12 @@ class BucketedChanges(SparkChanges):
         ends = pc.min_max(pa.concat_tables(self.blobs.read(self.schema_ids))["_hs_offset"]).as_py()
         return ends["min"], ends["max"]
 
-    def change_rows(self, task: ChangeRows, present: Any = None) -> Any:
+    def change_rows(self, task: ChangeRows, present: Any = None, *, by: Sequence[str] = ()) -> Any:
         made = []
         for changes in self._own_blobs(self.schema_ids):
             if present is not None:
-                changes = leave_out(changes, CHANGE_COORDINATES, present.rename_columns(list(COORDINATE_COLUMNS)))
+                there = present.select(list(CHANGE_COORDINATES)).rename_columns(list(COORDINATE_COLUMNS))
+                changes = leave_out(changes, CHANGE_COORDINATES, there)
             made.append(_sent(task).rows(changes))
         return pa.concat_tables(made)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from decimal import Decimal
 from typing import Any, Final, NoReturn
 
@@ -17,6 +18,7 @@ __all__ = ["decode_json", "dump_json", "encode_json"]
 
 _PLACE: Final = "\udead"
 """Stands for a Decimal while a document is written: half of a surrogate pair, which no text has."""
+_SIGNED_ZERO: Final = re.compile(r"-0(?![\d.eE])", re.ASCII)
 
 
 def decode_json(data: bytes, *, decimals: bool = False) -> Any:
@@ -36,7 +38,7 @@ def decode_json(data: bytes, *, decimals: bool = False) -> Any:
     except UnicodeDecodeError as error:
         raise DecodeError("JSON that is not UTF-8", error.start) from None
     try:
-        document = (_EXACT_DECODER if decimals else _DECODER).decode(text)
+        document = (_decoder_of(text) if decimals else _DECODER).decode(text)
         if "\\u" in text:  # only an escape can contain half of a surrogate pair
             json.dumps(document, ensure_ascii=False, default=str).encode()
     except json.JSONDecodeError as error:
@@ -125,13 +127,19 @@ def _exact_int(text: str) -> int | Decimal:
     return Decimal(text) if text == "-0" else int(text)
 
 
+def _decoder_of(text: str) -> json.JSONDecoder:
+    """Return what decodes numbers as Decimals: with a call per whole number only where one can be -0."""
+    return _SIGNED_ZERO_DECODER if _SIGNED_ZERO.search(text) else _EXACT_DECODER
+
+
 def _constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
 
 
 # Created once: creating one takes as long as a small document.
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)
-_EXACT_DECODER: Final = json.JSONDecoder(
+_EXACT_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_exact, parse_constant=_constant)
+_SIGNED_ZERO_DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object, parse_float=_exact, parse_int=_exact_int, parse_constant=_constant
 )
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -199,14 +199,15 @@ def _change(data: dict[str, Any], before: dict[str, Any] | None, headers: dict[s
         value = headers.get(name)
         if name == "changeSequence" and not _is_sequence(value):
             raise DecodeError(f"{name} of a data message is {str(value)[:40]}, not text, nor a number of 35 digits", 0)
-        found[attribute] = spell_text(value) or ""
+        found[attribute] = (value if isinstance(value, str) else spell_text(value)) or ""
     for name, attribute in _MASKS:
         value = headers.get(name)
         if not isinstance(value, (str, bytes, type(None))):
             raise DecodeError(f"{name} of a data message is neither hex digits nor bytes", 0)
         found[attribute] = mask_from_hex(value) if isinstance(value, str) else value
     found["transaction_event_counter"] = _pull_count(headers.get("transactionEventCounter"))
-    found["transaction_last_event"] = _LOGICALS.get(str(headers.get("transactionLastEvent")).lower())
+    last = headers.get("transactionLastEvent")
+    found["transaction_last_event"] = last if last is None or isinstance(last, bool) else _LOGICALS.get(str(last).lower())
     found["external_schema_id"] = spell_text(headers.get("externalSchemaId"))
     return Change(operation, data, before, **found)
 
@@ -218,6 +219,8 @@ def _is_sequence(value: object) -> bool:
 
 def _pull_count(value: object) -> int | None:
     """Return a number of 64 bits that is sent as a number or as text; None for anything else."""
+    if value is None:
+        return None
     text = spell_text(value) or ""
     count = int(text) if re.fullmatch(r"-?\d{1,19}", text, re.ASCII) else None
     return count if count is None or -(1 << 63) <= count < 1 << 63 else None

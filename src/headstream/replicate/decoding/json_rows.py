@@ -102,10 +102,26 @@ def _by_versions(
         names = frozenset([*message[2].data, *(message[2].before or ())])
         if names not in versions:
             versions[names] = catalog.find_versions(*table, sorted(names))
-        found = versions[names]
+        found = _by_mask(versions[names], message[2])
         key = tuple(map(id, found)) if isinstance(found[0], TableSchema) else (id(found),)
         groups.setdefault(key, (found, []))[1].append(message)
     return list(groups.values())
+
+
+def _by_mask(found: list[Found], change: Change) -> list[Found]:
+    """Return schemas with those first that a change's mask fits: it has all columns with a value, and no bit without a column."""
+    if len(found) < 2 or not change.column_mask:
+        return found
+    mask = decode_mask(change.column_mask)
+
+    def contradicts(schema: Found) -> bool:
+        assert isinstance(schema, TableSchema), "several schemas are of tables that are wanted"
+        return not mask <= schema.ordinals or any(
+            column.ordinal not in mask and change.data.get(schema.fields[column.name]) is not None
+            for column in schema.metadata.columns
+        )
+
+    return sorted(found, key=contradicts)
 
 
 def _schema_named(envelope: Envelope, topic: str, options: DecodeOptions) -> tuple[str | tuple[str, str], str | None]:

@@ -115,7 +115,7 @@ class MaskOrders:
         """Add change sequences that speak for an order of a task, and return all so far; they are not stored."""
         kept = self._votes.setdefault((lineage.server, lineage.task), {"little": set(), "big": set()})
         for order, sequences in votes.items():
-            kept[order] |= set(sorted(sequences)[:_KEPT_VOTES])
+            kept[order] = set(sorted(kept[order] | sequences)[:_KEPT_VOTES])
         return kept
 
     def decide(self, lineage: Lineage, order: Order, evidence: dict[str, Any] | None = None) -> Order:

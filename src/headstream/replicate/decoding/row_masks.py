@@ -73,7 +73,7 @@ def settle_masks(
     if orders is not None:
         wanted = schema.settings.mask_order
         order = orders.find(lineage) if wanted == "auto" else wanted
-        if order is None and schema.ordinals:
+        if order is None and schema.ordinals and any(_tells_order(masks) for masks in (columns, changed)):
             judged = _judge(columns, changed, values, ordinals)
             if judged is None and differences is not None and sequences is not None:
                 judged = _judge_changes(orders, schema, columns, changed, values, differences, sequences)
@@ -85,6 +85,11 @@ def settle_masks(
     _check(found, values, ordinals, may_turn=orders is not None)
     found.columns = without_columns(found.columns, schema.absent, ordinals)
     return found
+
+
+def _tells_order(masks: pa.BinaryArray) -> bool:
+    """Return whether a mask means other columns in the other order: those of tables with at most eight columns never do."""
+    return any(mask is not None and mask != mask[::-1] for mask in masks[:_JUDGED_ROWS].unique().to_pylist())
 
 
 def _judge(
@@ -118,8 +123,11 @@ def _judge_changes(
     wrong = [
         _impossible(*masks, _first(values), schema.ordinals) | contradictions(masks[1], differ, schema.ordinals) for masks in both
     ]
-    for_little = wrong[1] & ~wrong[0] & exact_masks(both[0][1], differ)
-    for_big = wrong[0] & ~wrong[1] & exact_masks(both[1][1], differ)
+    for_little, for_big = wrong[1] & ~wrong[0], wrong[0] & ~wrong[1]
+    if not (for_little.any() or for_big.any()):
+        return None
+    for_little &= exact_masks(both[0][1], differ)
+    for_big &= exact_masks(both[1][1], differ)
     marked: dict[Order, RowMarks] = {"little": for_little, "big": for_big}
     votes = orders.vote(
         schema.metadata.lineage, {order: {texts[row] or "" for row in np.flatnonzero(rows)} for order, rows in marked.items()}

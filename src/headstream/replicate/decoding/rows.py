@@ -109,13 +109,14 @@ def decode_avro_rows(
     decoded = decode_rows(schema.rows, data, envelopes.payload_start, envelopes.payload_end, chosen)
     source_rows = np.frombuffer(decoded.rows, np.int64)
     parts = _Parts(schema.rows.columns, decoded)
+    sequences = parts.header("changeSequence", pa.string())
     masks = settle_masks(
         schema,
         parts.mask("columnMask"),
         parts.mask("changeMask"),
         values=lambda: parts.values(schema),
         differences=lambda: parts.differences(schema),
-        sequences=parts.header("changeSequence", pa.string()),
+        sequences=sequences,
         orders=orders,
     )
     faults: Faults = {row: str(fault) for row, fault in decoded.faults}
@@ -134,7 +135,7 @@ def decode_avro_rows(
             data=section("data", schema.types),
             before=section("beforeData", schema.types if schema.has_details else schema.metadata.key_columns),
             operations=parts.operations(),
-            sequences=parts.header("changeSequence", pa.string()),
+            sequences=sequences,
             masks=masks.columns,
             changed=masks.changed,
             transactions=parts.header("transactionId", pa.string()),
@@ -273,7 +274,7 @@ def assemble_changes(
             low, high = schema.limits[name]
             for row in find_outside(fitted, low, high):
                 faults.setdefault(int(source_rows[row]), f"column {name!r}: not in the range from {low} to {high}")
-        if pa.types.is_timestamp(kind) and (finer := find_finer(array)):
+        if fitted is not array and pa.types.is_timestamp(kind) and (finer := find_finer(array)):
             _note_finer(schema, name, source_rows[finer].tolist(), faults, findings)
         if name in schema.wide_numbers:
             return number_texts(fitted, schema.wide_numbers[name])
@@ -288,8 +289,9 @@ def assemble_changes(
         if columns[key].null_count:  # a deleted row is in data or in beforeData, depending on the capture
             deletes = pc.fill_null(pc.equal(parts.operations, pa.scalar(_DELETE, pa.int8())), False)
             columns[key] = pc.if_else(deletes, pc.coalesce(columns[key], values), columns[key])
-    for name in set(schema.settings.partition_by) & columns.keys():
-        if pa.types.is_string(columns[name].type):
+    divided = {name.lower() for name in schema.settings.partition_by}  # the table can have another spelling
+    for name in columns if divided else ():
+        if name.lower() in divided and pa.types.is_string(columns[name].type):
             columns[name] = _check_partitions(faults, source_rows, name, columns[name], old, parts.operations)
     _check_rows(faults, source_rows, [(key, columns[key], old[key]) for key in old], parts.operations, parts.sequences)
     coordinates = raw.select(["timestamp_us", "topic", "partition", "offset"]).take(pa.array(source_rows, pa.int64()))

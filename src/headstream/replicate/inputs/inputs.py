@@ -9,6 +9,7 @@ Each is converted to the columns of raw.SOURCE_COLUMNS. A DataFrame has, under t
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -210,8 +211,7 @@ class FrameInput:
 
     def accept_recreated(self, checkpoint: Path) -> None:
         """Let topics of Kafka that were deleted and created again begin at their first message."""
-        topics = forget_recreated(self._messages, str(checkpoint))
-        begin_anew(checkpoint, topics)
+        forget_recreated(self._messages, str(checkpoint), functools.partial(begin_anew, checkpoint))
 
     def decoded(self, batch: DataFrame) -> DataFrame:
         """Return the decoded messages of a micro-batch."""

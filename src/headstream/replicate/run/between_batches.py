@@ -107,8 +107,8 @@ class BetweenBatches:
         for batch in (messages.combine_chunks() if messages.nbytes <= MAX_UNIT_BYTES else messages).to_batches():
             decoded.extend(self._parts.decoder.decode(batch))
         self._merge.learn(decoded)
-        stopped = self._merge.stops.retry(decoded)
-        resting = resting | self._merge.health.stopped
+        stopped, staying = self._merge.stops.retry(decoded)
+        resting = resting | staying
         state = self._merge.loads.state(release=release.number, waiting=decoded.waiting)
         applied, aside, standing = self._merge.apply(decoded, "release", release.number, resting, state, repeated=release.repeats)
         held = [replace(part, messages=choose_messages(release.messages, part.messages)) for part in aside] + stopped

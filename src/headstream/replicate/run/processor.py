@@ -44,6 +44,7 @@ class Processor:
     def __init__(self, parts: Parts) -> None:
         config, ledger = parts.config, parts.ledger
         self._is_atomic = config.atomic
+        self._rereads = config.accept_recreated  # an unfinished micro-batch, under another number
         self._decoder = parts.decoder
         self._summary = parts.summary
         self._now_us = parts.clock_us
@@ -93,7 +94,8 @@ class Processor:
         self._park(decoded, is_repeated=before is not None)
         resting = self._find_resting(is_repeated=before is not None)
         state = self._merge.loads.state(read_us=read_until_us)
-        merged = self._merge.apply(decoded, "batch", batch_id, resting, state, repeated=before is not None)
+        repeated = before is not None or self._rereads
+        merged = self._merge.apply(decoded, "batch", batch_id, resting, state, repeated=repeated)
         self._set_aside(decoded, find_raw, *merged, stopped)
         self.parking.end_batch()
         self._between.release()

@@ -7,7 +7,7 @@ a table above max_dead_rate: stopped, its dead messages and its changes wait; re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -70,20 +70,30 @@ class StoppedTables:
                     "again; or raise max_dead_rate, and they go to the dead letter",
                 )
             self._stop(owner, text)
-        return self._hold(decoded, dead, owners)
+        return self._hold(decoded, dead, owners, self._health.stopped)
 
-    def retry(self, decoded: Decoded) -> list[Held]:
-        """Take the dead messages of tables that stay stopped out of a release; tables with few of them go on."""
+    def retry(self, decoded: Decoded) -> tuple[list[Held], dict[Table, str]]:
+        """Take the dead messages of tables that stay stopped out of a release; those with few of them are merged.
+
+        A table ends its stop with the release of its last waiting messages: until then the others can be as bad.
+
+        Returns:
+            The messages taken out, which wait for their table; the tables that are not merged, with reasons.
+        """
         dead, owners, reasons = self._divide(decoded)
         messages = self._count(decoded)
-        for table in self._health.stopped:
+        waiting, staying = self._health.waited_for(), dict[Table, str]()
+        for table, reason in self._health.stopped.items():
             given_up = reasons.get(table, Counter()).total()
             read = messages[table] + given_up
             if given_up > self._share * read:
                 self._stop(table, f"{given_up:,} of {read:,} waiting messages cannot be applied: {_most(reasons[table])}")
-            elif read:
+                staying[table] = self._health.stopped[table]
+            elif not read:
+                staying[table] = reason
+            elif table not in waiting:
                 self._health.note_success(table)
-        return self._hold(decoded, dead, owners)
+        return self._hold(decoded, dead, owners, staying), staying
 
     def _stop(self, table: Table, text: str) -> None:
         self._health.note_failure(table, f"stopped, since {text}; {_WAY_ON}", self._now_us(), stopped=True)
@@ -110,8 +120,8 @@ class StoppedTables:
             counts[self._decoder.schema(schema_id).table] += stored.traits.count
         return counts
 
-    def _hold(self, decoded: Decoded, dead: pa.Table, owners: list[Owner]) -> list[Held]:
-        stopped = self._health.stopped
+    @staticmethod
+    def _hold(decoded: Decoded, dead: pa.Table, owners: list[Owner], stopped: Mapping[Table, str]) -> list[Held]:
         if not any(owner in stopped for owner in owners):
             return []
         held = [

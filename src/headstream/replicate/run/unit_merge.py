@@ -137,7 +137,7 @@ class UnitMerge:
         for table, error in applied.failed.items():
             reasons[table] = str(error)
             self.health.note_failure(table, str(error), now_us)
-        for table in applied.counts.keys() - applied.failed.keys():
+        for table in applied.counts.keys() - applied.failed.keys() - self.health.stopped.keys():
             self.health.note_success(table)
         self._parts.summary.add(applied)
         self._parts.summary.note_commits(changes, stored, schemas, applied.failed, now_us)

@@ -163,20 +163,23 @@ class SchemaCatalog:
         """
         found = [
             each if isinstance(each, Missing) else self._prepare(each, None, False)
-            for each in self._find_versions(schema, table, names)
+            for each in self._find_versions(schema, table, names, spelled=True)
         ]
         return [each for each in found if isinstance(each, TableSchema)] or found[:1]
 
-    def _find_versions(self, schema: str, table: str, names: Iterable[str]) -> list[ZoneEntry] | list[Missing]:
+    def _find_versions(
+        self, schema: str, table: str, names: Iterable[str], *, spelled: bool = False
+    ) -> list[ZoneEntry] | list[Missing]:
+        """Return the versions of a table that have some columns; in the same spelling, or in one that is legal in Avro."""
         history = self._zone.history(schema, table)[::-1]
         if history and not self._options.rules.wants(schema, table):
             return history[:1]
         wanted, exact, wider = tuple(names), list[ZoneEntry](), list[ZoneEntry]()
         for entry in history:
             columns = [column.name for column in entry.metadata.columns]
-            matched, left = match_fields(columns, wanted)
+            left = set(wanted).difference(columns) if spelled else match_fields(columns, wanted)[1]
             if not left:
-                (exact if len(matched) == len(columns) else wider).append(entry)
+                (exact if len(wanted) == len(columns) else wider).append(entry)
         return exact + wider or [Missing(table_id(schema, table, len(history)))]
 
     def _find_placed(self, schema_id: str, topic: str | None) -> ZoneEntry | Missing:

@@ -11,12 +11,13 @@
 
 It is appended to after the merge, under the same unit and version, so changes that the merge rejected are not in it. It has
 each message once, even after crashes: the messages of a unit that can repeat (begun before a crash, released after a failure or
-from the dead letter) are compared with the coordinates in the table. Changes that executors have are written by them.
+from the dead letter) are compared with the coordinates and log times in the table. Executors write their own changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,13 +28,16 @@ from headstream.replicate.apply.on_executors.change_rows import CHANGE_BOOKKEEPI
 from headstream.replicate.apply.on_executors.spark_changes import SparkChanges
 from headstream.replicate.apply.type1.merge import fit_columns
 from headstream.replicate.columns.changes import RESERVED_PREFIX
-from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, Coordinates, coordinates_table, leave_out
+from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, Coordinates, coordinates_table, match_rows
 from headstream.replicate.engines.engine import TableEngine
 from headstream.replicate.schemas.schemas import BEFORE_PREFIX, TableSchema
 from headstream.replicate.schemas.spelling import in_table_spelling
 from headstream.replicate.storage.places import Place
 
 __all__ = ["ChangeTable"]
+
+_ORIGIN: Final = (*CHANGE_COORDINATES, "_hs_logged_time")
+"""The columns that identify a message."""
 
 
 class ChangeTable:
@@ -119,8 +123,10 @@ class ChangeTable:
         """Return the rows of changes in the driver; None for none."""
         if repeated and changes.num_rows:
             ends = pc.min_max(changes["_hs_offset"]).as_py()
-            found = self.engine.read(CHANGE_COORDINATES, _between(ends["min"], ends["max"]))
-            changes = leave_out(changes, CHANGE_COORDINATES, found.rename_columns(list(COORDINATE_COLUMNS)))
+            found = self.engine.read(_ORIGIN, _between(ends["min"], ends["max"]))
+            present = _dated(found, found["_hs_logged_time"].cast(pa.int64())).rename_columns(list(COORDINATE_COLUMNS))
+            matched, _ = match_rows(_dated(changes, changes["_hs_logged_us"]).rename_columns(list(COORDINATE_COLUMNS)), present)
+            changes = changes.filter(pc.invert(pc.is_in(pa.array(range(changes.num_rows), pa.int64()), matched)))
         rows = task.rows(changes)
         return rows if rows.num_rows else None
 
@@ -131,7 +137,7 @@ class ChangeTable:
         if not repeated:
             return changes.change_rows(task)
         ends = changes.offset_ends()
-        return changes.change_rows(task, self.engine.frame(CHANGE_COORDINATES, _between(*ends)))
+        return changes.change_rows(task, self.engine.frame(_ORIGIN, _between(*ends)), by=_ORIGIN)
 
     def _has(self, app_id: str, version: int) -> bool:
         applied = self.engine.last_applied(app_id)
@@ -141,6 +147,12 @@ class ChangeTable:
         """Return the columns that follow the schema, and their types."""
         columns = self.engine.columns.items()
         return {name: kind for name, kind in columns if not name.startswith(RESERVED_PREFIX) or name.startswith(BEFORE_PREFIX)}
+
+
+def _dated(rows: pa.Table, logged_us: pa.ChunkedArray) -> pa.Table:
+    """Return coordinates with the log's time in the topic: a topic that was created again has other messages at them."""
+    topics = pc.binary_join_element_wise(rows["_hs_topic"], pc.fill_null(logged_us, 0).cast(pa.string()), "@")
+    return rows.select(list(CHANGE_COORDINATES)).set_column(0, CHANGE_COORDINATES[0], topics)
 
 
 def _between(first: int, last: int) -> str:

@@ -110,21 +110,22 @@ def check_topics_of_query(frame: Any, checkpoint: str) -> None:
         keep(after)
 
 
-def forget_recreated(frame: Any, checkpoint: str) -> list[str]:
-    """Forget the ids of Kafka topics that were deleted and recreated, so that a query can begin with them; return the topics.
+def forget_recreated(frame: Any, checkpoint: str, begin: Callable[[list[str]], None]) -> None:
+    """Forget the ids of Kafka topics that were deleted and recreated, so that a query can begin with them.
 
     Args:
         frame: As of check_topics_of_query().
-        checkpoint: As of check_topics_of_query(); the caller removes the topics' offsets there.
+        checkpoint: As of check_topics_of_query().
+        begin: Removes the offsets of topics from it: before their ids are forgotten, without which old offsets would count.
     """
     found = _find_known(frame, checkpoint)
     if found is None:
-        return []
+        return
     before, now, keep = found
     recreated = [name for name, each in before.items() if None not in (each.id, now.get(name)) and now[name] != each.id]
     if recreated:
+        begin(recreated)
         keep({name: each for name, each in before.items() if name not in recreated})
-    return recreated
 
 
 def _find_known(

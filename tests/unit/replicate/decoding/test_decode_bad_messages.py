@@ -133,6 +133,13 @@ def test_decoder_gives_up_rows_whose_text_no_partition_has(tmp_path: Path) -> No
     assert [(row["id"], row["name"]) for row in rows_of(decoded)] == [(0, "a"), (2, None), (3, "Zürich"), (5, None)]
 
 
+def test_decoder_gives_up_rows_whose_text_no_partition_has_after_the_column_was_renamed_in_case(tmp_path: Path) -> None:
+    renamed = make_table(COLUMNS[0], replace(COLUMNS[1], name="NAME"), schema_id="F" * 32, table_version=2)
+    decoder = make_decoder(tmp_path, TABLE, renamed, settings={"partition_by": ("name",)})
+    message = data_message(renamed, make_change(1, data={"id": 1, "NAME": ""}))
+    assert "stores it as null" in reasons_of(decoder.decode(raw_messages([message])))[0]
+
+
 @pytest.mark.parametrize("form", ["avro", "json"])
 def test_decoder_gives_up_an_empty_key_that_a_table_is_partitioned_by(tmp_path: Path, form: Any) -> None:
     table = make_table(COLUMNS[0], replace(COLUMNS[1], primary_key_position=2))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headstream.replicate.codec import ColumnMetadata, TableMetadata
 from tests.support.replicate.replicate_messages import (
     make_decoder,
     make_table,
@@ -74,3 +75,25 @@ def test_decoder_takes_a_deletion_whose_row_stands_in_before_data_alone(tmp_path
 def test_decoder_refuses_a_broken_flat_message(tmp_path: Path, broken: dict[str, Any]) -> None:
     decoded = make_decoder(tmp_path, TABLE).decode(raw_messages([json.dumps(broken).encode()]))
     assert "flat message" in reasons_of(decoded)[0]
+
+
+def make_version(number: int, *names: str) -> TableMetadata:
+    columns = [ColumnMetadata("id", 1, "INT4", primary_key_position=1)]
+    columns += [ColumnMetadata(name, place, "WSTRING", 20) for place, name in enumerate(names, start=2)]
+    return make_table(*columns, schema_id=str(number) * 32, table_version=number)
+
+
+def test_decoder_lets_a_row_without_id_wait_when_a_known_column_differs_from_its_own_only_in_case(tmp_path: Path) -> None:
+    decoder = make_decoder(tmp_path, make_version(1, "name"), topic_tables=TOPICS)
+    document = {"data": {"id": 7, "NAME": "x"}, "headers": HEADERS}
+    decoded = decoder.decode(raw_messages([json.dumps(document).encode()]))
+    assert (reasons_of(decoded), list(waiting_of(decoded))) == ({}, [0])
+
+
+def test_decoder_reads_a_partial_row_without_id_by_the_version_that_its_mask_fits(tmp_path: Path) -> None:
+    """`b` has another ordinal after the ALTER, which the mask of the older row does not have."""
+    document = {"data": {"id": 7, "b": "x"}, "headers": {**HEADERS, "columnMask": "05"}}
+    decoder = make_decoder(tmp_path, make_version(1, "a", "b"), make_version(2, "b", "c"), topic_tables=TOPICS)
+    decoded = decoder.decode(raw_messages([json.dumps(document).encode()]))
+    (row,) = rows_of(decoded)
+    assert (row["b"], row["_hs_columns"], decoded.findings) == ("x", b"\x05", {})

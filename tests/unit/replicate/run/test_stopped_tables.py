@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
+from headstream.replicate.parked import parking
 from headstream.replicate.run.status import read_status
 from headstream.replicate.settings.table_settings import TableRule, TableRules
 from tests.support.replicate.pipeline_work import SECOND_US, Work
@@ -81,6 +82,26 @@ def test_take_out_holds_good_changes_back_too_until_the_share_of_the_table_is_sm
     work.now_us += 400 * SECOND_US
     work.processor.sweep()
     assert (len(work.rows("shop", "kit")), work.dead_count(), failing(work)) == (100, 10, {})
+    work.close()
+
+
+def test_retry_holds_bad_messages_back_when_an_earlier_release_of_their_table_was_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parking, "MAX_RELEASE", 30)
+    work = Work(tmp_path, dead_rate_messages=10)
+    work.send(metadata_message(UNUSABLE), *rows(UNUSABLE, *range(30)))
+    work.now_us += SECOND_US
+    work.send(*[data_message(UNUSABLE, make_change(number, change_sequence="")) for number in range(30, 60)])
+    work.options["rules"] = TableRules(rules=(TableRule("shop.odd", {"rename_columns": {"_hs_sequence": "seq"}}),))
+    work.restart()
+    work.processor.sweep()
+    assert (len(work.rows("shop", "odd")), work.dead_count(), work.ledger.waiting().count) == (30, 0, 30)
+    assert "no change sequence" in failing(work)["shop.odd"]["reason"]
+    work.options["max_dead_rate"] = 1.0
+    work.restart()
+    work.processor.sweep()
+    assert (len(work.rows("shop", "odd")), work.dead_count(), failing(work)) == (30, 30, {})
     work.close()
 
 

@@ -93,6 +93,29 @@ def test_change_table_has_each_change_once_when_a_step_is_cut_off(
     work.close()
 
 
+def test_change_table_has_the_messages_of_a_topic_that_was_created_again_when_their_unit_can_repeat(tmp_path: Path) -> None:
+    """They are at the places of messages of the old topic, which the table has."""
+    work = Work(tmp_path, change_tables=tmp_path / "changes")
+    work.send(metadata_message(KIT), changed(1), changed(2))
+    work.options["accept_recreated"] = True
+    work.restart()
+    work.next_offset, work.now_us = 1, work.now_us + SECOND_US
+    work.send(changed(3), changed(4))
+    assert sorted(row["id"] for row in changes_of(work)) == [1, 2, 3, 4]
+    work.close()
+
+
+def test_change_table_has_each_change_once_when_a_micro_batch_is_read_again_under_another_number(tmp_path: Path) -> None:
+    work = Work(tmp_path, change_tables=tmp_path / "changes")
+    raw = work.raw([metadata_message(KIT), changed(1), changed(2)])
+    work.process(raw, 0)  # Spark does not record its end
+    work.options["accept_recreated"] = True
+    work.restart()
+    work.process(raw, 1)
+    assert [row["id"] for row in changes_of(work)] == [1, 2]
+    work.close()
+
+
 def test_change_table_follows_the_schema_and_takes_rows_of_older_ones(tmp_path: Path) -> None:
     wider = (replace(COLUMNS[0], type="INT8"), COLUMNS[1], ColumnMetadata("city", 3, "WSTRING", 20))
     second = make_table(*wider, schema_id="F" * 32, table_version=2)

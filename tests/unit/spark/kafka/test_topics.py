@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headstream.errors import LogError
-from headstream.spark.kafka.topics import KnownTopic, compare_topics, pattern_names
+from headstream.spark.kafka import topics
+from headstream.spark.kafka.topics import KnownTopic, compare_topics, forget_recreated, pattern_names
 
 
 def test_compare_topics_takes_new_topics_and_says_nothing_when_nothing_has_changed(caplog: pytest.LogCaptureFixture) -> None:
@@ -41,3 +42,20 @@ def test_compare_topics_names_topics_that_are_left_out_and_that_come_back(caplog
 def test_pattern_names_matches_whole_names_and_leaves_javas_own_expressions() -> None:
     assert pattern_names("shop[.].*", ["shop.a", "xshop.a", "shop"]) == ["shop.a"]
     assert pattern_names("\\p{L}+", ["shop"]) == []
+
+
+def test_forget_recreated_keeps_the_ids_until_the_offsets_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is killed in between must find the old ids: with the new ones the old offsets would count."""
+    known = {"a": KnownTopic("1", True), "b": KnownTopic("2", True)}
+    kept: list[dict[str, KnownTopic]] = []
+    monkeypatch.setattr(topics, "_find_known", lambda frame, checkpoint: (known, {"a": "9", "b": "2"}, kept.append))
+
+    def crash(recreated: list[str]) -> None:
+        assert recreated == ["a"]
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        forget_recreated(None, "c", crash)
+    assert kept == []
+    forget_recreated(None, "c", lambda recreated: None)
+    assert kept == [{"b": KnownTopic("2", True)}]

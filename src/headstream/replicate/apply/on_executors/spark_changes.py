@@ -141,12 +141,13 @@ class SparkChanges:
         ends = offsets.agg(sf.min("offset"), sf.max("offset")).collect()[0]
         return ends[0], ends[1]
 
-    def change_rows(self, task: ChangeRows, present: DataFrame | None = None) -> DataFrame:
+    def change_rows(self, task: ChangeRows, present: DataFrame | None = None, *, by: Sequence[str] = ()) -> DataFrame:
         """Return the rows of the changes for a change table.
 
         Args:
             task: Makes them.
-            present: CHANGE_COORDINATES of rows that the table has, without which the rows are wanted; None for all rows.
+            present: Rows that the table has, without which the rows are wanted; None for all rows.
+            by: The columns of those, which identify a message.
         """
         packed = pickle.dumps((task, self.batch.left_out))
 
@@ -164,7 +165,7 @@ class SparkChanges:
         made = self.batch.contents(self.schema_ids).select("content").mapInArrow(make, types_sql(task.columns))
         if present is None:
             return made
-        return made.join(self.batch.in_own_session(present), list(CHANGE_COORDINATES), "left_anti")
+        return made.join(self.batch.in_own_session(present), list(by), "left_anti")
 
     def fold(self, task: FoldTask) -> FoldedChanges:
         """Fold the changes on the executors.
