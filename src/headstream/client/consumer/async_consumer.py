@@ -144,7 +144,7 @@ class _AsyncReading(Generic[_Reader]):
         consumer = await self._opened()
         while True:
             if consumer.is_ready:  # a rebalance can have revoked what was buffered
-                in_thread = consumer.may_wait or self._callbacks.is_used
+                in_thread = consumer.may_wait or self._callbacks.is_used or self._worker.is_busy
                 message = await self._take(consumer) if in_thread else consumer.take()
                 if message is not None:
                     return message
