@@ -138,7 +138,11 @@ class AsyncProducer:
                 raised.append(error)
                 return None
 
-        result = await self._worker.take(attempt, lambda _: [producer.raise_again(error) for error in raised])
+        def undo(_: _T | None) -> None:
+            for error in raised:
+                producer.raise_again(error)
+
+        result = await self._worker.take(attempt, undo)
         if raised:
             raise raised[0]
         return cast(_T, result)

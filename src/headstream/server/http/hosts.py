@@ -44,7 +44,7 @@ HEALTH_PATH: Final = "/health"
 """Answered whatever host is named: health checks of balancers choose the name, and the reply says nothing of the log."""
 
 _HTTP_1_1: Final = (1, 1)
-_AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/?#@\[\]\\]+)(?::(\d{0,5}))?")
+_AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[\w.~%-]+)?\]|[^\s:/?#@\[\]\\]+)(?::(\d{0,5}))?")
 _DEFAULT_PORTS: Final = frozenset({"", "80", "443"})
 _OTHER_SITES: Final = frozenset({"cross-site", "same-site"})
 _SHOWN_CHARS: Final = 100
