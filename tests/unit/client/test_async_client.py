@@ -240,11 +240,12 @@ def test_what_a_cancelled_poll_has_committed_is_returned_by_the_next_one(monkeyp
 def test_a_commit_beside_a_cancelled_poll_that_is_not_over_leaves_its_messages_to_the_next_call(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen: dict[str, Any] = {
+    options: dict[str, dict[str, Any]] = {
         "retrying": {"on_error": hs.Retry(attempts=None)},
         "shared": {"mode": "shared"},
         "decoded": {"decode": bytes.decode},
-    }.get(mode, {})
+    }
+    chosen = options.get(mode, {})
 
     class Counting(Interceptor):
         received = 0

