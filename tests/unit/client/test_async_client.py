@@ -283,6 +283,20 @@ def test_a_commit_beside_a_cancelled_poll_that_is_not_over_leaves_its_messages_t
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
+def test_a_close_beside_a_cancelled_first_call_closes_the_consumer_that_it_creates(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(log: AsyncClient) -> None:
+        gate = Gate(monkeypatch, hs.Client, "consumer")
+        consumer = log.consumer("shop/orders", group="g")
+        first = asyncio.create_task(consumer.poll())
+        await asyncio.to_thread(gate.has_begun.wait, 10)
+        first.cancel()
+        asyncio.get_running_loop().call_soon(gate.is_open.set)
+        await consumer.close()
+        assert [group.members for group in await log.groups("shop/orders")] == []
+
+    run(body)
+
+
 def test_polls_that_are_cancelled_together_keep_what_both_have_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(log: AsyncClient) -> None:
         await send(log, b"a", b"b", b"c")
