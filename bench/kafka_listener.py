@@ -30,7 +30,7 @@ import psutil
 
 from bench.machine import Report
 from headstream.testing import KafkaBroker
-from headstream.testing.kafka_tools import run_kafka_tool
+from tests.support.kafka_tools import run_kafka_tool
 
 _TOOLS: Final = "org.apache.kafka.tools"
 _SENT: Final = re.compile(r"records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\).* (\d+) ms 50th, \d+ ms 95th, (\d+) ms 99th")

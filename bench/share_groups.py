@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 import headstream as hs  # noqa: E402
 from bench.machine import Report, run_benchmark  # noqa: E402
 from headstream.testing import KafkaBroker  # noqa: E402
-from headstream.testing.kafka_tools import run_kafka_tool  # noqa: E402
+from tests.support.kafka_tools import run_kafka_tool  # noqa: E402
 from tests.support.server.server_process import ServerProcess  # noqa: E402
 
 COUNT = 200_000

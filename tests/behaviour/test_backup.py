@@ -219,7 +219,7 @@ def test_a_copy_keeps_the_identity_where_it_is_to_take_the_logs_place(tmp_path: 
         assert [message.payload for message in copy.poll("shop/orders", states=None)] == [b"one"]
 
 
-def test_what_cannot_be_copied_or_copied_to_is_refused(tmp_path: Path) -> None:
+def test_backup_refuses_a_source_or_target_that_it_cannot_use(tmp_path: Path) -> None:
     with hs.connect((tmp_path / "log").as_uri()) as log:
         log.create_topic("shop/orders")
     root, files = str(tmp_path / "log"), OsFiles()

@@ -272,7 +272,7 @@ def test_client_poll_goes_on_for_a_named_consumer(log: hs.Client, send: Send) ->
     assert [m.offset for m in log.poll("shop/orders", start="last", count=2)] == [3, 4]
 
 
-def test_what_makes_no_sense_is_refused(log: hs.Client) -> None:
+def test_consumer_refuses_arguments_that_contradict_each_other(log: hs.Client) -> None:
     with pytest.raises(hs.InvalidOptionError, match="a group or a name, not both"):
         log.consumer("shop/orders", group="g", name="n")
     with pytest.raises(hs.PartitionNotFoundError, match=f"no partition {at(9)}"):

@@ -52,14 +52,14 @@ def test_a_log_and_its_copy_are_their_users_alone(tmp_path: Path) -> None:
     assert modes_of(tmp_path / "copy") == private
 
 
-def test_what_is_staged_is_its_users_alone(tmp_path: Path) -> None:
+def test_staged_files_are_readable_by_their_user_only(tmp_path: Path) -> None:
     writer = StagedWriter(str(tmp_path / "log"), OsFiles(), "job", 1, "part")
     writer.add("shop/orders", 1, sent(b"x"), 1)
     assert writer.finish() is not None
     assert modes_of(tmp_path / "log") == {("directory", "0700"), ("file", "0600")}
 
 
-def test_what_a_server_leaves_is_its_users_alone(tmp_path: Path) -> None:
+def test_files_of_a_server_are_readable_by_its_user_only(tmp_path: Path) -> None:
     with LocalServer(tmp_path / "log") as server:
         use(server.url)
         assert modes_of(tmp_path / "log") == {("directory", "0700"), ("file", "0600")}

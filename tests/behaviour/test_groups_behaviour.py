@@ -124,7 +124,7 @@ def test_a_member_that_fails_or_is_dropped_gives_its_partitions(log: hs.Client, 
         assert len(list(consumer)) == 9
 
 
-def test_what_another_has_committed_meanwhile_comes_to_nobody_again(log: hs.Client, send: Send) -> None:
+def test_messages_that_another_member_committed_are_not_delivered_again(log: hs.Client, send: Send) -> None:
     send(*(b"%d" % number for number in range(10)))
     one = log.consumer("shop/orders", group="g")
     assert [message.offset for message in one.poll(2)] == [0, 1]

@@ -122,7 +122,7 @@ def test_a_partitioning_says_which_partition_a_message_goes_to(log: hs.Client) -
     assert spread == set(numbers(3))
 
 
-def test_a_partition_that_is_none_is_refused(log: hs.Client) -> None:
+def test_send_refuses_a_partition_that_the_topic_does_not_have(log: hs.Client) -> None:
     for number in (0, 4) if at(1) else (3, 4):
         with pytest.raises(hs.PartitionNotFoundError, match=f"has no partition {number}"):
             log.send("shop/carts", b"x", partition=hs.Partitioning.partition(number))

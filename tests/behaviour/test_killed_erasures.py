@@ -19,7 +19,7 @@ import pytest
 import headstream as hs
 from headstream.log.checks.verification import Verification
 from headstream.log.system.files import OsFiles
-from headstream.testing.killed_servers import KilledServer
+from tests.campaigns.killed_servers import KilledServer
 from tests.support.log.erased_logs import (
     DEAD,
     END_S,

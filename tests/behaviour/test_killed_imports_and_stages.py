@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.testing.killed_servers import KilledServer
+from tests.campaigns.killed_servers import KilledServer
 
 TOPIC = "shop/orders"
 PARTITIONS = 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.testing.killed_servers import KilledServer
+from tests.campaigns.killed_servers import KilledServer
 from tests.support.killed_jobs import Job
 from tests.support.mirrors import COUNT, KILLS, check, command, fill, stored
 

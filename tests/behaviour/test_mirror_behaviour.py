@@ -217,7 +217,7 @@ def test_a_rate_limits_the_bytes_per_second(source: hs.Client) -> None:
     assert 0.3 < max(waits) <= 0.6
 
 
-def test_what_cannot_be_mirrored_is_refused(source: hs.Client) -> None:
+def test_mirror_refuses_topics_that_it_cannot_mirror(source: hs.Client) -> None:
     source.create_topic("shop/orders")
     with pytest.raises(hs.InvalidOptionError, match="the same log"):
         Mirror(source, source)

@@ -39,7 +39,7 @@ def wait_for(log: hs.Client, offset: int) -> None:
     assert first_offset(log) == offset
 
 
-def test_what_is_beyond_the_size_goes_and_the_rest_is_read(log: hs.Client) -> None:
+def test_retention_drops_segments_beyond_the_size_and_the_rest_is_read(log: hs.Client) -> None:
     send(log, 30)
     consumer = log.consumer("shop/orders", timeout_ms=0)
     assert consumer.poll(1)[0].offset == 0
@@ -52,7 +52,7 @@ def test_what_is_beyond_the_size_goes_and_the_rest_is_read(log: hs.Client) -> No
     assert log.poll("shop/orders", start="last", count=1)[0].offset == 30
 
 
-def test_what_is_too_old_goes_but_never_the_open_segment(log: hs.Client) -> None:
+def test_retention_drops_old_segments_but_never_the_open_one(log: hs.Client) -> None:
     send(log, 10)
     log.update_topic("shop/orders", retention_us=1)
     wait_for(log, 9)
@@ -67,7 +67,7 @@ def test_a_consumer_behind_goes_on_with_what_is_there(log: hs.Client) -> None:
     assert log.poll("shop/orders", consumer="me", count=1)[0].offset == 27
 
 
-def test_what_cannot_be_kept_is_refused(log: hs.Client) -> None:
+def test_update_topic_refuses_retention_limits_out_of_range(log: hs.Client) -> None:
     retained: list[TopicOptionsInput] = [{"retention_us": 0}, {"retention_bytes": -1}, {"retention_bytes": 1 << 63}]
     for option in retained:
         with pytest.raises(InvalidOptionError, match="Use 1 or more, or None for unlimited retention"):

@@ -260,7 +260,7 @@ def test_several_topics_and_asyncio_lease_messages_too(log: hs.Client, place: Pl
     assert log.offsets(TOPIC, "workers") == {1: 4}
 
 
-def test_what_does_not_fit_is_refused(log: hs.Client) -> None:
+def test_shared_consumer_refuses_options_that_exclude_each_other(log: hs.Client) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"mode": "both"}, "mode is 'both'"),
         ({"mode": "shared", "group": None}, "needs a group"),

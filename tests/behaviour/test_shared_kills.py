@@ -11,7 +11,7 @@ import pytest
 
 import headstream as hs
 from headstream.errors import HeadstreamError, LeaseLostError
-from headstream.testing.killed_servers import KilledServer
+from tests.campaigns.killed_servers import KilledServer
 
 TOPIC, DEAD = "shop/jobs", "shop/dead"
 COUNT = 300

@@ -52,6 +52,7 @@ def test_a_wheel_without_compiled_kernels_is_pure_and_warns_once(tmp_path: Path)
     unpacked = tmp_path / "unpacked"
     with zipfile.ZipFile(wheel) as archive:
         assert "headstream/connect.py" in archive.namelist()
+        assert [name for name in archive.namelist() if name.endswith("_histories.py") or name.startswith("tests/")] == []
         archive.extractall(unpacked)
     out, err = use(unpacked)
     assert out == "b'x'\nb'x'\n"

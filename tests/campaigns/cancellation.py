@@ -2,21 +2,25 @@
 
 The model: while a consumer lives, each message is delivered exactly once and in the order of its partition. What is
 committed was delivered before. A consumer that is opened again gets everything that was not settled, and nothing that was.
+
+    python -m tests.campaigns cancellations --seeds 1-100
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import headstream as hs
 from headstream.errors import HeadstreamError
 
-__all__ = ["MODES", "run_history"]
+__all__ = ["MODES", "CancellationHistory", "run_history"]
 
 _T = TypeVar("_T")
 Place = tuple[str, int, int]
@@ -275,3 +279,28 @@ async def run_history(url: str, mode: str, seed: int, count: int = 150) -> int:
     """
     async with hs.connect_async(url) as log:
         return await _History(log, mode, seed, count, url.startswith("kafka")).run()
+
+
+class CancellationHistory:
+    """A history of each mode, in a log of its own.
+
+    Args:
+        seed: Determines the histories, but for the times that calls take.
+        steps: Messages that are sent per mode.
+    """
+
+    def __init__(self, seed: int, steps: int = 150) -> None:
+        self._seed = seed
+        self._steps = steps
+        self.counts: Counter[str] = Counter()
+
+    def run(self) -> None:
+        """Run it.
+
+        Raises:
+            AssertionError: the model was violated.
+        """
+        with tempfile.TemporaryDirectory() as directory:
+            for mode in MODES:
+                url = (Path(directory) / mode).as_uri()
+                self.counts["cancelled calls"] += asyncio.run(run_history(url, mode, self._seed, self._steps))

@@ -19,8 +19,8 @@ from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import INBOX_NAME, STAGED_NAME
 from headstream.log.staged.commits import StagedCommits
 from headstream.log.staged.staging import Manifest, StagedPart, StagedWriter, inbox_path
-from headstream.testing.faulty_files import FaultyFiles, Killed
-from headstream.testing.log_histories import KillableLog
+from tests.campaigns.faulty_files import FaultyFiles, Killed
+from tests.campaigns.log_histories import KillableLog
 from tests.support.log.logs import SEED
 from tests.support.messages.batches import sent
 

@@ -26,8 +26,8 @@ from headstream.log.upkeep.compaction_pass import CompactionPass
 from headstream.log.upkeep.retention import Retention
 from headstream.log.upkeep.segment_rewrite import PassContext
 from headstream.log.upkeep.summaries import Summaries
-from headstream.testing.faulty_files import FaultyFiles, Killed
-from headstream.testing.log_histories import KillableLog
+from tests.campaigns.faulty_files import FaultyFiles, Killed
+from tests.campaigns.log_histories import KillableLog
 from tests.support.log.logs import SEED
 
 SEGMENT_BYTES = 1500

@@ -19,7 +19,7 @@ import pytest
 __all__ = ["SuiteTimes", "tree_cpu_seconds"]
 
 _TIMES_FILE: Final = Path(__file__).parents[2] / ".cache" / "suite-times.json"
-_STARTS_PROCESSES: Final = ("tests/behaviour/", "tests/integration/", "tests/property/")
+_STARTS_PROCESSES: Final = ("tests/behaviour/", "tests/campaigns/", "tests/integration/", "tests/property/")
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ def test_imports_are_found_when_they_are_in_functions_or_compiled_code(tmp_path:
     body = f"def f():\n    from headstream.core.wire import codes\n{imports}"
     (package / "user.py").write_text(body, "utf-8")
     assert draw_imports.read_imports(tmp_path) == {("headstream.core.wire.user", "headstream.core.wire.codes")}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    order = TopologicalSorter[str]()
+    for importer, imported in draw_imports.read_imports():
+        if not importer.startswith(f"{imported}."):  # a package's own __init__, which may import its modules
+            order.add(importer, imported)
+    order.prepare()  # a circle, also one of type-checking imports, is a CycleError that names its modules
 
 
 def test_drawing_is_refused_when_an_import_runs_up() -> None:

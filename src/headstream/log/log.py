@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.producers import Appended, BatchNumber
+from headstream.core.model.removals import Removal
 from headstream.core.model.topology import Limits
 from headstream.errors import ClosedError, CorruptLogError, StorageError
 from headstream.forks import tell_of_forks
@@ -313,6 +314,10 @@ class Log:
         with self._lock:
             removed = self._removed.setdefault(topic.number, {})
             removed[number] = removed.get(number, 0) + 1
+
+    def count_removal(self, removal: Removal) -> None:
+        """Add a removal of marked messages to what this process has removed."""
+        self.background.count_removal(removal)
 
     def changes(self, topic: TopicRecord) -> dict[int, tuple[int, ...]]:
         """Return partition -> numbers that change with its messages, for all that this process has changed; reads no file."""

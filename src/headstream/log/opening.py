@@ -15,7 +15,7 @@ from typing import Final
 from headstream.errors import InvalidOptionError
 from headstream.forks import keep_forever, tell_of_forks
 from headstream.log.log import Log
-from headstream.log.partition.segment_size import DEFAULT_SEGMENT_BYTES, check_segment_bytes
+from headstream.log.partition.size_limits import DEFAULT_SEGMENT_BYTES, check_segment_bytes
 from headstream.log.system.access import share_with_group
 from headstream.log.system.files import MemoryFiles, OsFiles
 

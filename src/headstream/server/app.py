@@ -40,7 +40,7 @@ from headstream.server.resources.memory_budget import MemoryBudget, default_budg
 from headstream.server.resources.workers import Workers
 
 if TYPE_CHECKING:
-    from headstream.server.http.pipelines import PipelineReports
+    from headstream.server.http.pipeline_reports import PipelineReports
     from headstream.server.http.server import HttpServer
     from headstream.server.iggy.quic.server import QuicServer
     from headstream.server.kafka.listener import KafkaServer
@@ -175,7 +175,7 @@ class ServerApp:
     async def _start_http(self, address: Address, tls: Any, workers: Workers, budget: MemoryBudget, admission: Admission) -> None:
         # Half of the start time: TCP serves meanwhile.
         await asyncio.to_thread(importlib.import_module, "headstream.server.http.server")
-        from headstream.server.http.pipelines import NO_PIPELINES
+        from headstream.server.http.pipeline_reports import NO_PIPELINES
         from headstream.server.http.server import HttpServer
         from headstream.server.http.tokens import AccessTokens
 

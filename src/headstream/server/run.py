@@ -18,7 +18,7 @@ from headstream.server.reporting.logs import note, start_logging
 from headstream.server.resources.collector import Collector
 
 if TYPE_CHECKING:
-    from headstream.server.http.pipelines import PipelineReports
+    from headstream.server.http.pipeline_reports import PipelineReports
 
 __all__ = ["run"]
 

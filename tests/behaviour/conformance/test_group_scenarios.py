@@ -132,7 +132,7 @@ def test_a_member_without_a_partition_is_given_nothing(members: list[TcpPeer]) -
         assert (reply.partition, reply.count) == ((1, 1) if parts[member.ask(GetMe()).client_id] else (0, 0))
 
 
-def test_who_has_not_joined_may_poll_a_partition_by_its_number_only(members: list[TcpPeer]) -> None:
+def test_poll_of_a_group_without_joining_needs_a_partition_number(members: list[TcpPeer]) -> None:
     send(members[0], [b"hello"])
     with pytest.raises(Exception, match=f"status {Status.CONSUMER_GROUP_MEMBER_NOT_FOUND}"):
         poll(members[0], PollingKind.NEXT, partition=0, consumer=GROUP)

@@ -129,7 +129,7 @@ def test_a_message_without_a_payload_is_refused(root: TcpPeer) -> None:
 
 
 @pytest.mark.parametrize("fsync", [True, False])
-def test_what_is_flushed_is_still_there(peer: Peer, fsync: bool) -> None:
+def test_flushed_messages_are_polled_again(peer: Peer, fsync: bool) -> None:
     build(peer)
     send(peer, [b"hello"])
     peer.ask(FlushMessages(1, 1, 1, fsync))

@@ -73,7 +73,7 @@ WRONG = {DATA[:-1]: Status.INVALID_COMMAND, encode_sent([Message(payload=b"")]):
 
 
 @pytest.mark.parametrize(("messages", "status"), WRONG.items(), ids=["cut", "empty", "too big"])
-def test_what_messages_cannot_be_is_told_before_what_they_are_sent_to(
+def test_send_refuses_invalid_messages_before_it_looks_for_their_topic(
     root: TcpPeer, connect: Callable[..., TcpPeer], messages: bytes, status: int
 ) -> None:
     build(root)

@@ -85,7 +85,7 @@ def test_polls_by_time_find_the_first_message_not_older(root: TcpPeer, size: int
         assert numbers(polled(poll(root, PollingKind.TIMESTAMP, value, 8))) == expected[:8]
 
 
-def test_next_goes_on_behind_what_was_stored_until_there_is_no_more(peer: Peer) -> None:
+def test_poll_next_continues_behind_the_stored_offset_to_the_end(peer: Peer) -> None:
     build(peer, partitions=1)
     for batch in batches(50):
         send(peer, batch)

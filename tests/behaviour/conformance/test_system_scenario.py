@@ -115,7 +115,7 @@ def test_a_topic_is_made_listed_and_found_by_id_and_name(peer: Peer) -> None:
     assert stream_of(peer).topics_count == 1
 
 
-def test_what_is_sent_is_polled_whole_and_in_batches_and_counted(peer: Peer) -> None:
+def test_sent_messages_are_polled_at_once_and_in_batches_and_counted(peer: Peer) -> None:
     build(peer)
     send(peer, PAYLOADS)
     reply = poll(peer)

@@ -24,7 +24,7 @@ from headstream.replicate.codec import ColumnMetadata, data_message, metadata_me
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.run.report import PipelineReport
 from headstream.replicate.run.status import note_status
-from headstream.server.http.pipelines import PipelineReports
+from headstream.server.http.pipeline_reports import PipelineReports
 from tests.behaviour.console.conftest import log_in
 from tests.support.replicate.pipeline_work import Work
 from tests.support.replicate.replicate_messages import COLUMNS, make_change, make_table

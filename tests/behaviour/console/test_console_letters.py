@@ -143,7 +143,7 @@ def test_a_wrong_filter_is_told(page: Page, letters: Client) -> None:
     page.get_by_role("alert").get_by_text("the filter is invalid").wait_for()
 
 
-def test_who_may_only_read_sees_letters_without_buttons(page: Page, http: Http, letters: Client) -> None:
+def test_letters_have_no_buttons_for_a_user_who_may_only_read(page: Page, http: Http, letters: Client) -> None:
     names = ("read_streams", "read_topics", "poll_messages")
     every = dict.fromkeys(GLOBAL_RIGHTS, False)
     rights = {"global": {**every, **dict.fromkeys(names, True)}, "streams": None}

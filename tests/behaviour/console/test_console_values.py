@@ -12,7 +12,7 @@ import headstream as hs
 from headstream.cli.shared.schemas import open_schemas
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
-from headstream.server.http.pipelines import PipelineReports
+from headstream.server.http.pipeline_reports import PipelineReports
 from tests.behaviour.console.conftest import find_violations, go, log_in, opened_page, send
 from tests.support.server.http_servers import Http, serving
 

@@ -16,7 +16,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Limits
 from headstream.server.kafka.apis import FETCH
 from headstream.server.kafka.protocol.error_codes import ErrorCode
-from headstream.testing.kafka_tools import run_kafka_tool
+from tests.support.kafka_tools import run_kafka_tool
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
 from tests.support.server.kafka_socket import KafkaSocket
 

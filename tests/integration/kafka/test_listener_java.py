@@ -9,7 +9,7 @@ import pytest
 
 from headstream.errors import JavaError
 from headstream.spark.sessions.java import find_java
-from headstream.testing.kafka_tools import run_kafka_tool
+from tests.support.kafka_tools import run_kafka_tool
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
 
 _TOOLS = "org.apache.kafka.tools"

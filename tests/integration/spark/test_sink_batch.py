@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 import headstream as hs
 from headstream.core.model.identifiers import parse_message_id
-from headstream.core.model.polling import partition_of
+from headstream.core.model.partitioning import partition_of
 from headstream.log.segments.layout import INBOX_NAME, STAGED_NAME
 
 if TYPE_CHECKING:

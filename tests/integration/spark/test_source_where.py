@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headstream as hs
-from headstream.testing.broken_links import BrokenLinks
 from headstream.testing.local_server import LocalServer
+from tests.campaigns.broken_links import BrokenLinks
 from tests.support.spark_versions import needs_spark_4_2
 
 if TYPE_CHECKING:

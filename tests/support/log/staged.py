@@ -9,7 +9,7 @@ from headstream.core.codec.binary import decode_polled
 from headstream.core.model.topology import Fsync, Limits, TopicOptions
 from headstream.log.administration import create_topic
 from headstream.log.log import Log
-from headstream.log.partition.segment_size import DEFAULT_SEGMENT_BYTES
+from headstream.log.partition.size_limits import DEFAULT_SEGMENT_BYTES
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import INBOX_NAME, STAGED_NAME
 from headstream.log.staged.staging import Manifest, StagedPart, StagedWriter, inbox_path

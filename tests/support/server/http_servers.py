@@ -18,7 +18,7 @@ from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.settings import ServerSettings
 from headstream.log.opening import open_memory
 from headstream.server.config.http_settings import HttpSettings, TokenSettings
-from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports
+from headstream.server.http.pipeline_reports import NO_PIPELINES, PipelineReports
 from headstream.server.http.server import HttpServer
 from headstream.server.http.tokens import AccessTokens
 from headstream.server.iggy.fast_path.traffic import Traffic

@@ -77,7 +77,7 @@ def test_sent_messages_are_recognised_too() -> None:
         (["--to", "json", "--from", "lines"], b'{"payload": "?"}', 1, r"not base64.*line 1"),
     ],
 )
-def test_what_cannot_be_converted_is_told(arguments: list[str], data: bytes, code: int, text: str) -> None:
+def test_convert_reports_messages_that_it_cannot_convert(arguments: list[str], data: bytes, code: int, text: str) -> None:
     result = run("-", *arguments, input=data)
     assert result.exit_code == code, result.output
     assert text.split(".*")[0] in result.stderr

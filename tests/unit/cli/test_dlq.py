@@ -147,6 +147,6 @@ def test_discard_marks_letters_after_a_confirmation(url: str) -> None:
         assert [(change.offset, change.reason) for change in log.states(DEAD, 1)] == [(0, "discarded")]
 
 
-def test_a_rate_that_is_none_is_refused(url: str) -> None:
+def test_redrive_refuses_a_malformed_rate(url: str) -> None:
     for rate in ("fast", "0/s", "5"):
         run("redrive", DEAD, "--rate", rate, url=url, code=2)

@@ -91,7 +91,7 @@ def test_a_group_is_made_where_it_begins(url: str) -> None:
     assert run(url, "show", "shop/orders", "audit")["lag"] == 4
 
 
-def test_who_reads_each_partition_is_shown_while_a_group_has_members(url: str) -> None:
+def test_group_show_names_the_member_of_each_partition(url: str) -> None:
     with hs.connect(url) as log, log.consumer("shop/orders", group="billing", timeout_ms=0) as consumer:
         assert [message.payload for message in consumer] == [b"1", b"2", b"3"]
         (member,) = log.group("shop/orders", "billing").members
@@ -107,7 +107,7 @@ def test_a_group_is_moved_and_deleted(url: str) -> None:
     assert [row["group"] for row in run(url, "list", "shop/orders")] == ["billing"]
 
 
-def test_what_cannot_be_is_refused(url: str) -> None:
+def test_group_command_fails_for_a_missing_group_an_invalid_offset_and_a_group_in_use(url: str) -> None:
     for arguments, code, text in (
         (["show", "shop/orders", "none"], 1, "has no group 'none'"),
         (["seek", "shop/orders", "billing", "9"], 1, "offset 9 is not in partition"),

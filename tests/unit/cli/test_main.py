@@ -12,8 +12,6 @@ from click.testing import CliRunner, Result
 
 from headstream.cli import main
 from headstream.cli.main import COMMANDS, cli
-from headstream.cli.shared.parameters import parse_states, start_parameter
-from headstream.core.model.polling import PollingStrategy
 from headstream.errors import InvalidOptionError, StorageError
 
 HEAVY = ("pyspark", "pyarrow", "pandas", "deltalake", "rich", "headstream.spark", "headstream.testing")
@@ -200,31 +198,6 @@ def test_a_bug_is_not_dressed_up(error: Exception) -> None:
 def test_commands_name_modules_and_functions_that_are_there() -> None:
     for entry in COMMANDS.values():
         assert callable(getattr(importlib.import_module(f"headstream.cli.{entry.module}"), entry.function))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("7", PollingStrategy.offset(7)),
-        ("First", PollingStrategy.first()),
-        ("1970-01-01T00:00:01Z", PollingStrategy.timestamp(1_000_000)),
-        ("1970-01-01T01:00:01.000001+01:00", PollingStrategy.timestamp(1_000_001)),
-        ("1970-01-02", PollingStrategy.timestamp(86_400_000_000)),
-    ],
-)
-def test_start_reads_offsets_names_and_times(text: str, expected: PollingStrategy) -> None:
-    assert start_parameter("first").convert(text, None, None) == expected
-
-
-@pytest.mark.parametrize("text", ["next", "-1", "yesterday", "1969-12-31T23:59:59Z"])
-def test_start_refuses_what_means_nothing_to_the_command(text: str) -> None:
-    with pytest.raises(click.BadParameter):
-        start_parameter("first").convert(text, None, None)
-
-
-def test_lists_are_read() -> None:
-    assert parse_states("Available, poisoned,unknown(7)") == ("available", "poisoned", "unknown(7)")
-    assert parse_states("all") is None
 
 
 def test_json_forms_of_streams_and_topics(tmp_path: Path) -> None:

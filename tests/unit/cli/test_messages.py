@@ -15,8 +15,7 @@ from click.testing import CliRunner, Result
 import headstream as hs
 from headstream.cli.main import cli
 from headstream.cli.shared.header_text import parse_header
-from headstream.cli.shared.message_format import parse_format
-from headstream.errors import HeaderError, InvalidInputError
+from headstream.errors import HeaderError
 
 
 @pytest.fixture
@@ -69,41 +68,6 @@ def test_parse_header_takes_other_text_as_a_string(text: str, key: str, value: s
     assert parse_header(text) == (key, hs.string(value))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("topic", "delete", "shop/orders"), "Delete topic shop/orders with 6 messages ("),
-        (("topic", "purge", "shop/orders"), "Purge topic shop/orders: remove 6 messages ("),
-        (("stream", "delete", "shop"), "Delete stream shop with 1 topic and 6 messages ("),
-        (("partition", "delete", "shop/orders"), "Delete partition 2 of shop/orders with 3 messages ("),
-    ],
-)
-def test_destruction_needs_yes_without_a_terminal_and_says_what_would_be_gone(
-    arguments: tuple[str, ...], told: str, url: str
-) -> None:
-    result = run(*arguments, url=url, code=2, given="y\n")
-    assert told in result.output
-    assert "add --yes" in result.output
-    with hs.connect(url) as log:
-        assert log.topic("shop/orders").messages_count == 6
-    run(*arguments, "--yes", url=url)
-    with hs.connect(url) as log:
-        assert sum(topic.messages_count for topic in log.topics()) < 6
-
-
-def test_destruction_asks_on_a_terminal_and_only_yes_destroys(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
-    for answer in ("n", ""):
-        result = run("topic", "delete", "shop/orders", url=url, code=1, given=f"{answer}\n")
-        assert "Delete topic shop/orders with 6 messages (" in result.output
-        assert "Nothing was changed." in result.output
-    with hs.connect(url) as log:
-        assert log.topic("shop/orders").messages_count == 6
-    run("topic", "delete", "shop/orders", url=url, given="y\n")
-    with hs.connect(url) as log:
-        assert log.topics() == []
-
-
 def test_poll_reads_all_partitions_as_the_client_does(url: str) -> None:
     shown = json.loads(run("poll", "shop/orders", "--output", "json", url=url).output)
     with hs.connect(url) as log:
@@ -120,12 +84,6 @@ def test_poll_last_and_format_print_the_newest_by_a_template(url: str) -> None:
         "poll", "shop/orders", "--last", "2", "--format", r"%t %p:%o %k %h{attempt} %h{fast} %h{none}|%R %s%%\n", url=url
     )
     assert result.output == 'shop/orders 1:2 k4 4 true |7 {"n":4}%\nshop/orders 2:2 k5 5 true |7 {"n":5}%\n'
-
-
-@pytest.mark.parametrize("template", ["%x", "abc \\q", "%"])
-def test_a_format_that_means_nothing_is_refused_with_its_place(template: str) -> None:
-    with pytest.raises(InvalidInputError, match="at character"):
-        parse_format(template)
 
 
 @pytest.mark.parametrize(
@@ -147,14 +105,6 @@ def test_ids_are_uuid_text_in_json_and_both_are_read(url: str) -> None:
         run("import", "-", url=url, given=given)
     with hs.connect(url) as log:
         assert {message.id for message in log.poll("shop/copies")} == {int(message_id)}
-
-
-def test_poll_and_export_end_before_until(url: str) -> None:
-    assert len(run("poll", "shop/orders", "--until", "2", "--output", "jsonl", url=url).output.splitlines()) == 4
-    assert len(run("export", "shop/orders", "--until", "1", url=url).output.splitlines()) == 2
-    assert run("export", "shop/orders", "--until", "-1h", url=url).output == ""
-    assert len(run("export", "shop/orders", "--from", "-1h", url=url).output.splitlines()) == 6
-    assert "--until requires" in run("poll", "shop/orders", "--last", "2", "--until", "5", url=url, code=2).output
 
 
 def test_send_takes_keys_from_lines_and_names_the_line_that_cannot_be_sent(url: str) -> None:
@@ -218,10 +168,3 @@ def test_commands_print_the_name_of_what_was_named_by_its_id(url: str) -> None:
         (("stream", "delete", "1"), {"deleted": "shop"}),
     ):
         assert json.loads(run(*arguments, "--yes", "--output", "json", url=url).output) == printed
-
-
-def test_import_of_standard_input_names_it_when_a_line_is_bad(url: str) -> None:
-    refused = run("import", "-", "--topic", "shop/orders", url=url, code=1, given='{"payload": "YQ=="}\nnonsense\n')
-    assert "line 2 is bad" in refused.output
-    assert "(standard input)" in refused.output
-    assert "goes on from there" not in refused.output

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import headstream as hs
-from headstream.interceptors import Auditing, Compression, Encryption, Interceptor, guard
-from headstream.interceptors.by_name import make_interceptors
+from headstream.interceptors import Interceptor, guard
 from headstream.interceptors.chain import Chain
-
-VARIABLE = "HEADSTREAM_INTERCEPTORS"
 
 
 class Stamp:
@@ -27,9 +21,6 @@ class Stamp:
 
     def on_send(self, message: hs.Message) -> hs.Message:
         return replace(message, headers=message.headers.with_(("region", self.region)))
-
-
-READY = Stamp("ready")
 
 
 class Late(Interceptor):
@@ -51,19 +42,6 @@ class Late(Interceptor):
 def test_connect_refuses_what_is_no_interceptor(interceptors: Any, text: str) -> None:
     with pytest.raises(hs.InvalidOptionError, match=text):
         hs.connect("memory://", interceptors=interceptors)
-
-
-@pytest.mark.parametrize(
-    ("policy", "topic"), [("ignore", None), ("dead_letter", None), ("skip", "shop/dead"), ("raise", "shop/dead")]
-)
-def test_guard_refuses_a_policy_that_is_not_whole(policy: str, topic: str | None) -> None:
-    with pytest.raises(hs.InvalidOptionError):
-        guard(Stamp(), on_error=policy, dead_letter=topic)
-
-
-def test_guard_refuses_a_dead_letter_topic_without_a_stream() -> None:
-    with pytest.raises(hs.InvalidInputError):
-        guard(Stamp(), on_error="dead_letter", dead_letter="dead")
 
 
 def test_a_hook_that_returns_no_message_is_an_error() -> None:
@@ -98,58 +76,6 @@ def test_a_coroutine_of_a_plain_function_is_an_error_and_not_a_blocked_loop() ->
     asyncio.run(asyncio.wait_for(main(), 20))
 
 
-def test_interceptors_of_the_environment_follow_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, f"auditing?application=billing, {__name__}:Stamp?region=us,{__name__}:READY")
-    with hs.connect("memory://", interceptors=[Stamp("own")]) as log:
-        log.create_topic("shop/orders")
-        log.send("shop/orders", b"x")
-        (message,) = log.poll("shop/orders")
-    assert [value.value for value in message.headers.getall("region")] == ["own", "us", "ready"]
-    assert message.headers["audit.application"] == "billing"
-
-
-def test_an_empty_variable_names_no_interceptor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, " , ")
-    with hs.connect("memory://") as log:
-        assert log._interception is None
-
-
-def test_every_shipped_interceptor_has_its_options_by_name(tmp_path: Path) -> None:
-    file = tmp_path / "keys.json"
-    file.write_text(json.dumps({"current": "a", "keys": {"a": base64.b64encode(bytes(32)).decode()}}))
-    found = make_interceptors(
-        "tracing,auditing?application=x&stamp=false&on_error=raise,compression?algorithm=zstd&min_bytes=0&level=5,"
-        f"encryption?key_file={file}&required=true"
-    )
-    assert [type(each).__name__ for each in found] == ["Tracing", "Guarded", "Compression", "Encryption"]
-    message = hs.Message(payload=b"x" * 100, topic="shop/orders")
-    chain = Chain([each for each in found if isinstance(each, (Compression, Encryption))])
-    sent = chain.send(message)
-    assert sent.headers["hs.compression"] == "zstd"
-    assert chain.receive(sent) == message
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("trace", "there is no interceptor 'trace'"),
-        ("compression?level=high", "the option level of compression is 'high'"),
-        ("compression?size=1", "has no option 'size'"),
-        ("auditing?stamp=maybe", "the option stamp"),
-        ("auditing?on_error=ignore", "on_error of Auditing"),
-        ("encryption?key_file=/nowhere", "key file"),
-        ("encryption", "encryption cannot be made"),
-        ("no.such.module:Stamp", "cannot be made: ModuleNotFoundError"),
-        (f"{__name__}:Missing", "cannot be made: AttributeError"),
-        (f"{__name__}:READY?region=eu", "takes no options"),
-    ],
-)
-def test_a_mistake_in_the_variable_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch, text: str, what: str) -> None:
-    monkeypatch.setenv(VARIABLE, text)
-    with pytest.raises(hs.InvalidOptionError, match=what):
-        hs.connect("memory://")
-
-
 def test_clients_without_interceptors_use_the_plain_classes() -> None:
     from headstream.client.consumer.consumer import Consumer
     from headstream.client.producer.producer import Producer
@@ -158,10 +84,6 @@ def test_clients_without_interceptors_use_the_plain_classes() -> None:
         log.create_topic("shop/orders")
         assert type(log.producer("shop/orders")) is Producer
         assert type(log.consumer("shop/orders")) is Consumer
-
-
-def test_auditing_is_an_interceptor_by_its_base_class() -> None:
-    assert isinstance(Auditing(), Interceptor)
 
 
 class Picky(Interceptor):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Collection
@@ -14,8 +13,8 @@ from headstream.core.codec.binary import decode_polled
 from headstream.core.model.message import Message
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.topology import Limits
-from headstream.errors import ClosedError, CorruptLogError, InvalidOptionError, LogLockedError, NotALogError
-from headstream.log.administration import create_topic, delete_stream, delete_topic, rename_stream, update_topic
+from headstream.errors import ClosedError
+from headstream.log.administration import create_topic, delete_topic
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.log import Log
 from headstream.log.opening import close_log, open_directory, open_memory
@@ -34,15 +33,6 @@ def read(log: Log, topic: TopicRecord, number: int = 1) -> list[Message]:
     with log.reading(topic, number) as follower:
         follower.refresh()
         return [message for chunk in follower.read(follower.first_offset) for message in decode_polled(chunk)]
-
-
-def test_looking_at_a_missing_directory_makes_nothing(tmp_path: Path) -> None:
-    log = open_directory(str(tmp_path / "log"))
-    assert log.snapshot() == {}
-    assert log.identity is None
-    assert not log.is_writer
-    close_log(log)
-    assert not (tmp_path / "log").exists()
 
 
 def test_the_first_write_makes_the_log(tmp_path: Path) -> None:
@@ -69,105 +59,6 @@ def test_a_log_goes_on_where_it_was_closed(tmp_path: Path) -> None:
         assert log.identity == "identity 0"
         assert payloads(read(log, topic)) == [b"%d" % n for n in range(number + 1)]
         close_log(log)
-
-
-def test_open_directory_shares_one_log_in_a_process(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "log")
-    first, second = open_directory(str(tmp_path / "log")), open_directory(str(tmp_path / "link"))
-    assert first is second
-    topic = make_topic(first)
-    close_log(first)
-    assert second.append(topic, 1, batch(b"x"), 1, SEED) == 0
-    close_log(second)
-    with pytest.raises(ClosedError, match="the log is closed"):
-        second.append(topic, 1, batch(b"x"), 1, SEED)
-    third = open_directory(str(tmp_path / "log"))
-    assert third is not first
-    close_log(third)
-
-
-def test_open_directory_refuses_another_segment_size_while_it_is_open(tmp_path: Path) -> None:
-    log = open_directory(str(tmp_path), 5000)
-    assert open_directory(str(tmp_path)).segment_bytes == 5000
-    with pytest.raises(InvalidOptionError, match="segment_bytes is 6000, but the log is open in this process with 5000"):
-        open_directory(str(tmp_path), 6000)
-    close_log(log)
-    close_log(log)
-
-
-def test_open_memory_shares_by_name(tmp_path: Path) -> None:
-    named, again, other, private = open_memory("a"), open_memory("a"), open_memory("b"), open_memory()
-    assert named is again
-    assert len({id(named), id(other), id(private), id(open_memory())}) == 4
-    topic = make_topic(named)
-    close_log(named)
-    again.append(topic, 1, batch(b"x"), 1, SEED)
-    assert payloads(read(again, topic)) == [b"x"]
-    close_log(again)
-    assert open_memory("a").snapshot() == {}
-
-
-def test_a_second_writer_is_refused_but_reads_and_commits(tmp_path: Path) -> None:
-    log = open_directory(str(tmp_path))
-    topic = make_topic(log)
-    log.append(topic, 1, batch(b"x"), 1, SEED)
-    other = Log(log.root, OsFiles(), is_memory=False, segment_bytes=1 << 20)  # as another process has it
-    assert payloads(read(other, other.snapshot()["shop"].topics["orders"])) == [b"x"]
-    other.offsets(topic).commit(OffsetOwner.group("g"), 1, 1, 5)
-    assert log.offsets(topic).committed(OffsetOwner.group("g"), 1) == 1
-    with pytest.raises(LogLockedError, match=f"process {os.getpid()} is writing"):
-        other.start_writing("x", 1)
-    assert not other.is_writer
-    close_log(log)
-    other.start_writing("x", 1)
-    assert other.append(topic, 1, batch(b"y"), 1, SEED) == 1
-    other.close()
-    other.close()
-
-
-def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text("1,2")
-    with pytest.raises(NotALogError):
-        open_directory(str(tmp_path))
-    log = open_directory(str(tmp_path / "later"))
-    (tmp_path / "later").mkdir()
-    (tmp_path / "later" / "data.csv").write_text("1,2")
-    with pytest.raises(NotALogError):
-        log.start_writing("x", 1)
-    assert [path.name for path in (tmp_path / "later").iterdir()] == ["data.csv"]
-    close_log(log)
-
-
-def test_a_log_without_its_catalog_is_refused(tmp_path: Path) -> None:
-    log = open_directory(str(tmp_path))
-    make_topic(log)
-    close_log(log)
-    (tmp_path / "catalog.sqlite").unlink()
-    log = open_directory(str(tmp_path))
-    for look in (log.snapshot, lambda: log.start_writing("x", 1)):
-        with pytest.raises(CorruptLogError, match=r"catalog is missing .*catalog\.sqlite"):
-            look()
-    close_log(log)
-    assert not (tmp_path / "catalog.sqlite").exists()
-
-
-def test_delete_topic_removes_its_files_and_a_new_one_begins_empty(tmp_path: Path) -> None:
-    log = open_directory(str(tmp_path))
-    topic = make_topic(log)
-    log.append(topic, 1, batch(b"old"), 1, SEED)
-    assert len(read(log, topic)) == 1
-    log.offsets(topic).commit(OffsetOwner.group("g"), 1, 1, 1)
-    delete_topic(log, topic)
-    assert not Path(log.partition_directory(topic, 1)).exists()
-    again = make_topic(log)
-    assert (again.id, again.number) == (1, 2)
-    assert read(log, again) == []
-    assert log.offsets(again).committed(OffsetOwner.group("g"), 1) is None
-    make_topic(log, name="carts")
-    delete_stream(log, "shop")
-    assert log.snapshot() == {}
-    assert not list((tmp_path / "streams").rglob("*.log"))
-    close_log(log)
 
 
 def test_a_log_holds_few_files_however_many_partitions_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,32 +132,6 @@ def test_wait_ends_when_the_log_is_closed() -> None:
     assert len(errors) == 1
 
 
-def test_a_forked_child_opens_its_own(tmp_path: Path) -> None:
-    log = open_directory(str(tmp_path))
-    topic = make_topic(log)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            try:
-                log.append(topic, 1, batch(b"child"), 1, SEED)
-            except ClosedError as error:
-                code = 0 if "before this process was forked" in str(error) else 2
-            mine = open_directory(str(tmp_path))
-            if mine is log or list(mine.snapshot()) != ["shop"]:
-                code = 3
-            try:
-                mine.start_writing("x", 1)
-                code = 4
-            except LogLockedError:
-                pass
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
-    assert log.append(topic, 1, batch(b"parent"), 1, SEED) == 0
-    close_log(log)
-
-
 def test_wait_is_told_of_what_another_log_of_the_directory_appends(tmp_path: Path) -> None:
     log = open_directory(str(tmp_path))
     topic = make_topic(log)
@@ -324,35 +189,3 @@ def test_a_log_holds_few_files_however_many_topics_consumers_commit_in(tmp_path:
     assert len(list(Path("/proc/self/fd").iterdir())) == before + 9
     close_log(log)
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
-
-
-@pytest.mark.parametrize("noun", ["stream", "topic"])
-def test_a_rename_leaves_messages_offsets_and_open_files_and_wakes_who_waits(noun: str) -> None:
-    log = open_memory()
-    topic = make_topic(log)
-    log.append(topic, 1, batch(b"before"), 3, SEED)
-    log.offsets(topic).commit(OffsetOwner.group("billing"), 1, 1, 4)
-    names: list[tuple[list[str], list[str]]] = []
-
-    def is_there(directories: Collection[str]) -> bool:
-        snapshot = log.snapshot()
-        names.append(([*snapshot], [name for stream in snapshot.values() for name in stream.topics]))
-        if len(names) == 1:
-            threading.Thread(target=rename).start()
-        return names[-1] != names[0]
-
-    def rename() -> None:
-        if noun == "stream":
-            rename_stream(log, log.snapshot()["shop"], "depot")
-        else:
-            update_topic(log, topic, name="carts")
-
-    with log.reading(topic, 1) as follower:
-        follower.refresh()
-    assert log.wait([log.partition_directory(topic, 1)], is_there, 30, time.monotonic)
-    assert names[-1] == ((["depot"], ["orders"]) if noun == "stream" else (["shop"], ["carts"]))
-    ((renamed,),) = [stream.topics.values() for stream in log.snapshot().values()]
-    log.append(renamed, 1, batch(b"after"), 5, SEED)
-    assert payloads(read(log, renamed)) == [b"before", b"after"] == payloads(read(log, topic))
-    assert log.offsets(renamed).committed(OffsetOwner.group("billing"), 1) == 1
-    close_log(log)

@@ -109,7 +109,7 @@ def test_a_row_that_takes_a_deleted_ones_key_keeps_the_columns_it_brings(tmp_pat
     assert {key: row[0] for key, row in target.rows().items()} == {2: "brought"}
 
 
-def test_what_comes_late_of_two_keys_that_a_row_had_reaches_it(tmp_path: Path) -> None:
+def test_late_changes_of_both_keys_reach_a_row_whose_key_changed(tmp_path: Path) -> None:
     target = Target(tmp_path)
     target.apply(moved(3, 2, "4", at=4))
     target.apply(moved(2, 1, "2", at=2))

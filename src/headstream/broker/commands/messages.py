@@ -23,8 +23,8 @@ from headstream.broker.messages.waits import Wait
 from headstream.core.codec.batch.stored.stamp import check_sent
 from headstream.core.filters.filter import Filter, parse_filter
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.partitioning import Partitioning, PartitioningKind
-from headstream.core.model.polling import Polled, PollingStrategy, partition_of
+from headstream.core.model.partitioning import Partitioning, PartitioningKind, partition_of
+from headstream.core.model.polling import Polled, PollingStrategy
 from headstream.core.model.topology import MAX_BATCH_BYTES, Limits
 from headstream.core.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
 from headstream.core.wire.extensions.filters import CountedSegments, CountSegments, FilteredMessages, FilterMessages

@@ -17,7 +17,8 @@ from headstream.core.model.deliveries import Delivery
 from headstream.core.model.headers import Headers
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message, MessageState, ReceivedMessage
-from headstream.core.model.polling import OffsetOwner, PollingStrategy, partition_of
+from headstream.core.model.partitioning import partition_of
+from headstream.core.model.polling import OffsetOwner, PollingStrategy
 from headstream.core.model.reserved import (
     ATTEMPTS_HEADER,
     FIRST_ERROR_HEADER,

@@ -19,7 +19,7 @@ from headstream.core.codec.json_text import encode_json
 from headstream.core.model.headers import Headers
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
-from headstream.core.model.polling import partition_of
+from headstream.core.model.partitioning import partition_of
 from headstream.core.model.topology import Limits
 from headstream.core.model.transitions import Transition
 from headstream.errors import HeadstreamError

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headstream.replicate.parked.requests import RequestKind
     from headstream.replicate.run.report import PipelineReport
     from headstream.replicate.storage.places import Place
-    from headstream.server.http.pipelines import PipelineReports
+    from headstream.server.http.pipeline_reports import PipelineReports
 
 __all__ = [
     "ask_pipeline",
@@ -170,7 +170,7 @@ def read_pipelines(
         needs_right: Whether only users with the right to read the server see them.
         explain_avro: Decodes a payload that names its Avro schema.
     """
-    from headstream.server.http.pipelines import PipelineReports
+    from headstream.server.http.pipeline_reports import PipelineReports
 
     with _open_reports(checkpoints) as reports:
         readers = {name: report.read for name, report in reports.items()}

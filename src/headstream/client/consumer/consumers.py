@@ -66,7 +66,7 @@ def _class_for(
     if mode not in ("ordered", "shared"):
         raise InvalidOptionError(f"mode is {mode!r}", advice="Use ordered or shared")
     if mode == "shared":
-        from headstream.client.consumer.shared.policy import make_shared
+        from headstream.client.consumer.shared.make_shared import make_shared
 
         return functools.partial(make_shared, interception, decode, options)
     if options.get("lease") is not None:
@@ -82,7 +82,7 @@ def _class_for(
         from headstream.client.interception.interception import make_consumer as make_intercepted
 
         return functools.partial(make_intercepted, interception, decode)
-    from headstream.client.consumer.retrying.policy import make_retrying
+    from headstream.client.consumer.retrying.make_retrying import make_retrying
 
     return functools.partial(make_retrying, interception, decode, options)
 

@@ -29,7 +29,7 @@ from headstream.client.transports.transport import KeyPartitioning, OwnConnectio
 from headstream.core.model.headers import HeadersInput
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
-from headstream.core.model.polling import partition_of
+from headstream.core.model.partitioning import partition_of
 from headstream.core.model.topology import Topic
 from headstream.errors import ClosedError, OutcomeUnknownError, PartitionClosedError
 from headstream.forks import closed_by_fork, tell_of_forks

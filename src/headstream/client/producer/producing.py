@@ -11,7 +11,7 @@ from headstream.client.checks import Milliseconds, check_whole, milliseconds
 from headstream.client.producer.producer import Producer
 from headstream.client.producer.receipts import Delivered
 from headstream.client.producer.senders import Senders
-from headstream.client.producer.sending import SendingOptions
+from headstream.client.producer.sending import DEFAULT_LINGER_MS, SendingOptions
 from headstream.client.transports.transport import Transport
 from headstream.core.model.headers import HeadersInput
 from headstream.core.model.identifiers import TopicName
@@ -67,7 +67,7 @@ class Producing:
         topic: str | TopicName,
         *,
         encode: Encode[Any] | None = None,
-        linger_ms: Milliseconds = 5,
+        linger_ms: Milliseconds = DEFAULT_LINGER_MS,
         batch_bytes: int = 1 << 20,
         batch_count: int = 1000,
         buffer_bytes: int = 32 << 20,
@@ -108,7 +108,7 @@ class Producing:
 
         return EncodingProducer(producer, str(topic), encode)
 
-    def forwarding_producer(self, topic: str | TopicName, *, linger_ms: Milliseconds = 5) -> ForwardingProducer:
+    def forwarding_producer(self, topic: str | TopicName, *, linger_ms: Milliseconds = DEFAULT_LINGER_MS) -> ForwardingProducer:
         """Return a producer of messages that were stored elsewhere: it keeps reserved headers, and runs no interceptors.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from headstream.client.checks import check_function, seconds
 from headstream.core.codec.binary import decode_sent
@@ -15,7 +15,7 @@ from headstream.errors import WaitTimeoutError
 if TYPE_CHECKING:
     from headstream.client.producer.sending import Batch
 
-__all__ = ["BatchOwner", "Delivered", "Receipt", "Undelivered"]
+__all__ = ["Delivered", "Receipt", "Undelivered"]
 
 
 class Delivered(NamedTuple):
@@ -30,16 +30,6 @@ class Delivered(NamedTuple):
     partition: int
     offset: int | None
     timestamp: int | None
-
-
-class BatchOwner(Protocol):
-    """The producer of a batch, as its receipts use it."""
-
-    def wait_for(self, batch: Batch, timeout_s: float | None) -> bool:
-        """Send a batch now, wait until it is settled, and return whether it is."""
-
-    def watch(self, batch: Batch, callback: Callable[[], object] | None) -> None:
-        """Record that a receipt reports one of its messages, and call back when the batch is settled."""
 
 
 class Receipt:

@@ -16,17 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from headstream.core.model.polling import partition_of
+from headstream.core.model.partitioning import partition_of
 from headstream.core.model.producers import Appended
 from headstream.core.model.topology import MAX_BATCH_BYTES, Limits
 from headstream.errors import InvalidOptionError
 
-if TYPE_CHECKING:
-    from headstream.client.producer.receipts import BatchOwner
+__all__ = ["DEFAULT_LINGER_MS", "MAX_DELIVERY_TIMEOUT_MS", "Batch", "BatchOwner", "Sending", "SendingOptions"]
 
-__all__ = ["MAX_DELIVERY_TIMEOUT_MS", "Batch", "Sending", "SendingOptions"]
+DEFAULT_LINGER_MS: Final = 5
+"""Longer fills larger batches, shorter reports sooner that a message is stored."""
 
 MAX_DELIVERY_TIMEOUT_MS: Final = 3_600_000
 """A log remembers a producer for longer than this after its last batch (log/partition/producer_states.py)."""
@@ -52,7 +52,7 @@ class SendingOptions:
         InvalidOptionError: an option is out of range.
     """
 
-    linger_ms: float = 5
+    linger_ms: float = DEFAULT_LINGER_MS
     batch_bytes: int = 1 << 20
     batch_count: int = 1000
     buffer_bytes: int = 32 << 20
@@ -70,6 +70,16 @@ class SendingOptions:
         if not 0 < self.delivery_timeout_ms <= MAX_DELIVERY_TIMEOUT_MS:
             advice = f"Use more than 0, at most {MAX_DELIVERY_TIMEOUT_MS}"
             raise InvalidOptionError(f"delivery_timeout_ms is {self.delivery_timeout_ms}", advice=advice)
+
+
+class BatchOwner(Protocol):
+    """The producer of a batch, as its receipts use it."""
+
+    def wait_for(self, batch: Batch, timeout_s: float | None) -> bool:
+        """Send a batch now, wait until it is settled, and return whether it is."""
+
+    def watch(self, batch: Batch, callback: Callable[[], object] | None) -> None:
+        """Record that a receipt reports one of its messages, and call back when the batch is settled."""
 
 
 @dataclass(slots=True, eq=False)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+import xxhash
+
 from headstream.errors import InvalidInputError
 
-__all__ = ["Partitioning", "PartitioningKind"]
+__all__ = ["Partitioning", "PartitioningKind", "partition_of"]
 
 _MAX_PARTITION = (1 << 32) - 1
 
@@ -62,3 +64,12 @@ class Partitioning:
     def key(cls, key: bytes) -> Partitioning:
         """The partition of a key."""
         return cls(PartitioningKind.MESSAGES_KEY, key)
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Return the partition of a key: xxHash32 modulo the count; remainder 0 is the last partition, as in Iggy.
+
+    Args:
+        partitions: The topic's number of partitions, 1 or more.
+    """
+    return xxhash.xxh32_intdigest(key) % partitions or partitions

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
-import xxhash
-
 from headstream.core.model.identifiers import check_name
 from headstream.core.model.message import ReceivedMessage
 from headstream.errors import InvalidInputError, InvalidOptionError
@@ -22,7 +20,6 @@ __all__ = [
     "PollingStrategy",
     "SegmentCounts",
     "check_poll",
-    "partition_of",
 ]
 
 _MAX_VALUE: Final = (1 << 64) - 1
@@ -229,12 +226,3 @@ def check_poll(
             where=str(topic),
             advice="Begin at a time, as in -1h, or read without a filter",
         )
-
-
-def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition of a key: xxHash32 modulo the count; remainder 0 is the last partition, as in Iggy.
-
-    Args:
-        partitions: The topic's number of partitions, 1 or more.
-    """
-    return xxhash.xxh32_intdigest(key) % partitions or partitions

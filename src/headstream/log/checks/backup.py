@@ -36,7 +36,7 @@ from headstream.log.catalog.state_records import find_states, put_states
 from headstream.log.directory.marker import read_marker, write_marker
 from headstream.log.log import Log
 from headstream.log.partition.segment_removal import open_index
-from headstream.log.partition.segment_size import DEFAULT_SEGMENT_BYTES
+from headstream.log.partition.size_limits import DEFAULT_SEGMENT_BYTES
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import (
     CATALOG_NAME,

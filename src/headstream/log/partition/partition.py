@@ -31,7 +31,7 @@ from headstream.log.partition.deduplication import Repeats
 from headstream.log.partition.partition_end import NO_NUMBER, NO_SEGMENT, PartitionEnd
 from headstream.log.partition.producer_states import ProducerStates, check_number
 from headstream.log.partition.recovery import Tail, note_failed_sync, recover
-from headstream.log.partition.segment_size import check_sent_bytes
+from headstream.log.partition.size_limits import check_sent_bytes
 from headstream.log.partition.syncing import GroupCommit, closed_error
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.index import IndexReader

@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Final
 from headstream.core.codec.batch.stored.scan import take
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from headstream.core.codec import uncompiled as cython
-    from headstream.log.segments.follower import PartitionFollower
+
+    class ChunkReader(Protocol):
+        """Of a partition's follower, what reading ahead needs."""
+
+        @property
+        def end_offset(self) -> int: ...
+        def may_miss(self, offset: int, /) -> bool: ...
+        def read_chunk(self, from_offset: int, until_offset: int, size_bytes: int, /) -> tuple[memoryview, int]: ...
+
 else:
     try:
         import cython
@@ -48,9 +58,7 @@ class ReadAhead:
         self._at = 0
         self._next_offset = _NOWHERE
 
-    def read_chunk(
-        self, follower: PartitionFollower, from_offset: int, until_offset: int, size_bytes: int
-    ) -> tuple[memoryview, int]:
+    def read_chunk(self, follower: ChunkReader, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
         """Return what follower.read_chunk() returns; message states may be those of an earlier read.
 
         Args:

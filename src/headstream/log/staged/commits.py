@@ -68,7 +68,7 @@ from headstream.log.staged.staging import (
 from headstream.log.system.files import Files
 
 if TYPE_CHECKING:
-    from headstream.log.log import Log
+    from headstream.log.access import LogAccess
     from headstream.log.partition.partition import PartitionWriter
 
 __all__ = ["ONCE", "StagedCommits", "find_topics", "list_manifests", "take_manifest"]
@@ -128,7 +128,7 @@ def _set_aside(path: str, files: Files, why: str, reason: str) -> None:
     files.rename(path, f"{path}.{why}")
 
 
-def find_topics(log: Log, manifest: Manifest) -> dict[str, TopicRecord]:
+def find_topics(log: LogAccess, manifest: Manifest) -> dict[str, TopicRecord]:
     """Return the topics of a manifest by name, after checking that all of it can be appended.
 
     Raises:
@@ -168,7 +168,7 @@ def find_topics(log: Log, manifest: Manifest) -> dict[str, TopicRecord]:
     return topics
 
 
-def _find_topic(log: Log, name: str) -> TopicRecord:
+def _find_topic(log: LogAccess, name: str) -> TopicRecord:
     parsed = TopicName.parse(name)
     stream = log.snapshot().get(parsed.stream)
     topic = None if stream is None else stream.topics.get(parsed.topic)
@@ -208,7 +208,7 @@ class StagedCommits:
 
     def __init__(
         self,
-        log: Log,
+        log: LogAccess,
         clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:

@@ -15,7 +15,7 @@ from headstream.log.upkeep.retention import Retention
 from headstream.log.upkeep.summaries import Summaries
 
 if TYPE_CHECKING:
-    from headstream.log.log import Log
+    from headstream.log.access import LogAccess
 
 __all__ = ["Background"]
 
@@ -23,7 +23,7 @@ __all__ = ["Background"]
 class Background:
     """The threads of one log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LogAccess) -> None:
         self._log = log
         self._lock = threading.Lock()
         self._running: dict[str, Retention | Compaction | Summaries | MarkedRemoval] = {}

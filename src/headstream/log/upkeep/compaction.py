@@ -32,7 +32,7 @@ from headstream.log.upkeep.removal_pass import encode_offsets
 from headstream.log.upkeep.segment_rewrite import PassContext
 
 if TYPE_CHECKING:
-    from headstream.log.log import Log
+    from headstream.log.access import LogAccess
 
 __all__ = ["COMPACTION_INTERVAL_S", "Compaction"]
 
@@ -73,7 +73,7 @@ class Compaction:
         interval_s: Seconds between two rounds.
     """
 
-    def __init__(self, log: Log, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
+    def __init__(self, log: LogAccess, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
         self._log = log
         self._clock_us = clock_us
         self._known: dict[str, _CompactionState] = {}

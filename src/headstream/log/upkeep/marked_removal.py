@@ -29,7 +29,7 @@ from headstream.log.upkeep.removal_pass import FindDue, RemovalPass
 from headstream.log.upkeep.segment_rewrite import PassContext
 
 if TYPE_CHECKING:
-    from headstream.log.log import Log
+    from headstream.log.access import LogAccess
 
 __all__ = ["REMOVAL_INTERVAL_S", "MarkedRemoval", "due_before_us"]
 
@@ -68,7 +68,7 @@ class MarkedRemoval:
         interval_s: Seconds between two rounds.
     """
 
-    def __init__(self, log: Log, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
+    def __init__(self, log: LogAccess, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
         self._log = log
         self._clock_us = clock_us
         self._compaction = Compaction(log, clock_us)
@@ -164,7 +164,7 @@ class MarkedRemoval:
             if topic.options.compaction_delay_us is not None and due:
                 done = self._compaction.compact_holding(topic, number, due)
                 removal = Removal(done.dropped_count, 0, 0, 0 if done.is_whole else 1)
-                log.background.count_removal(removal)
+                log.count_removal(removal)
                 return removal
             removal = RemovalPass(
                 directory,
@@ -174,5 +174,5 @@ class MarkedRemoval:
                 forget=forget,
                 around=context,
             ).run(most_groups)
-            log.background.count_removal(removal)
+            log.count_removal(removal)
             return removal

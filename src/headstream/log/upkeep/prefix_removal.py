@@ -31,14 +31,14 @@ from headstream.log.system.files import Files
 from headstream.log.upkeep.segment_rewrite import Keep, PassContext, SegmentRewrite
 
 if TYPE_CHECKING:
-    from headstream.log.log import Log
+    from headstream.log.access import LogAccess
 
 __all__ = ["remove_before"]
 
 _NO_SEED: Final = bytes(16)
 
 
-def remove_before(log: Log, topic: TopicRecord, number: int, offset: int) -> int:
+def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) -> int:
     """Delete the messages of a partition before an offset, and return its log start offset.
 
     Args:
@@ -89,7 +89,7 @@ def remove_before(log: Log, topic: TopicRecord, number: int, offset: int) -> int
     return offset
 
 
-def _check_offset(log: Log, directory: str, offset: int) -> int:
+def _check_offset(log: LogAccess, directory: str, offset: int) -> int:
     """Return the log start offset; raise OffsetOutOfRangeError if an offset is not in the partition."""
     with PartitionFollower(directory, log.files) as follower:
         if not 0 <= offset <= follower.end_offset:

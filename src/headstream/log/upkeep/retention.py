@@ -28,7 +28,7 @@ from headstream.log.segments.layout import DROPPED_SUFFIX, IndexEntry, base_offs
 from headstream.log.system.rounds import Rounds
 
 if TYPE_CHECKING:
-    from headstream.log.log import Log
+    from headstream.log.access import LogAccess
 
 __all__ = ["RETENTION_INTERVAL_S", "Retention"]
 
@@ -57,7 +57,7 @@ class Retention:
         interval_s: Seconds between two rounds.
     """
 
-    def __init__(self, log: Log, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
+    def __init__(self, log: LogAccess, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
         self._log = log
         self._clock_us = clock_us
         self._warn_at_us: dict[str, int] = {}

@@ -27,7 +27,7 @@ from headstream.log.segments.layout import SUMMARY_SUFFIX, segment_path
 from headstream.log.system.rounds import Rounds
 
 if TYPE_CHECKING:
-    from headstream.log.log import Log
+    from headstream.log.access import LogAccess
 
 __all__ = ["SUMMARIES_INTERVAL_S", "Summaries"]
 
@@ -68,7 +68,7 @@ class Summaries:
         interval_s: Seconds between two rounds.
     """
 
-    def __init__(self, log: Log, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
+    def __init__(self, log: LogAccess, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
         self._log = log
         self._clock_us = clock_us
         self._known: dict[str, _Known] = {}

@@ -18,7 +18,7 @@ from headstream.errors import DecodeError
 from headstream.server.http.replies import NOT_FOUND, Reply
 
 if TYPE_CHECKING:
-    from headstream.server.http.views import ViewRequest
+    from headstream.server.http.routes import ViewRequest
 
 __all__ = ["browse", "download", "find_payload"]
 

@@ -13,7 +13,7 @@ from headstream.errors import DecodeError, TopicNotFoundError
 
 if TYPE_CHECKING:
     from headstream.client.client import Client
-    from headstream.server.http.views import ViewRequest
+    from headstream.server.http.routes import ViewRequest
 
 __all__ = ["DISCARDING", "READING", "REDRIVING", "count_letters", "discard_letters", "redrive_letters"]
 

@@ -12,7 +12,7 @@ from headstream.core.wire.records import BINARY, NOTHING, Command
 from headstream.core.wire.schemas import Schema, Schemas
 from headstream.core.wire.statuses import Status
 from headstream.core.wire.table import COMMANDS
-from headstream.server.http.pages import PageRoute
+from headstream.server.http.routes import PageRoute
 from headstream.server.http.views import VIEWS, View
 from headstream.version import __version__
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -14,10 +14,8 @@ from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.system import measure
 from headstream.core.codec.json_text import decode_json
 from headstream.core.model.identifiers import TopicName
-from headstream.core.wire.codes import Method
 from headstream.core.wire.commands.sessions import LoggedIn
 from headstream.core.wire.commands.tokens import LoginWithToken, RawToken
-from headstream.core.wire.records import Record
 from headstream.errors import DecodeError, HeadstreamError, NotFoundError
 from headstream.log.catalog.catalog import find_topic
 from headstream.log.catalog.state_records import count_marks
@@ -25,6 +23,7 @@ from headstream.log.log import Log
 from headstream.server.config.http_settings import HttpSettings
 from headstream.server.http.hosts import HEALTH_PATH
 from headstream.server.http.replies import Reply, json_reply, misspelled_reply, refused_reply, text_reply
+from headstream.server.http.routes import PageRoute
 from headstream.server.http.tokens import AccessTokens
 from headstream.server.iggy.fast_path.traffic import Traffic
 from headstream.server.resources.memory_budget import MemoryBudget
@@ -75,25 +74,6 @@ _METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _REFRESH: Final = "/users/refresh-token"
 _ROOT: Final = "Iggy API"
 """The text that tools for the protocol's original expect."""
-
-
-class PageRoute(NamedTuple):
-    """A route of HTTP besides commands.
-
-    Args:
-        method: GET or POST.
-        about: Its description, a sentence.
-        content_type: Content type of the reply.
-        body: Record of the request's body; None without a body.
-        reply: Record of the reply; None if it is not JSON of a record.
-    """
-
-    method: Method
-    path: str
-    about: str
-    content_type: str
-    body: type[Record] | None = None
-    reply: type[Record] | None = None
 
 
 class Pages:

@@ -6,25 +6,19 @@ Checkpoints and registries are read by functions that the command which starts t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
-from headstream.broker.cached_value import CachedValue
 from headstream.core.wire.commands.system import ListClients
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
-from headstream.errors import HeadstreamError, LimitError
+from headstream.errors import LimitError
 from headstream.server.http.browsing import find_payload
 from headstream.server.http.replies import NOT_FOUND, Reply, json_reply
 
 if TYPE_CHECKING:
-    from headstream.server.http.views import ViewRequest
+    from headstream.server.http.routes import ViewRequest
 
-__all__ = ["NO_PIPELINES", "Explain", "PipelineReports", "explain_message", "list_pipelines"]
-
-Explain: TypeAlias = Callable[[bytes], dict[str, Any]]
-"""Returns what a message says, a JSON object; its member `fault` says why it cannot be read."""
+__all__ = ["explain_message", "list_pipelines"]
 
 _SCHEMA_MARKS: Final = (b"\0", b"\xc3\x01")
 """Payloads that name their Avro schema begin with one: a registry's framing, and Avro's single-object encoding."""
@@ -34,40 +28,6 @@ _EXPLAINED_BYTES: Final = 1 << 20
 
 _REPLY_BYTES: Final = 4 << 20
 """The largest reply: a few bytes of Avro can become many of JSON."""
-
-_KEPT_S: Final = 1.0
-"""How long a report is kept: all pages together read a checkpoint once in this time. Seconds."""
-
-
-class PipelineReports:
-    """The newest reports of pipelines; any thread.
-
-    Args:
-        readers: The name of each pipeline, and a function that returns its report, a JSON object.
-        needs_right: Whether only users with the right to read the server (`read_servers`) see them.
-        explain: Decodes a Replicate message by the schemas of these pipelines; None if there are none.
-        explain_avro: Decodes a payload that names its Avro schema; None where no schemas are known.
-    """
-
-    def __init__(
-        self,
-        readers: Mapping[str, Callable[[], dict[str, Any]]],
-        *,
-        needs_right: bool,
-        explain: Explain | None = None,
-        explain_avro: Explain | None = None,
-    ) -> None:
-        self.needs_right = needs_right
-        self.explain = explain
-        self.explain_avro = explain_avro
-        self._readers = {name: (CachedValue[dict[str, Any]](kept_s=_KEPT_S), read) for name, read in readers.items()}
-
-    def read(self) -> list[dict[str, Any]]:
-        """Return a report of each pipeline, or why it cannot be read."""
-        return [{"checkpoint": name, **kept.get(partial(_try, read))} for name, (kept, read) in self._readers.items()]
-
-
-NO_PIPELINES: Final = PipelineReports({}, needs_right=True)
 
 
 def list_pipelines(request: ViewRequest) -> dict[str, Any]:
@@ -116,11 +76,3 @@ def explain_message(request: ViewRequest) -> Reply:
 def _check_right(request: ViewRequest) -> None:
     if request.pipelines.needs_right:
         request.ask(ListClients())  # refused without the right to read the server; GetStats is allowed to everybody
-
-
-def _try(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    read_us = time.time_ns() // 1000
-    try:
-        return {"read_us": read_us, "error": None, "report": read()}
-    except (HeadstreamError, OSError) as error:
-        return {"read_us": read_us, "error": str(error), "report": None}

@@ -44,7 +44,7 @@ from headstream.server.http.connections import HttpConnections
 from headstream.server.http.console.console import Console
 from headstream.server.http.hosts import Hosts
 from headstream.server.http.pages import Pages
-from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports
+from headstream.server.http.pipeline_reports import NO_PIPELINES, PipelineReports
 from headstream.server.http.replies import (
     NOT_FOUND,
     OWN_HEADERS,

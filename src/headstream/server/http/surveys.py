@@ -15,7 +15,7 @@ from headstream.errors import NotFoundError, PermissionDeniedError
 from headstream.version import __version__
 
 if TYPE_CHECKING:
-    from headstream.server.http.views import ViewRequest
+    from headstream.server.http.routes import ViewRequest
 
 __all__ = ["describe_session", "list_group_lags", "list_visible_topics", "survey"]
 

@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from headstream.core.codec.json_text import decode_json
 from headstream.core.wire.codes import Code
@@ -30,45 +29,20 @@ from headstream.errors import DecodeError
 from headstream.server.http.browsing import browse, download
 from headstream.server.http.letters import DISCARDING, READING, REDRIVING, count_letters, discard_letters, redrive_letters
 from headstream.server.http.own_client import Ask, own_client
-from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports, explain_message, list_pipelines
+from headstream.server.http.pipeline_reports import NO_PIPELINES, PipelineReports
+from headstream.server.http.pipelines import explain_message, list_pipelines
 from headstream.server.http.replies import Reply, json_reply
+from headstream.server.http.routes import OpenClient, ViewRequest
 from headstream.server.http.surveys import describe_session, list_group_lags, list_visible_topics, survey
 from headstream.server.iggy.fast_path.traffic import Traffic
 
 if TYPE_CHECKING:
-    from headstream.client.client import Client
+    pass
 
-__all__ = ["VIEWS", "VIEW_BYTES", "FoundView", "View", "ViewRequest", "Views"]
+__all__ = ["VIEWS", "VIEW_BYTES", "FoundView", "View", "Views"]
 
 VIEW_BYTES: Final = 8 << 20
 """Memory reserved for a view: the messages that it reads, twice."""
-
-OpenClient: TypeAlias = Callable[[], AbstractContextManager["Client"]]
-"""Lends a client that runs its commands in the name of the user."""
-
-
-class ViewRequest(NamedTuple):
-    """A request for a view.
-
-    Args:
-        ask: Runs a command in the name of the user.
-        user_id: The user, by id or name.
-        path: The parameters of the path.
-        query: The parameters of the query.
-        body: The members of the body.
-        open_client: Lends a client of the user.
-        traffic: Counters of each transport.
-        pipelines: Reports of pipelines.
-    """
-
-    ask: Ask
-    user_id: int | str
-    path: Mapping[str, str]
-    query: Mapping[str, str]
-    body: Mapping[str, Any]
-    open_client: OpenClient
-    traffic: Sequence[Traffic] = ()
-    pipelines: PipelineReports = NO_PIPELINES
 
 
 class View(NamedTuple):

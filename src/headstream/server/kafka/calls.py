@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from headstream.broker.accounts.permissions import Rights
 from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.server.config.kafka_settings import KafkaSettings
+from headstream.server.kafka.groups.coordinator import Coordinator
 from headstream.server.network.addresses import Address
 from headstream.server.resources.memory_budget import MemoryBudget
-
-if TYPE_CHECKING:
-    from headstream.server.kafka.groups.coordinator import Coordinator
 
 __all__ = ["NODE_ID", "NO_OPERATIONS", "Call", "ListenerContext", "Reply"]
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from headstream.cli.top.rates import Overview, Sample, compare
-from headstream.cli.top.view import draw, format_count, format_seconds, format_size
+from headstream.cli.top.view import draw
 from headstream.core.model.groups import Group, GroupMember, GroupPartition
 from headstream.core.model.topology import Limits, Partition, Topic
 
@@ -96,20 +96,6 @@ def test_topics_come_in_the_requested_order(order: str, names: str) -> None:
     assert "".join(found.topic[-1] for found in compare(before, sample(1, *grown), order).topics) == names
 
 
-def test_screen_shows_as_many_rows_as_it_has_lines() -> None:
-    topics = [topic(f"t{n:03}", Partition(1, 0, 1000 - n, 10)) for n in range(200)]
-    overview = compare(sample(0), sample(1, *topics, groups=(group(0, 12_345_678, members=3),)))
-    text = show(overview, 24)
-    assert len(text.splitlines()) == 24
-    assert "Topics by rate (13 of 200)" in text
-    assert "shop/t000" in text
-    assert "12.3 M" in text
-    assert "not shrinking" in text
-    assert "Groups by lag" in text
-    assert "shop/t199" in show(overview)
-    assert "Groups of 100 topics by lag" in show(overview, 24, watched_count=100)
-
-
 def test_names_cannot_control_the_terminal() -> None:
     overview = compare(sample(0), sample(1, topic("a\x1b[31m", Partition(1, 0, 1, 1))))
     assert "\x1b" not in show(overview)
@@ -120,17 +106,3 @@ def test_pipelines_are_shown_with_what_is_wrong() -> None:
     status: dict[str, Any] = {"state": "failed: disk", "run": None, "waiting": 3, "dead": 12_000, "failing_tables": [{}, {}]}
     text = show(compare(sample(0), sample(1, pipelines={"/data/checkpoint": status})))
     assert all(part in text for part in ("/data/checkpoint", "failed: disk", "12 k"))
-
-
-def test_quantities_are_short() -> None:
-    assert [format_count(value) for value in (0, 0.25, 9, 9999, 12_345, 4_560_000, 999_900)] == [
-        "0",
-        "0.2",
-        "9",
-        "9,999",
-        "12.3 k",
-        "4.56 M",
-        "1 M",
-    ]
-    assert [format_size(value) for value in (0, 999, 1500, 4.56e6, 1.1e9)] == ["0 B", "999 B", "1.5 kB", "4.56 MB", "1.1 GB"]
-    assert [format_seconds(value) for value in (0.4, 90, 200, 7300, 3e5)] == ["0 s", "90 s", "3 min", "2 h", "3 d"]

@@ -82,7 +82,7 @@ def test_what_was_stepped_over_waits_for_a_message_in_hand() -> None:
     assert fetching.committable() == {1: 12}
 
 
-def test_what_is_handed_out_is_committable_when_released() -> None:
+def test_delivered_messages_are_committable_when_their_partition_is_released() -> None:
     fetching = Fetching({1: 0, 2: 0})
     feed(fetching, 1, 0, 1, 2)
     assert [message.offset for message in fetching.hand_out(2)] == [0, 1]

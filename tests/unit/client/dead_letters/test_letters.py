@@ -91,7 +91,7 @@ def test_a_page_is_refused_while_another_redrive_has_the_partition(log: hs.Clien
     Redrive(log, DEAD).run_page(1)
 
 
-def test_discarded_letters_are_read_no_more(log: hs.Client) -> None:
+def test_discarded_letters_are_not_listed(log: hs.Client) -> None:
     discard_letters(log, DEAD, {1: [0, 1, 5]})
     left = [letter.offset for letter in read_letters(log, DEAD, 1).letters]
     assert left == [offset for offset in range(COUNT) if offset not in (0, 1, 5)]

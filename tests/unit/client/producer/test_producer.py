@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -320,31 +316,6 @@ def test_send_by_many_threads_stores_every_message(log: hs.Client) -> None:
         assert [int(number) for who, number in stored if int(who) == sender] == list(range(500))
 
 
-def test_closing_the_log_flushes_its_producers() -> None:
-    with hs.connect("memory://test_closing") as other, hs.connect("memory://test_closing") as log:
-        log.create_topic("shop/orders")
-        producer = log.producer("shop/orders", linger_ms=60_000)
-        producer.send(b"x")
-        log.close()
-        assert other.topic("shop/orders").messages_count == 1
-        with pytest.raises(hs.ClosedError):
-            producer.send(b"y")
-
-
-def test_closing_the_log_closes_all_and_raises_what_could_not_be_stored(gated: Gated) -> None:
-    gated.gate.error = hs.StorageError("no room")
-    producers = [gated.log.producer("shop/orders", linger_ms=60_000) for _ in range(2)]
-    for producer in producers:
-        producer.send(b"lost")
-    with pytest.raises(hs.StorageError, match="no room"):
-        gated.log.close()
-    for producer in producers:
-        with pytest.raises(hs.ClosedError, match="the producer is closed"):
-            producer.send(b"more")
-    with pytest.raises(hs.ClosedError, match="the log is closed"):
-        gated.log.topics()
-
-
 def test_the_bodys_own_error_comes_before_that_of_closing_the_log(gated: Gated) -> None:
     gated.gate.error = hs.StorageError("no room")
 
@@ -356,35 +327,6 @@ def test_the_bodys_own_error_comes_before_that_of_closing_the_log(gated: Gated) 
     with pytest.raises(RuntimeError, match="body") as caught:
         send_and_fail()
     assert caught.value.__notes__ == ["Closing the log failed too: no room"]
-
-
-def test_a_program_that_ends_without_flushing_loses_nothing(tmp_path: Path) -> None:
-    program = (
-        "import headstream as hs, sys\n"
-        "log = hs.connect(sys.argv[1])\n"
-        "log.create_topic('shop/orders')\n"
-        "producer = log.producer('shop/orders', linger_ms=60_000)\n"
-        "for n in range(10): producer.send(b'%d' % n)\n"
-    )
-    subprocess.run([sys.executable, "-c", program, tmp_path.as_uri()], check=True, timeout=60)
-    with hs.connect(tmp_path.as_uri()) as log:
-        assert log.topic("shop/orders").messages_count == 10
-
-
-def test_a_forked_child_is_refused_and_takes_nothing_with_it(log: hs.Client) -> None:
-    with log.producer("shop/orders", linger_ms=60_000) as producer:
-        producer.send(b"the parent's")
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                producer.flush()
-            except hs.ClosedError as error:
-                code = 0 if "before this process was forked" in str(error) else 2
-            finally:
-                os._exit(code)
-        assert os.waitpid(child, 0)[1] == 0
-    assert log.topic("shop/orders").messages_count == 1
 
 
 @pytest.mark.parametrize("key", [None, b"", b"k", b"42"])

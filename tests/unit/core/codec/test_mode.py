@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from headstream.core.codec import mode
-from tests.support import kernels
 
 PROGRAM = """
 import sys
@@ -44,19 +43,6 @@ def test_an_environment_that_does_not_ask_changes_nothing(value: str) -> None:
 def test_describe_says_what_runs() -> None:
     expected = "kernels compiled, checksums by " if mode.compiled() else "kernels interpreted"
     assert mode.describe().startswith(expected)
-
-
-@pytest.mark.parametrize(
-    "name", ["batch.stored.stamp", "batch.stored.scan", "batch.to_columns.columns", "batch.from_columns.pack", "batch.checksum"]
-)
-def test_the_interpreted_variant_of_a_kernel_runs_from_its_source(name: str) -> None:
-    module = kernels.interpreted(name)
-    assert kernels.name_of(module) == "interpreted"
-    assert module.__file__ is not None
-    assert module.__file__.endswith(".py")
-    if mode.compiled():
-        assert module.cython.__name__ == "headstream.core.codec.uncompiled"
-        assert kernels.variants(name)[0] is not module
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])

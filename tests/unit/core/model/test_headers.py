@@ -108,7 +108,7 @@ def test_a_value_that_is_refused_names_its_header() -> None:
 
 
 @pytest.mark.parametrize("source", [5, None, [5], ["abc"], [("a",)], [("a", 1, 2)], object()])
-def test_what_is_no_headers_is_refused(source: Any) -> None:
+def test_headers_refuse_arguments_of_other_types(source: Any) -> None:
     with pytest.raises(hs.HeaderError, match="headers"):
         hs.Headers(source)
 

@@ -80,7 +80,7 @@ def test_an_object_behind_a_registered_key_travels_typed() -> None:
     assert message.headers.load("trace") == "ff-7"
 
 
-def test_what_is_registered_belongs_to_those_headers_and_what_is_made_of_them() -> None:
+def test_register_applies_to_that_object_and_to_headers_made_from_it() -> None:
     assert hs.Headers().put("trace", "text").load("trace") == "text"
     made = hs.Headers(TRACED).put("trace", Trace(1, 2)).put_string("a", "b").with_(("c", 1)).without("c")
     assert hs.Headers(made).put("trace", Trace(3, 4)).load("trace") == Trace(3, 4)
@@ -95,7 +95,7 @@ def test_what_is_registered_belongs_to_those_headers_and_what_is_made_of_them() 
         hs.Headers().register("", str, str)
 
 
-def test_untouched_headers_go_out_as_they_came_and_changed_ones_anew() -> None:
+def test_unchanged_headers_keep_their_bytes_and_changed_ones_are_encoded_again() -> None:
     block = hs.Headers([("a", 1), ("b", "x")]).as_bytes()
     headers = hs.Headers.from_bytes(block)
     assert headers.received_bytes() == headers.as_bytes() == block

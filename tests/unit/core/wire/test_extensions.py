@@ -227,11 +227,6 @@ def test_what_older_clients_and_servers_leave_out_has_its_default() -> None:
     assert leases.LeaseMessages.decode_reply(leases.LeaseMessages.encode_reply(leased)[:-1]) == leased
 
 
-def test_a_groups_lag_counts_from_the_oldest_message_where_nothing_is_committed() -> None:
-    assert LAG.lag == (9 - 5) + (9 - 2)
-    assert LAG.spell()["lag"] == 11
-
-
 @pytest.mark.parametrize(
     ("command", "status"),
     [

@@ -55,7 +55,7 @@ def test_tokens_are_found_by_hash_and_listed_by_user(catalog: Catalog) -> None:
     assert accounts.list_tokens(catalog, alice.id) == [tokens[2]]
 
 
-def test_what_expires_is_forgotten_at_its_time(catalog: Catalog) -> None:
+def test_forget_expired_removes_tokens_at_their_time(catalog: Catalog) -> None:
     root = add(catalog, "root")
     for name, expires_us in (("past", 9), ("now", 10), ("later", 11), ("never", None)):
         accounts.insert_token(catalog, TokenRecord(root.id, name, name.encode(), expires_us))

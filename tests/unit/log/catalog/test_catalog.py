@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Fsync, Limits, TopicOptions
-from headstream.errors import CorruptLogError, DiskFullError, LogVersionError, StorageError
+from headstream.core.model.topology import Limits, TopicOptions
+from headstream.errors import StorageError
 from headstream.log.catalog.catalog import Catalog, GroupRecord, TopicLabels
-from headstream.log.catalog.schema import STEPS
 from headstream.log.catalog.state_records import put_states
 
 
@@ -98,186 +94,6 @@ def test_readers_see_what_the_writer_does(tmp_path: Path) -> None:
     writer.close()
     assert list(reader.snapshot()) == ["a"]
     reader.close()
-
-
-def test_catalog_of_a_directory_that_cannot_be_written_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.sqlite"
-    writer = Catalog(str(path), is_writer=True)
-    add(writer, "a", "x")
-    writer.close()
-    assert [entry.name for entry in tmp_path.iterdir()] == ["catalog.sqlite"]
-    path.chmod(0o444)
-    tmp_path.chmod(0o555)
-    child = os.fork() if os.getuid() == 0 else 0  # root may write anywhere: look as somebody else
-    if child == 0 and os.getuid() == 0:
-        code = 1
-        try:
-            for directory in list(tmp_path.parents)[:3]:
-                directory.chmod(0o755)
-            os.setuid(65534)
-            code = 0 if list(Catalog(str(path), is_writer=False).snapshot()["a"].topics) == ["x"] else 2
-        finally:
-            os._exit(code)
-    if child:
-        assert os.waitpid(child, 0)[1] == 0
-    else:
-        assert list(Catalog(str(path), is_writer=False).snapshot()["a"].topics) == ["x"]
-    tmp_path.chmod(0o755)
-
-
-@pytest.mark.parametrize("is_writer", [False, True])
-def test_catalog_refuses_a_file_that_is_no_database(tmp_path: Path, is_writer: bool) -> None:
-    (tmp_path / "catalog.sqlite").write_bytes(b"no database at all" * 100)
-    with pytest.raises(CorruptLogError, match="the catalog is damaged: file is not a database"):
-        Catalog(str(tmp_path / "catalog.sqlite"), is_writer=is_writer)
-
-
-def test_catalog_refuses_a_truncated_database(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.sqlite"
-    writer = Catalog(str(path), is_writer=True)
-    for number in range(50):
-        add(writer, f"s{number}", *(f"t{n}" for n in range(20)))
-    writer.close()
-    path.write_bytes(path.read_bytes()[:6000])
-    with pytest.raises(CorruptLogError, match="the catalog is damaged"), closing(Catalog(str(path), is_writer=False)) as reader:
-        reader.snapshot()
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not list open files")
-@pytest.mark.parametrize("is_writer", [True, False])
-def test_catalog_that_is_refused_leaves_no_file_open(tmp_path: Path, is_writer: bool) -> None:
-    newer, other = tmp_path / "newer.sqlite", tmp_path / "other.sqlite"
-    with closing(sqlite3.connect(newer)) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    other.write_bytes(b"not a database at all" * 500)
-    refused = []
-    for path, error in ((newer, LogVersionError), (other, CorruptLogError)):
-        with pytest.raises(error) as raised:
-            Catalog(str(path), is_writer=is_writer)
-        refused.append(raised)  # whose traceback keeps the catalog from being collected
-    left = [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
-    assert [name for name in left if name.startswith(str(tmp_path))] == []
-
-
-def test_catalog_refuses_a_newer_version(tmp_path: Path) -> None:
-    path = str(tmp_path / "catalog.sqlite")
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    with pytest.raises(LogVersionError, match="version 99, this Headstream reads"):
-        Catalog(path, is_writer=False)
-
-
-def test_catalog_translates_a_directory_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="unable to open database file"):
-        Catalog(str(tmp_path / "none" / "catalog.sqlite"), is_writer=True)
-
-
-VERSION_1 = """
-CREATE TABLE streams (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL UNIQUE, name TEXT NOT NULL UNIQUE,
-    created_us INTEGER NOT NULL);
-CREATE TABLE topics (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL REFERENCES streams (number) ON DELETE CASCADE,
-    id INTEGER NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL, limits TEXT NOT NULL,
-    UNIQUE (stream, id), UNIQUE (stream, name));
-CREATE TABLE partitions (
-    topic INTEGER NOT NULL REFERENCES topics (number) ON DELETE CASCADE, number INTEGER NOT NULL,
-    created_us INTEGER NOT NULL, PRIMARY KEY (topic, number)) WITHOUT ROWID;
-INSERT INTO streams VALUES (1, 1, 'shop', 5);
-INSERT INTO topics VALUES (3, 1, 1, 'orders', 6, 'wide');
-INSERT INTO partitions VALUES (3, 1, 6), (3, 2, 6);
-PRAGMA user_version = 1;
-PRAGMA journal_mode = WAL;
-"""
-
-
-def make_version_1(tmp_path: Path) -> str:
-    path = str(tmp_path / "catalog.sqlite")
-    connection = sqlite3.connect(path)
-    connection.executescript(VERSION_1)
-    connection.close()
-    return path
-
-
-def test_catalog_brings_version_1_up(tmp_path: Path) -> None:
-    path = make_version_1(tmp_path)
-    for _ in range(2):  # the second finds what the first made
-        writer = Catalog(path, is_writer=True)
-        topic = writer.snapshot()["shop"].topics["orders"]
-        assert (topic.number, topic.limits, topic.partitions, topic.fsync) == (3, Limits.WIDE, 2, Fsync.INTERVAL)
-        assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() > (1,)
-        writer.close()
-
-
-def test_readers_of_version_1_see_its_topics_before_and_after_a_writer_brings_it_up(tmp_path: Path) -> None:
-    path = make_version_1(tmp_path)
-    reader = Catalog(path, is_writer=False)
-    assert reader.snapshot()["shop"].topics["orders"].fsync is Fsync.INTERVAL
-    writer = Catalog(path, is_writer=True)
-    with writer.transaction():
-        writer.insert_topic(1, "payments", 1, Limits.IGGY, 7, Fsync.ALWAYS)
-    assert {name: topic.fsync for name, topic in reader.snapshot()["shop"].topics.items()} == {
-        "orders": Fsync.INTERVAL, "payments": Fsync.ALWAYS
-    }  # fmt: skip
-
-
-def test_version_3_is_brought_up_with_options_that_are_off(tmp_path: Path) -> None:
-    path = make_version_1(tmp_path)
-    with closing(sqlite3.connect(path)) as connection:
-        for step in (1, 2):
-            connection.executescript(STEPS[step])
-    reader = Catalog(path, is_writer=False)
-    assert reader.snapshot()["shop"].topics["orders"].options == TopicOptions(deletion_grace_us=None)
-    writer = Catalog(path, is_writer=True)
-    options = TopicOptions(retention_us=1, compaction_delay_us=0, deduplication_count=3)
-    with writer.transaction():
-        writer.update_topic(3, options=options)
-        writer.insert_topic(1, "payments", 1, Limits.IGGY, 7, options=TopicOptions(retention_bytes=5))
-    for catalog in (writer, reader):
-        topics = catalog.snapshot()["shop"].topics
-        assert (topics["orders"].options, topics["payments"].options) == (options, TopicOptions(retention_bytes=5))
-        catalog.close()
-
-
-def test_version_8_is_brought_up_with_the_removal_that_its_topics_had(tmp_path: Path) -> None:
-    path = str(tmp_path / "catalog.sqlite")
-    writer = Catalog(path, is_writer=True)
-    with writer.transaction():
-        stream = writer.insert_stream("shop", 1)
-        writer.insert_topic(stream, "plain", 1, Limits.IGGY, 2)
-        writer.insert_topic(stream, "compacted", 1, Limits.IGGY, 2, options=TopicOptions(compaction_delay_us=9))
-    writer.close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            "DROP INDEX marked_states; ALTER TABLE topics DROP COLUMN deletion_grace_us;"
-            "ALTER TABLE topics DROP COLUMN legal_hold; PRAGMA user_version = 8"
-        )
-    for is_writer in (False, True, False):
-        catalog = Catalog(path, is_writer=is_writer)
-        options = {name: topic.options for name, topic in catalog.snapshot()["shop"].topics.items()}
-        assert options == {
-            "plain": TopicOptions(deletion_grace_us=None),
-            "compacted": TopicOptions(compaction_delay_us=9, deletion_grace_us=0),
-        }
-        catalog.close()
-
-
-def test_opening_a_newer_version_leaves_it_as_it_is(tmp_path: Path) -> None:
-    path = make_version_1(tmp_path)
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(LogVersionError, match="version 99"):
-        Catalog(path, is_writer=True)
-    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (99,)
-
-
-def test_a_full_disk_is_told_from_other_refusals(tmp_path: Path) -> None:
-    catalog = Catalog(str(tmp_path / "catalog.sqlite"), is_writer=True)
-    catalog._connection.execute("PRAGMA max_page_count = 1")
-    with pytest.raises(DiskFullError, match="database or disk is full"), catalog.transaction():
-        catalog.insert_stream("stream" * 10000, 5)
-    assert catalog.snapshot() == {}
 
 
 def test_snapshot_after_a_change_that_names_its_topics_is_what_is_there(writer: Catalog, tmp_path: Path) -> None:

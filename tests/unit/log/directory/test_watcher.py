@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headstream.log.directory.waiters import Bell, Waiters
+from headstream.log.directory.waiters import Waiters
 from headstream.log.directory.watcher import DirectoryWatcher
-from headstream.log.system.linux import Inotify, open_inotify
+from headstream.log.system.linux import Inotify
 
-NO_TIME = 0.0
 LONG = 10.0
 
 
@@ -35,32 +34,6 @@ def write(directory: str, name: str = "0.index") -> None:
 
 def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "headstream-watch"]
-
-
-def test_bell_tells_each_directory_once_however_often_it_is_rung() -> None:
-    bell = Bell()
-    for _ in range(3):
-        bell.ring("a")
-    bell.ring("b")
-    assert bell.listen(LONG) == {"a", "b"}
-    assert bell.listen(NO_TIME) == set()
-
-
-def test_ring_wakes_those_who_wait_for_that_partition_alone(waiting: Waiters) -> None:
-    with waiting.bell(["a", "b"]) as both, waiting.bell(["b"]) as other:
-        waiting.ring("a")
-        assert both.listen(NO_TIME) == {"a"}
-        assert other.listen(NO_TIME) == set()
-        waiting.ring_all()
-        assert both.listen(NO_TIME) == {"a", "b"}
-        assert other.listen(NO_TIME) == {"b"}
-
-
-def test_waiting_knows_nobody_when_all_have_gone(waiting: Waiters) -> None:
-    with waiting.bell(["a"]), waiting.bell(["a", "b"]):
-        assert waiting.is_for("a")
-    assert not waiting.is_for("a")
-    assert not waiting.is_for("b")
 
 
 def test_watching_tells_of_an_index_that_is_written(waiting: Waiters, places: list[str]) -> None:
@@ -153,15 +126,3 @@ def test_watching_has_one_thread_from_its_first_use_until_it_is_closed(waiting: 
     assert len(threads()) == before
     assert not watching.watch(places)
     assert len(list(Path("/proc/self/fd").iterdir())) == open_files
-
-
-def test_inotify_reads_nothing_when_nothing_has_changed(places: list[str]) -> None:
-    inotify = open_inotify()
-    assert inotify is not None
-    watch = inotify.add(places[0])
-    assert list(inotify.read()) == []
-    write(places[0], "ä.index")
-    changes = list(inotify.read())
-    assert {(change.watch, change.name, change.is_gone) for change in changes} == {(watch, "ä.index", False)}
-    assert inotify.add(f"{places[0]}/missing") is None
-    inotify.close()

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from headstream.core.model.topology import MAX_BATCH_BYTES
-from headstream.errors import DecodeError, InvalidInputError, InvalidOptionError, LimitError, StorageError
+from headstream.errors import DecodeError, InvalidInputError, LimitError, StorageError
 from headstream.log.partition.partition import PartitionWriter
-from headstream.log.partition.segment_size import check_segment_bytes
 from headstream.log.segments.layout import IndexEntry, decode_entry
 from headstream.log.system.files import Files, OsFiles
 from tests.support.log.logs import SEED, FaultyFiles, batch, make_files, open_partition, payloads, read_all
@@ -175,12 +174,6 @@ def test_append_by_many_threads_gives_every_message_its_own_offset(place: tuple[
     messages = read_all(files, directory)
     assert [message.offset for message in messages] == list(range(320))
     assert all(messages[first].payload == payload == messages[first + 1].payload for first, payload in firsts)
-
-
-@pytest.mark.parametrize("segment_bytes", [0, 4095, (2 << 30) + 1])
-def test_check_segment_bytes_refuses_what_cannot_be(segment_bytes: int) -> None:
-    with pytest.raises(InvalidOptionError, match=f"segment_bytes is {segment_bytes}"):
-        check_segment_bytes(segment_bytes)
 
 
 def test_partition_goes_on_where_it_ended(place: tuple[Files, str]) -> None:

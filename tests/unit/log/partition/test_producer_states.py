@@ -10,8 +10,6 @@ import pytest
 from headstream.core.model.producers import SEQUENCES, Appended, BatchNumber, is_owned_by, next_sequence, producer_id_of
 from headstream.core.model.topology import Fsync, TopicOptions
 from headstream.errors import DiskFullError, InvalidInputError, ProducerFencedError, ProducersLimitError, SequenceError
-from headstream.log.catalog.catalog import Catalog
-from headstream.log.catalog.producer_numbers import ProducerNumbers
 from headstream.log.partition import producer_states
 from headstream.log.partition.partition import PartitionWriter
 from headstream.log.partition.producer_states import MAX_PRODUCERS, PROTECTED_US
@@ -235,20 +233,6 @@ def test_a_producer_that_is_done_is_forgotten(files: MemoryFiles, monkeypatch: p
         partition.forget_producer(producer)
         partition.forget_producer(producer)
     assert not append(opened(files), (9, 0, 0)).is_repeat
-
-
-def test_numbers_are_never_given_again() -> None:
-    catalog, now_us = Catalog(None, is_writer=True), [NOW]
-    numbers = ProducerNumbers(lambda: catalog, lambda: now_us[0])
-    given = [numbers.take() for _ in range(2500)]
-    now_us[0] = 0  # the clock goes back, and another process goes on
-    given += [ProducerNumbers(lambda: catalog, lambda: now_us[0]).take() for _ in range(3)]
-    now_us[0] = NOW + 3600 * 1_000_000
-    copy = Catalog(None, is_writer=True)  # an older copy is put back
-    given.append(ProducerNumbers(lambda: copy, lambda: now_us[0]).take())
-    assert sorted(set(given)) == given
-    catalog.close()
-    copy.close()
 
 
 def test_ids_belong_to_users() -> None:

@@ -13,7 +13,6 @@ from headstream.log.segments.layout import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     IndexEntry,
-    decode_entry,
     encode_entry,
     encode_header,
     segment_path,
@@ -95,45 +94,6 @@ def test_recover_drops_entries_that_point_behind_the_data(place: tuple[Files, st
     check_goes_on(files, directory, kept)
 
 
-def test_recover_builds_a_missing_index_again(place: tuple[Files, str]) -> None:
-    files, directory = place
-    path = segment_path(directory, 0, INDEX_SUFFIX)
-    before = files.open_read(path)
-    assert before is not None
-    expected = memoryview(bytearray(before.size_bytes()))
-    before.read_into(expected, 0)
-    files.remove(path)
-    assert recover(directory, files).entries == 3
-    after = files.open_read(path)
-    assert after is not None
-    actual = memoryview(bytearray(after.size_bytes()))
-    after.read_into(actual, 0)
-    assert actual == expected
-    check_goes_on(files, directory, 6)
-
-
-def test_recover_sets_aside_what_follows_the_last_whole_message_when_the_index_is_missing(tmp_path: Path) -> None:
-    files, directory = make_files("os", tmp_path)
-    write(files, directory)
-    files.remove(segment_path(directory, 0, INDEX_SUFFIX))
-    path = segment_path(directory, 0, LOG_SUFFIX)
-    size = size_of(files, path)
-    add(files, path, b"whatever this is")
-    assert recover(directory, files).end_offset == 6
-    (kept,) = Path(directory).glob("*.log.set-aside-*")
-    assert kept.read_bytes() == b"whatever this is"
-    assert size_of(files, path) == size
-    check_goes_on(files, directory, 6)
-
-
-def test_recover_builds_a_missing_index_of_an_earlier_segment(tmp_path: Path) -> None:
-    files, directory = make_files("os", tmp_path)
-    write(files, directory, segment_bytes=1)
-    files.remove(segment_path(directory, 2, INDEX_SUFFIX))
-    recover(directory, files)
-    check_goes_on(files, directory, 6)
-
-
 @pytest.mark.parametrize("damage", ["cut", "offset", "payload", "no messages"])
 def test_damage_in_an_earlier_segment_stops_its_readers_and_nobody_else(tmp_path: Path, damage: str) -> None:
     files, directory = make_files("os", tmp_path)
@@ -158,23 +118,6 @@ def test_damage_in_an_earlier_segment_stops_its_readers_and_nobody_else(tmp_path
         assert b"".join(bytes(chunk) for chunk in follower.read(3)).count(b"next") == 1
         with pytest.raises(CorruptLogError, match=r"offset 2 (are missing|cannot be read)"):
             list(follower.read(0))
-
-
-def test_recover_builds_an_index_with_a_damaged_head_again_and_keeps_the_old_one(place: tuple[Files, str]) -> None:
-    files, directory = place
-    path = segment_path(directory, 0, INDEX_SUFFIX)
-    files.open_write(path).write_at(b"X", 3)
-    assert recover(directory, files).entries == 3
-    assert any(".index.set-aside-" in name for name in files.list_names(directory) or [])
-    check_goes_on(files, directory, 6)
-
-
-def test_recover_refuses_a_damaged_head_that_the_messages_do_not_make_good(place: tuple[Files, str]) -> None:
-    files, directory = place
-    files.open_write(segment_path(directory, 0, INDEX_SUFFIX)).write_at(bytes(64), 0)
-    files.open_write(segment_path(directory, 0, LOG_SUFFIX)).write_at(b"X", 46)
-    with pytest.raises(CorruptLogError, match="header of an index file is damaged"):
-        recover(directory, files)
 
 
 def test_recover_keeps_the_bytes_behind_a_whole_entry_that_is_damaged(place: tuple[Files, str]) -> None:
@@ -261,20 +204,6 @@ def test_recover_changes_nothing_when_there_is_nothing_to_mend(place: tuple[File
     before = {name: size_of(files, f"{directory}/{name}") for name in files.list_names(directory) or []}
     assert recover(directory, files) == recover(directory, files)
     assert {name: size_of(files, f"{directory}/{name}") for name in files.list_names(directory) or []} == before
-
-
-def test_rebuilt_entries_have_one_time_each(place: tuple[Files, str]) -> None:
-    files, directory = place
-    path = segment_path(directory, 6, LOG_SUFFIX)
-    messages = [stored(b"%d" % n, offset=6 + n, timestamp_us=time) for n, time in enumerate([200, 200, 300, 300, 300, 400])]
-    add(files, path, b"".join(messages))
-    recover(directory, files)
-    index = files.open_read(segment_path(directory, 6, INDEX_SUFFIX))
-    assert index is not None
-    data = memoryview(bytearray(index.size_bytes()))
-    index.read_into(data, 0)
-    entries = [decode_entry(data[at : at + 32], 6) for at in range(32, len(data), 32)]
-    assert [(e.first_offset, e.messages_count, e.timestamp_us) for e in entries if e] == [(6, 2, 200), (8, 3, 300), (11, 1, 400)]
 
 
 def test_a_reader_never_sees_what_is_not_committed(place: tuple[Files, str]) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headstream.core.codec.binary import decode_polled
-from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError, PartitionNotFoundError
+from headstream.errors import OffsetOutOfRangeError, PartitionNotFoundError
 from headstream.log.partition.segment_removal import drop_segment
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, segment_path
@@ -189,31 +189,6 @@ def test_refresh_says_so_when_the_partition_has_been_deleted(place: Place) -> No
         follower.refresh()
 
 
-def test_read_says_so_when_a_segment_is_shorter_than_its_index(place: Place) -> None:
-    files, directory = place
-    partition = open_partition(files, directory)
-    partition.append(batch(b"1"), 0, SEED)
-    partition.append(batch(b"2"), 0, SEED)
-    files.open_write(segment_path(directory, 0, LOG_SUFFIX)).truncate(60)
-    with (
-        PartitionFollower(directory, files) as follower,
-        pytest.raises(CorruptLogError, match=r"offset 1 is damaged: the file ends at byte 60"),
-    ):
-        list(follower.read(0))
-
-
-def test_read_says_so_when_lengths_in_a_send_are_damaged(place: Place) -> None:
-    files, directory = place
-    open_partition(files, directory).append(batch(*[b"x" * 40] * 10), 0, SEED)
-    files.open_write(segment_path(directory, 0, LOG_SUFFIX)).write_at(b"\xff\xff\xff\x7f", 85 * 2 + 41)
-    with PartitionFollower(directory, files) as follower, pytest.raises(CorruptSendError, match="offsets 0 to 9 is damaged"):
-        list(follower.read(0, 2))
-    with PartitionFollower(directory, files, verify=False) as follower:
-        assert len(list(follower.read(0, 2))) == 1
-        with pytest.raises(CorruptLogError, match="no complete message at byte 170"):
-            list(follower.read(0, 9))
-
-
 def test_follower_holds_few_files_however_many_segments_there_are(tmp_path: Path) -> None:
     files, directory = make_files("os", tmp_path)
     partition = open_partition(files, directory, segment_bytes=1)
@@ -226,36 +201,6 @@ def test_follower_holds_few_files_however_many_segments_there_are(tmp_path: Path
         assert follower.offset_of(25) == 25
         assert follower.size_bytes() == sum(len(c) for c in follower.read(0))
         assert len(list(Path("/proc/self/fd").iterdir())) - before <= 4
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    sends=st.lists(st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=5), min_size=1, max_size=12),
-    data=st.data(),
-)
-def test_sizes_follow_from_the_indexes(sends: list[list[bytes]], data: st.DataObject) -> None:
-    files, directory = make_files("memory", Path("root"))
-    partition = open_partition(files, directory, segment_bytes=data.draw(st.sampled_from([1, 500, 4000])))
-    for number, send in enumerate(sends):
-        partition.append(batch(*send), number, SEED)
-    partition.close()
-    edges = [0]
-    sizes = []
-    for send in sends:
-        edges.append(edges[-1] + len(send))
-        sizes.append(sum(45 + len(payload) for payload in send))
-    with PartitionFollower(directory, files) as follower:
-        for _ in range(5):
-            first = data.draw(st.integers(0, len(sends) - 1))
-            last = data.draw(st.integers(first, len(sends)))
-            assert follower.size_between(edges[first], edges[last]) == sum(sizes[first:last])
-            inside = data.draw(st.integers(0, edges[-1]))
-            assert follower.size_between(0, inside) + follower.size_between(inside, edges[-1] + 9) == sum(sizes)
-            room = data.draw(st.integers(0, 3000))
-            expected = first + 1
-            while expected < len(sends) and sum(sizes[first : expected + 1]) <= room:
-                expected += 1
-            assert follower.offset_after(edges[first], room) == edges[expected]
 
 
 def test_refresh_sees_the_first_message_though_the_clock_stands_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

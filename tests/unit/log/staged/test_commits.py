@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from headstream.core.model.topology import Fsync, Limits, TopicOptions
-from headstream.errors import DiskFullError, InvalidInputError, StorageError
+from headstream.errors import DiskFullError, InvalidInputError
 from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
-from headstream.log.catalog.commit_records import CommitRecord, find_commit
-from headstream.log.staged.staging import Manifest, StagedWriter, epoch_directory, sweep_abandoned
+from headstream.log.staged.staging import Manifest, StagedWriter, epoch_directory
 from headstream.log.system.files import OsFile, OsFiles
 from tests.support.log.logs import SEED, batch
 from tests.support.log.staged import (
@@ -55,14 +53,6 @@ def test_commit_appends_what_was_staged_once_and_leaves_nothing_behind(tmp_path:
         (ORDERS, 2): [b"c", b"h"],
         (CARTS, 1): [b"d", b"f", b"g", b"f", b"g"],
     }
-
-
-def test_a_manifest_says_when_it_is_not_what_was_written() -> None:
-    manifest = Manifest("query", 3, "identity", {}, ())
-    assert Manifest.decode(manifest.encode(), "here") == manifest
-    for damaged in (b"", b"{}", manifest.encode()[:-3], manifest.encode().replace(b"query", b"quern")):
-        with pytest.raises(StorageError.__mro__[1], match=r"cannot be read.*\(here\)"):
-            Manifest.decode(damaged, "here")
 
 
 class DyingFiles(OsFiles):
@@ -337,49 +327,3 @@ def test_what_was_purged_in_between_is_gone_with_its_topic(tmp_path: Path) -> No
     log.commits.append_submitted()  # by name: what comes after a purge is there
     log.close()
     assert contents(tmp_path) == BOTH
-
-
-def test_what_nobody_committed_is_swept_a_day_after_its_last_byte(tmp_path: Path) -> None:
-    make_log(tmp_path, {ORDERS: 2})
-    old, waiting = (stage(tmp_path, name, 1, "0", ROWS) for name in ("once-old", "once-waiting"))
-    begin(tmp_path, manifest_of("once-waiting", 1, waiting))
-    places = [Path(epoch_directory(str(tmp_path), name, 1)) for name in ("once-old", "once-waiting")]
-    paths = [places[0] / old.name, places[1] / waiting.name]
-    days_ago_s = time.time() - 2 * 86_400
-    for directory in places:
-        os.utime(directory, (days_ago_s, days_ago_s))
-    sweep_abandoned(str(tmp_path), OsFiles(), time.time_ns() // 1000)
-    assert [path.exists() for path in paths] == [True, True]  # they were made long ago, and are written to
-    for path in paths:
-        os.utime(path, (days_ago_s, days_ago_s))
-    sweep_abandoned(str(tmp_path), OsFiles(), time.time_ns() // 1000)
-    assert [path.exists() for path in paths] == [False, True]
-    assert [directory.exists() for directory in places] == [False, True]
-
-
-def test_a_staged_file_that_is_discarded_or_empty_leaves_nothing(tmp_path: Path) -> None:
-    writer = StagedWriter(str(tmp_path), OsFiles(), "q", 1, "0")
-    assert writer.finish() is None
-    writer = StagedWriter(str(tmp_path), OsFiles(), "q", 1, "0")
-    writer.add(ORDERS, 1, batch(b"a"), 1)
-    writer.discard()
-    assert is_swept(tmp_path)
-
-
-def test_what_commits_once_is_forgotten_after_a_day_and_what_comes_back_is_not(tmp_path: Path) -> None:
-    make_log(tmp_path, {ORDERS: 2})
-    now = [1_000_000]
-    log = open_log(tmp_path)
-    log.commits._clock_us = lambda: now[0]
-    for writer in ("once-1", "query"):
-        begin(tmp_path, manifest_of(writer, 1, stage(tmp_path, writer, 1, "0", {(ORDERS, 1): [b"a"]})))
-    take_in(log)
-    now[0] += 2 * 86_400_000_000
-    begin(tmp_path, manifest_of("once-2", 1, stage(tmp_path, "once-2", 1, "0", {(ORDERS, 1): [b"a"]})))
-    take_in(log)
-    catalog = log.catalog()
-    assert catalog is not None
-    assert find_commit(catalog, "once-1") is None
-    assert find_commit(catalog, "query") == CommitRecord("query", 1, "done", changed_us=1_000_000)
-    assert find_commit(catalog, "once-2") is not None
-    log.close()

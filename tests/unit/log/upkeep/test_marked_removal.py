@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import logging
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import pytest
 
 from headstream.core.model.message import MessageState, StateChange
 from headstream.core.model.topology import Fsync, Limits, TopicOptions
-from headstream.errors import CorruptLogError, LegalHoldError, OffsetOutOfRangeError
+from headstream.errors import LegalHoldError, OffsetOutOfRangeError
 from headstream.log.administration import create_topic, delete_partitions, delete_stream, delete_topic, purge_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.checks.backup import Backup
 from headstream.log.checks.removal import remove_log
 from headstream.log.checks.verification import Verification
 from headstream.log.log import Log
-from headstream.log.partition.closed_segments import list_closed
 from headstream.log.partition.segment_summaries import summarize_segment
 from headstream.log.system.files import MemoryFiles, OsFiles
 from headstream.log.upkeep.compaction import Compaction
 from headstream.log.upkeep.marked_removal import MarkedRemoval
 from headstream.log.upkeep.retention import Retention
 from headstream.log.upkeep.summaries import Summaries
-from headstream.testing.faulty_files import FaultyFiles, Killed
-from headstream.testing.log_histories import KillableLog
 from tests.support.log.logs import SEED, batch, read_all
 from tests.support.messages.batches import header, sent
 
@@ -109,21 +103,6 @@ def contents(log: Log) -> bytes:
     return content
 
 
-def test_what_is_removed_is_in_no_file_and_all_else_stays_at_its_offset(log: Log, clock: Clock) -> None:
-    fill(log, 11)
-    mark(log, 0, 4, 10, reason="erase")
-    assert b"<000004>" in contents(log)
-    removal = MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase")
-    assert (removal.removed_count, removal.left_count) == (3, 0)
-    assert removal.removed_bytes == 3 * (1000 + 45)
-    assert offsets(log) == [1, 2, 3, 5, 6, 7, 8, 9]
-    for number in range(11):
-        assert (payload(number)[:8] in contents(log)) == (number not in (0, 4, 10))
-    assert log.states.changes(topic_of(log), 1) == []
-    fill(log, 1)
-    assert read_all(log.files, log.partition_directory(topic_of(log), 1))[-1].offset == 11
-
-
 def test_marks_of_another_reason_keep_their_grace(log: Log, clock: Clock) -> None:
     fill(log, 7)
     mark(log, 1, reason="erase")
@@ -168,13 +147,6 @@ def test_without_a_grace_marks_stay(log: Log, clock: Clock) -> None:
     clock.now_us = 1 << 60
     assert MarkedRemoval(log, clock).apply() == 0
     assert offsets(log) == list(range(7))
-
-
-def test_a_segment_without_a_due_message_is_not_written(log: Log, clock: Clock) -> None:
-    fill(log, 10)
-    mark(log, 4, reason="erase")
-    assert MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase").rewritten_count == 1
-    assert [each.generation for each in list_closed(log.partition_directory(topic_of(log), 1), log.files)] == [0, 1, 0]
 
 
 def test_the_groups_of_a_limited_pass_are_counted_until_none_is_left(log: Log, clock: Clock) -> None:
@@ -250,51 +222,6 @@ def test_a_removed_message_still_replaces_older_ones_of_its_key(log: Log, clock:
     assert b"<000006>" not in contents(log)
 
 
-def test_a_topic_from_which_messages_were_removed_can_be_compacted_by_key_later(log: Log, clock: Clock) -> None:
-    for number in range(10):
-        keyed(log, number, b"k%d" % (number % 3))
-    mark(log, 1, 4, reason="erase")
-    MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase")
-    assert offsets(log) == [0, 2, 3, 5, 6, 7, 8, 9]
-    option(log, compaction_delay_us=DAY_US)
-    Compaction(log, clock).compact(topic_of(log), 1)
-    assert offsets(log) == [7, 8, 9]
-
-
-def test_a_compaction_keeps_marked_messages_for_their_grace(log: Log, clock: Clock) -> None:
-    option(log, compaction_delay_us=DAY_US, deletion_grace_us=HOUR_US)
-    for number in range(7):
-        keyed(log, number, b"k%d" % number)
-    mark(log, 1, at_us=clock.now_us)
-    Compaction(log, clock).compact(topic_of(log), 1)
-    assert offsets(log) == list(range(7))
-    clock.now_us += HOUR_US
-    Compaction(log, clock).compact(topic_of(log), 1)
-    assert offsets(log) == [0, 2, 3, 4, 5, 6]
-    assert log.states.changes(topic_of(log), 1) == []
-
-
-def test_a_damaged_segment_stays_and_the_others_are_done(tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    log = open_log(tmp_path, OsFiles())
-    create_topic(log, "shop", "orders", 1, Limits.IGGY, 5)
-    fill(log, 13)
-    mark(log, 1, 4, 8, at_us=1, reason="erase")
-    directory = Path(log.partition_directory(topic_of(log), 1))
-    damaged = directory / f"{3:020d}.log"
-    content = bytearray(damaged.read_bytes())
-    content[500] ^= 1
-    damaged.write_bytes(content)
-    with pytest.raises(CorruptLogError, match="offsets 3 to 3 are damaged"):
-        MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase")
-    assert [each.generation for each in list_closed(str(directory), log.files)] == [1, 0, 1, 0]
-    assert damaged.read_bytes() == content
-    option(log, deletion_grace_us=0)
-    with caplog.at_level(logging.WARNING):
-        assert MarkedRemoval(log, clock).apply() == 0
-    assert "marked messages of shop/orders partition 1 stay on the disk beyond their grace" in caplog.text
-    log.close()
-
-
 def test_the_state_of_a_message_that_is_gone_is_forgotten_by_the_next_pass(log: Log, clock: Clock) -> None:
     fill(log, 7)
     mark(log, 1, reason="erase")
@@ -341,43 +268,3 @@ def test_a_summary_of_the_messages_before_a_removal_is_not_written(
     monkeypatch.undo()
     Summaries(log, clock).apply()
     assert f"{0:020d}.summary" in (log.files.list_names(log.partition_directory(topic_of(log), 1)) or [])
-
-
-def start_history(root: Path, seed: int) -> tuple[KillableLog, FaultyFiles]:
-    files = FaultyFiles(seed)
-    log = KillableLog(str(root), files, 400)
-    log.start_writing("identity", 1, briefly=True)
-    create_topic(log, "shop", "orders", 1, Limits.IGGY, 1, Fsync.ALWAYS)
-    for number in range(9):
-        log.append(topic_of(log), 1, batch(b"<%06d>" % number + b"." * 60), 100 + number, SEED)
-    mark(log, 1, 4, 8, reason="erase")
-    return log, files
-
-
-@pytest.mark.parametrize("fate", ["kill", "power cut"])
-def test_killed_at_each_operation_an_erasure_loses_nothing_else_and_the_next_one_finishes_it(tmp_path: Path, fate: str) -> None:
-    memory = Path("/dev/shm")  # the catalog's syncs cost nothing there
-    for operation in range(1, 10_000):
-        log, files = start_history(Path(mkdtemp(dir=memory if memory.is_dir() else tmp_path)), operation)
-        files.killed_in = operation
-        try:
-            MarkedRemoval(log, lambda: 1).remove_now(topic_of(log), 1, "erase")
-        except Killed:
-            pass
-        else:
-            log.crash()
-            shutil.rmtree(log.root)
-            break
-        (files.revive if fate == "kill" else files.cut_power)()
-        log.crash()
-        log = KillableLog(log.root, files, 400)
-        log.start_writing("identity", 1, briefly=True)
-        there = [message.offset for message in read_all(files, log.partition_directory(topic_of(log), 1))]
-        assert {0, 2, 3, 5, 6, 7} <= set(there)
-        MarkedRemoval(log, lambda: 1).remove_now(topic_of(log), 1, "erase")
-        messages = read_all(files, log.partition_directory(topic_of(log), 1))
-        assert [message.offset for message in messages] == [0, 2, 3, 5, 6, 7]
-        assert [files.find(b"<%06d>" % number) for number in (1, 4, 8)] == [[], [], []]
-        log.crash()
-        shutil.rmtree(log.root)
-    assert operation > 50

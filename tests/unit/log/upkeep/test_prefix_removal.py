@@ -25,8 +25,8 @@ from headstream.log.upkeep.compaction import Compaction
 from headstream.log.upkeep.marked_removal import MarkedRemoval
 from headstream.log.upkeep.prefix_removal import remove_before
 from headstream.log.upkeep.retention import Retention
-from headstream.testing.faulty_files import FaultyFiles, Killed
-from headstream.testing.log_histories import KillableLog
+from tests.campaigns.faulty_files import FaultyFiles, Killed
+from tests.campaigns.log_histories import KillableLog
 from tests.support.log.logs import SEED, batch, read_all
 from tests.support.messages.batches import header, sent
 

@@ -16,7 +16,6 @@ from headstream.errors import OffsetOutOfRangeError, StorageError
 from headstream.log.administration import create_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.log import Log
-from headstream.log.partition.segment_removal import finish_drops
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import base_offsets
 from headstream.log.system.files import MemoryFiles, OsFiles
@@ -72,7 +71,7 @@ def retain(log: Log, age_us: int | None = None, size_bytes: int | None = None) -
     update_topic(log, topic_of(log), options=TopicOptions(age_us, size_bytes))
 
 
-def test_nothing_is_dropped_where_nothing_is_set(log: Log, clock: Clock) -> None:
+def test_retention_drops_nothing_without_limits(log: Log, clock: Clock) -> None:
     fill(log, 10)
     clock.now_us = 1 << 60
     assert Retention(log, clock).apply() == 0
@@ -203,13 +202,6 @@ def test_the_thread_drops_at_once_and_ends_with_the_log(log: Log) -> None:
     assert log.wait([], lambda _: bases(log) == [9], 60, time.monotonic)
     log.close()
     assert not threads[0].is_alive()
-
-
-def test_finish_drops_leaves_alone_what_is_no_dropped_segment(tmp_path: Path) -> None:
-    for name in ("00000000000000000000.log", "00000000000000000000.index", "note.dropped"):
-        (tmp_path / name).write_bytes(b"")
-    finish_drops(str(tmp_path), OsFiles())
-    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_retention_of_a_catalog_of_version_2_is_off(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ from headstream.log.upkeep.compaction_pass import CompactionPass
 from headstream.log.upkeep.retention import Retention
 from headstream.log.upkeep.segment_rewrite import PassContext
 from headstream.log.upkeep.summaries import Summaries
-from headstream.testing.faulty_files import FaultyFiles, Killed
-from headstream.testing.log_histories import KillableLog
+from tests.campaigns.faulty_files import FaultyFiles, Killed
+from tests.campaigns.log_histories import KillableLog
 from tests.support.log.logs import SEED
 
 SEGMENT_BYTES = 4096
@@ -124,7 +124,7 @@ def test_a_time_skips_segments_without_any_summary(log: Log) -> None:
     assert matching(log.files, directory_of(log), "_state = 'poisoned'")[1] == 100
 
 
-def test_what_is_summarized_stays_and_new_segments_follow(log: Log) -> None:
+def test_summaries_are_kept_and_added_for_new_segments(log: Log) -> None:
     made = Summaries(log, now_us)
     fill(log, 0, 50)
     first = made.apply()

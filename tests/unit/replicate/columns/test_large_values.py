@@ -11,7 +11,6 @@ import pytest
 
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
 from headstream.replicate.columns import key_buckets, large_values
-from headstream.replicate.columns.key_buckets import divide_changes
 from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.decoding import decode
 from headstream.replicate.parked import ledger, parking
@@ -53,27 +52,6 @@ def test_take_rows_gives_what_arrow_gives_when_columns_are_taken_in_pieces(monke
     assert take_rows(rows, pa.array([], pa.int64())).num_rows == 0
     if limit == 50:
         assert found["text"].num_chunks > 10
-
-
-def test_divide_changes_keeps_transactions_whole_and_does_not_depend_on_their_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work = Work(tmp_path)
-    work.send(metadata_message(TABLE))
-    values = [v for t in range(20) for v in changes(3, 600, transaction_id=f"t{t}")] + changes(20, 600)
-    decoded = work.decoder.decode(work.raw(values).combine_chunks().to_batches()[0])
-    rows = pa.Table.from_batches(decoded.changes[TABLE.schema_id])
-    monkeypatch.setattr(key_buckets, "MAX_UNIT_BYTES", rows.nbytes // 3)
-    parts = dict(divide_changes(rows))
-    backwards = dict(divide_changes(rows.take(pa.array(range(rows.num_rows - 1, -1, -1)))))
-    assert len(parts) > 2
-    assert sum(part.num_rows for part in parts.values()) == rows.num_rows
-    owners: dict[str, str] = {}
-    for name, part in parts.items():
-        assert set(part["_hs_offset"].to_pylist()) == set(backwards[name]["_hs_offset"].to_pylist())
-        for transaction in part["_hs_transaction"].to_pylist():
-            assert not transaction or owners.setdefault(transaction, name) == name
-    work.close()
 
 
 @pytest.mark.parametrize("scd_type", [1, 2])

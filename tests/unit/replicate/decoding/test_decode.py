@@ -335,12 +335,6 @@ def test_decode_partitions_refuses_to_decode_when_the_executor_does_not_see_the_
         list(decode_there(iter([raw_batch([b"x"])])))
 
 
-def test_zone_has_one_mark_of_its_own_however_often_it_is_opened(tmp_path: Path) -> None:
-    first, other = SchemaZone(tmp_path / "zone"), SchemaZone(tmp_path / "other")
-    assert first.mark() == SchemaZone(tmp_path / "zone").mark() != other.mark()
-    assert first.scan() == 0
-
-
 def test_an_error_of_a_task_names_the_messages_that_it_was_decoding(tmp_path: Path) -> None:
     batches = [raw_messages([b"x"] * 3), raw_messages([b"x"], topic="cdc/other")]
     whole = pa.Table.from_batches(batches).drop(["timestamp_us"]).combine_chunks().to_batches()

@@ -11,13 +11,10 @@ from typing import Any
 
 import pytest
 
-from headstream.errors import SchemaError
 from headstream.replicate.codec import ColumnMetadata, Envelope, data_message, data_schema, encode_envelope
 from headstream.replicate.codec.avro.schema import parse_schema
 from headstream.replicate.codec.avro.values import encode_value
-from headstream.replicate.run.status import describe_orders
-from headstream.replicate.schemas.schemas import table_schema
-from headstream.replicate.settings.table_settings import TableRule, TableRules, TableSettings
+from headstream.replicate.settings.table_settings import TableRule, TableRules
 from tests.support.replicate.replicate_messages import (
     COLUMNS,
     make_change,
@@ -56,38 +53,6 @@ def test_decoder_takes_declared_keys_in_place_of_the_primary_key(tmp_path: Path)
     assert decoder.schema(WIDE.schema_id).metadata.key_columns == ("c3", "c2")
     assert len(rows_of(decoded)) == 1
     assert "'c3' is null" in reasons_of(decoded)[1]
-
-
-def test_table_schema_suffixes_columns_that_differ_only_in_case() -> None:
-    columns = (COLUMNS[0], *(ColumnMetadata(name, at, "INT4") for at, name in enumerate(("Id", "ID", "a.b", 'q"`'), start=2)))
-    schema = table_schema(make_table(*columns))
-    assert list(schema.types) == ["id", "Id_2", "ID_3", "a.b", 'q"`']
-    assert schema.fields["ID_3"] == "ID"
-    assert ["'Id_2'" in finding or "'ID_3'" in finding for finding in schema.findings] == [True, True]
-
-
-@pytest.mark.parametrize(
-    ("settings", "what"),
-    [
-        ({"keys": ("nothing",)}, "'nothing' is not in the table"),
-        ({"rename_columns": {"name": "ID"}}, "cannot be renamed to 'ID'"),
-    ],
-)
-def test_table_schema_refuses_settings_that_the_table_cannot_have(settings: dict[str, Any], what: str) -> None:
-    with pytest.raises(SchemaError, match=what):
-        table_schema(make_table(), TableSettings(**settings))
-
-
-def test_table_schema_finds_fields_whose_names_avro_made_legal() -> None:
-    table = make_table(COLUMNS[0], ColumnMetadata("order date", 2, "DATE"))
-    schema = table_schema(replace(table, data_schema=table.data_schema.replace("order date", "order_date")))
-    assert schema.fields == {"id": "id", "order date": "order_date"}
-
-
-def test_table_schema_refuses_rows_with_a_column_that_the_metadata_has_not() -> None:
-    table = make_table(*COLUMNS, ColumnMetadata("more", 3, "INT4"))
-    with pytest.raises(SchemaError, match="'more'"):
-        table_schema(replace(table, columns=COLUMNS))
 
 
 def test_decoder_takes_a_column_that_a_message_schema_of_its_own_has_not_for_absent(tmp_path: Path) -> None:
@@ -187,41 +152,6 @@ def test_decoder_refuses_a_second_table_with_the_same_target(tmp_path: Path) -> 
     assert "that of the source table shop.kit" in reasons_of(decoded)[1]
 
 
-@pytest.mark.parametrize("order", ["little", "big"])
-def test_decoder_judges_the_byte_order_of_masks_by_the_rows_and_keeps_it(tmp_path: Path, order: str) -> None:
-    decoded = make_decoder(tmp_path, WIDE).decode(raw_messages([partial(5, "c2", "c9", order=order)]))
-    assert [row["_hs_columns"] for row in rows_of(decoded)] == [b"\x03\x01"]
-    assert [f"{order}-endian" in finding for finding in decoded.findings] == [True]
-    # What proves nothing by itself (bits of both orders fit) is read by what is known.
-    unclear = data_message(
-        WIDE, make_change(6, "UPDATE", data={"id": 6}, column_mask=b"\x01\x02" if order == "little" else b"\x02\x01")
-    )
-    again = make_decoder(tmp_path, WIDE).decode(raw_messages([unclear]))
-    assert [row["_hs_columns"] for row in rows_of(again)] == [b"\x01\x02"]
-    assert again.findings == {}
-
-
-def test_decoder_keeps_a_byte_order_for_each_task(tmp_path: Path) -> None:
-    other = make_table(*MANY, schema_id="F" * 32, table="other", task="other")
-    value = partial(5, "c9", order="big", task="other").replace(b"E" * 32, b"F" * 32)
-    decoded = make_decoder(tmp_path, WIDE, other).decode(raw_messages([partial(5, "c9"), value]))
-    assert [row["_hs_columns"] for row in rows_of(decoded)] == [b"\x01\x01", b"\x01\x01"]
-
-
-def test_decoder_refuses_masks_that_fit_the_other_byte_order_only(tmp_path: Path) -> None:
-    decoder = make_decoder(tmp_path, WIDE, settings={"mask_order": "little"})
-    decoded = decoder.decode(raw_messages([partial(5, "c2"), partial(6, "c2", order="big")]))
-    assert [row["id"] for row in rows_of(decoded)] == [5]
-    assert "mask" in reasons_of(decoded)[1]
-
-
-def test_decoder_reports_a_value_in_a_column_that_no_byte_order_of_the_mask_has(tmp_path: Path) -> None:
-    value = data_message(make_table(), make_change(1, "UPDATE", column_mask=b"\x01"))
-    decoded = make_decoder(tmp_path, make_table()).decode(raw_messages([value]))
-    assert len(rows_of(decoded)) == 1
-    assert list(decoded.findings.values()) == [1]
-
-
 def test_decoder_gives_all_of_a_change_when_details_are_wanted(tmp_path: Path) -> None:
     change = make_change(1, "UPDATE", before={"id": 1, "name": "old"}, stream_position="p")
     values = [
@@ -282,66 +212,3 @@ def test_decoder_reads_avro_headers_of_other_types_when_no_table_needs_them(tmp_
     for details in (False, True):
         decoded = make_decoder(tmp_path / str(details), table, details=details).decode(raw_messages([message]))
         assert ([row["name"] for row in rows_of(decoded)], reasons_of(decoded)) == (["x"], {})
-
-
-def test_decoder_refuses_a_row_when_its_mask_is_not_bytes(tmp_path: Path) -> None:
-    table = make_table()
-    schema = json.loads(table.data_schema)
-    headers = {header["name"]: header for header in schema["fields"][2]["type"]["fields"]}
-    headers["columnMask"]["type"] = ["null", "string"]
-    table = replace(table, data_schema=json.dumps(schema))
-    record = {"data": {"id": 1, "name": "x"}, "beforeData": None}
-    sent = {"operation": "INSERT", "changeSequence": "1", "timestamp": "", "streamPosition": "", "transactionId": ""}
-    avro = parse_schema(table.data_schema)
-    values = [
-        encode_envelope(Envelope("DT", encode_value(avro, {**record, "headers": sent | mask}), None, table.schema_id))
-        for mask in ({}, {"columnMask": "03"})
-    ]
-    decoded = make_decoder(tmp_path, table).decode(raw_messages(values))
-    assert (len(rows_of(decoded)), reasons_of(decoded)) == (1, {1: "columnMask is string, not bytes"})
-
-
-FLOATS = make_table(
-    COLUMNS[0], ColumnMetadata("ratio", 2, "REAL8"), *(ColumnMetadata(f"c{at}", at, "INT4") for at in range(3, 17))
-)
-
-
-def moved(number: int, change_mask: bytes, old_ratio: float = float("nan"), **new: Any) -> bytes:
-    """An update with both images in full, in which some columns are new."""
-    before: dict[str, Any] = {"id": 1, "ratio": old_ratio} | {f"c{at}": 0 for at in range(3, 17)}
-    change = make_change(number, "UPDATE", data=before | new, before=before, change_mask=change_mask, column_mask=b"\xff\xff")
-    return data_message(FLOATS, change)
-
-
-@pytest.mark.parametrize(("old", "new"), [(float("nan"), float("nan")), (0.0, -0.0)])
-def test_decoder_decides_no_byte_order_by_a_value_that_the_source_takes_for_the_same(
-    tmp_path: Path, old: float, new: float
-) -> None:
-    # The bit is that of the column c10, which got the value that it had; turned, it would be that of the double.
-    values = [moved(number, b"\x00\x02", old, ratio=new) for number in range(1, 4)]
-    decoder = make_decoder(tmp_path, FLOATS)
-    decoded = decoder.decode(raw_messages(values))
-    assert (len(rows_of(decoded)), decoder.orders.find(FLOATS.lineage), decoded.findings) == (3, None, {})
-
-
-def test_decoder_decides_by_change_masks_when_two_changes_name_exactly_what_differs(tmp_path: Path) -> None:
-    decoder = make_decoder(tmp_path, FLOATS)
-    first = moved(1, b"\x08\x00", c12=5)  # bit 11 of a big-endian mask
-    decoder.decode(raw_messages([first, first]))
-    assert decoder.orders.find(FLOATS.lineage) is None, "one change, sent twice"
-    decoder.decode(raw_messages([moved(2, b"\x10\x00", c13=5)]))
-    assert decoder.orders.find(FLOATS.lineage) == "big"
-    evidence = {"order": "big", "rows": 2, "by": "changes whose change mask has exactly the columns that differ"}
-    assert decoder.orders.evidence(FLOATS.lineage) == evidence | {"column_mask": "ffff", "change_mask": "1000"}
-    again = make_decoder(tmp_path, FLOATS)
-    assert again.orders.evidence(FLOATS.lineage) == decoder.orders.evidence(FLOATS.lineage)
-    again.zone.scan()
-    told = {"server": "s", "task": "t", "order": "big", "evidence": decoder.orders.evidence(FLOATS.lineage)}
-    assert describe_orders(again.orders, again.zone) == [told]
-
-
-def test_decoder_decides_no_byte_order_when_changes_speak_for_both(tmp_path: Path) -> None:
-    decoder = make_decoder(tmp_path, FLOATS)
-    values = [moved(1, b"\x08\x00", c12=5), moved(2, b"\x10\x00", c13=5), moved(3, b"\x00\x08", c12=5)]
-    decoder.decode(raw_messages(values))
-    assert decoder.orders.find(FLOATS.lineage) is None

@@ -7,20 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from headstream.errors import ReplicateError, StorageError
-from headstream.metrics.families import write_metrics_file
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
-from headstream.replicate.engines.engine import RowCounts
-from headstream.replicate.parked.dead_letter_table import DeadLetterTable
-from headstream.replicate.parked.requests import Requests, Selection
 from headstream.replicate.run.metrics import describe_pipeline
 from headstream.replicate.run.status import note_status, read_status
-from headstream.replicate.run.summary import commit_time_us
-from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from headstream.testing import SourceDatabase
 from tests.support.replicate.pipeline_work import LINES, SECOND_US, Work, plain
 from tests.support.replicate.replicate_messages import make_change, make_table
@@ -129,50 +122,6 @@ def test_processor_ends_the_same_when_it_crashes_while_a_table_fails(
     work.close()
 
 
-def test_processor_brings_dead_messages_back_when_asked_and_their_schema_has_come(tmp_path: Path) -> None:
-    source = SourceDatabase(33, rows=5, transactions=5)
-    work = Work(tmp_path, schema_wait_us=0, on_missing_schema="dead-letter")
-    messages = plain(source)
-    work.process(work.raw([m.value for m in messages if m.role == "data"] + [b"hopeless"]), 0)
-    work.processor.sweep()
-    dead = work.ledger.counts()["dead"]
-    assert dead == sum(m.role == "data" for m in messages) + 1
-    work.process(work.raw([m.value for m in messages if m.role == "metadata"]), 1)
-    assert work.ledger.counts() == {"dead": dead}
-    selection = Selection(states=("dead",), table=LINES)
-    chosen = selection.find(work.ledger, work.processor.table_of)
-    assert 0 < sum(parcel.count for parcel in chosen) < dead
-    requests = Requests(work.ledger)
-    number = requests.ask("redrive", selection.to_document(), work.now_us)
-    work.restart()
-    work.processor.sweep()
-    done = Requests(work.ledger).find(number)
-    assert done is not None
-    assert done.result == {"messages": sum(parcel.count for parcel in chosen)}
-    assert work.digest(source, *LINES)
-    Requests(work.ledger).ask("redrive", Selection().to_document(), work.now_us)
-    work.processor.sweep()
-    assert work.digest(source, "SHOP", "customers")
-    assert work.ledger.counts() == {"dead": 1}, "what cannot be read is dead again"
-    work.close()
-
-
-def test_processor_brings_back_what_it_gave_up_of_one_table_when_asked_for_that_table(tmp_path: Path) -> None:
-    kit, other = make_table(), make_table(schema_id="F" * 32, table="other")
-    rules = TableRules(defaults=TableSettings(scd_type=2))
-    work = Work(tmp_path, max_dead_rate=1.0, rules=rules)
-    bare = make_change(3, "UPDATE", data={"id": 3}, before={"id": 1}, column_mask=b"\x01")  # a history cannot be told from it
-    for table in (kit, other):
-        keyless = make_change(2, data={"id": None})
-        messages = [data_message(table, change) for change in (make_change(1), bare, keyless)]
-        work.send(metadata_message(table), *messages, data_message(table, keyless, form="json"))
-    assert work.dead_count() == 6
-    for name, count in (("kit", 3), ("other", 3), ("none", 0)):
-        chosen = Selection(states=("dead",), table=("shop", name)).find(work.ledger, work.processor.table_of)
-        assert sum(parcel.count for parcel in chosen) == count
-    work.close()
-
-
 def test_processor_stops_before_it_gives_up_too_many_messages(tmp_path: Path) -> None:
     work = Work(tmp_path, dead_rate_messages=50, max_dead_rate=0.2)
     good = [message.value for message in plain(SourceDatabase(34, rows=30, transactions=10))]
@@ -211,55 +160,4 @@ def test_processor_stops_reading_when_too_many_messages_wait(tmp_path: Path) -> 
     work.restart()
     work.process(pa.concat_tables([work.raw(m.value for m in messages if m.role == "metadata"), data]), 0)
     assert work.digest(source, *LINES)
-    work.close()
-
-
-def test_commit_time_is_read_from_a_change_sequence() -> None:
-    assert commit_time_us("20230321213416580000000000000000017") == 1_679_434_456_580_000
-    assert commit_time_us("") is None
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_dead_letter_table_has_each_message_once_when_a_crash_hits_its_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
-    place = tmp_path / "dead"
-    work = Work(tmp_path, dead_letter_table=place)
-    raws = [work.raw([b"one", b"two"]), work.raw([b"three"])]
-    work.process(raws[0], 0)
-    original = DeadLetterTable._append
-
-    def crash(self: DeadLetterTable, messages: pa.Table) -> None:
-        if when == "after":
-            original(self, messages)
-        raise MemoryError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(DeadLetterTable, "_append", crash)
-        with pytest.raises(MemoryError):
-            work.process(raws[1], 1)
-    work.restart()
-    work.process(raws[1], 1)
-    rows = DeltaTable(str(place)).to_pyarrow_table().sort_by("dead_letter_offset").to_pylist()
-    assert [(row["payload"], row["offset"]) for row in rows] == [(b"one", 0), (b"two", 1), (b"three", 2)]
-    assert all("not a Replicate" in row["reason"] and row["topic"] == "cdc/data" for row in rows)
-    work.close()
-
-
-def test_metrics_are_open_metrics_and_escape_names(tmp_path: Path) -> None:
-    work = Work(tmp_path)
-    sent = [message.value for message in plain(SourceDatabase(36, rows=3, transactions=3))]
-    work.process(work.raw(sent), 0)
-    work.summary.tables['S."odd"', "t\n"] = RowCounts(1, 2, 3)
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
-    write_metrics_file(tmp_path / "metrics" / "cdc.prom", describe_pipeline(read_status(work.ledger, work.now_us)))
-    lines = (tmp_path / "metrics" / "cdc.prom").read_text().splitlines()
-    assert lines[-1] == "# EOF"
-    assert 'headstream_replicate_rows_total{operation="deleted",table="S.\\"odd\\".t\\n"} 3.0' in lines
-    assert "headstream_replicate_parked 0.0" in lines
-    assert f"headstream_replicate_changes_total {float(work.summary.changes)}" in lines
-    assert work.summary.merges >= 2, "a table and structure each"
-    assert f"headstream_replicate_merges_total {float(work.summary.merges)}" in lines
-    assert f"headstream_replicate_bytes_total {float(sum(len(value) for value in sent))}" in lines
-    assert any(line.startswith('headstream_replicate_lag_seconds{table="SHOP.customers"}') for line in lines)
     work.close()

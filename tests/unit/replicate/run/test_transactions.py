@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -19,7 +17,6 @@ from headstream.errors import ReplicateError, StorageError
 from headstream.metrics.families import write_openmetrics
 from headstream.replicate.codec import TableMetadata, data_message, data_schema, metadata_message
 from headstream.replicate.decoding.decode import Decoded
-from headstream.replicate.decoding.transaction_events import add_numbers, is_whole
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.parked import parking
 from headstream.replicate.parked.ledger import Ledger
@@ -298,17 +295,3 @@ def test_a_table_is_not_waited_for_when_its_transaction_has_only_begun_to_wait(t
     assert work.ledger.tables_waited_for(work.now_us - 1) == set()
     assert work.ledger.tables_waited_for(work.now_us) == {("shop", "kit")}
     work.close()
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_numbers_are_kept_as_ranges_and_whole_ones_are_told(seed: int) -> None:
-    chance = random.Random(seed)
-    last, ranges, seen = 12, list[list[int]](), set[int]()
-    while len(seen) < last:
-        some = [chance.randint(1, last) for _ in range(chance.randint(1, 4))]
-        seen |= set(some)
-        ranges = add_numbers(ranges, np.array(some, np.int64))
-        assert [number for first, end in ranges for number in range(first, end + 1)] == sorted(seen)
-        assert all(later[0] > sooner[1] + 1 for sooner, later in itertools.pairwise(ranges))
-        assert is_whole(ranges, last) == (len(seen) == last)
-        assert not is_whole(ranges, None)

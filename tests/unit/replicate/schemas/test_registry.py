@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 from collections.abc import Iterator
@@ -12,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from headstream.errors import InvalidOptionError, StorageError
 from headstream.replicate.codec import Change, data_schema
 from headstream.replicate.codec.avro.schema import parse_schema
 from headstream.replicate.codec.avro.values import encode_value
 from headstream.replicate.schemas import registry_client
-from headstream.replicate.schemas.registry_client import RegistryClient
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from tests.support.replicate.replicate_messages import (
     COLUMNS,
@@ -132,46 +129,3 @@ def test_decoder_reads_schemas_from_a_directory(tmp_path: Path) -> None:
     (tmp_path / "7.avsc").write_text(VALUE)
     decoder = make_decoder(tmp_path, registry=RegistrySettings(directory=tmp_path), settings={"keys": ("id",)})
     assert len(rows_of(decoder.decode(raw_messages([framed(7, make_change(1))])))) == 1
-
-
-@pytest.mark.parametrize(
-    ("settings", "sent"),
-    [
-        ({"user": "me", "password": "pä:ss"}, f"Basic {base64.b64encode('me:pä:ss'.encode()).decode()}"),
-        ({"token": "t0"}, "Bearer t0"),
-        ({}, None),
-    ],
-)
-def test_client_says_who_asks(server: Server, settings: dict[str, Any], sent: str | None) -> None:
-    assert RegistryClient(RegistrySettings(url=server.url, **settings)).fetch(7) == VALUE
-    assert server.asked == [("/schemas/ids/7", sent)]
-
-
-def test_client_asks_again_after_failures_that_pass_and_keeps_what_it_was_told(server: Server) -> None:
-    server.answers = [503, 500, 429]
-    client = RegistryClient(RegistrySettings(url=server.url + "/"))
-    assert client.fetch(7) == VALUE
-    assert client.fetch(7) == VALUE
-    assert len(server.asked) == 4
-
-
-@pytest.mark.parametrize(("answers", "count"), [([401], 1), ([503] * 3, 3), ([302], 1)])
-def test_client_names_the_registry_when_it_cannot_be_asked(server: Server, answers: list[int], count: int) -> None:
-    server.answers = answers
-    with pytest.raises(StorageError, match=rf"schema 7: it answers {answers[0]}"):
-        RegistryClient(RegistrySettings(url=server.url, retries=2)).fetch(7)
-    assert len(server.asked) == count
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"url": "http://h", "directory": Path("d")}, {"url": "ftp://h"}, {"url": "http://a:b@h"},
-     {"url": "http://h", "user": "u", "token": "t"}, {"url": "http://h", "retries": -1}],
-)  # fmt: skip
-def test_settings_refuse_what_cannot_be_meant(settings: dict[str, Any]) -> None:
-    with pytest.raises(InvalidOptionError, match="registry"):
-        RegistrySettings(**settings)
-
-
-def test_settings_do_not_show_their_secrets() -> None:
-    assert "s3cret" not in repr(RegistrySettings(url="http://h", user="u", password="s3cret"))

@@ -38,17 +38,6 @@ def test_load_config_reads_the_example() -> None:
     assert not config.rules.wants("shop", "tmp_1")
 
 
-def test_example_has_the_defaults_that_it_says(tmp_path: Path) -> None:
-    commented = {"once", "take_over", "max_messages_per_batch", "schema_wait", "on_missing_schema", "max_parked_count",
-                 "max_parked_bytes", "max_parked_age", "atomic", "transaction_wait", "on_incomplete_transaction",
-                 "max_dead_rate", "dead_rate_messages", "vacuum_kept", "load_gap", "trigger_every",
-                 "accept_recreated", "accept_loss"}  # fmt: skip
-    lines = [line[2:] for line in EXAMPLE.read_text().splitlines() if line.startswith("# ")]
-    said = [line for line in lines if line.partition(" =")[0] in commented]
-    assert len(said) == len(commented)
-    assert load_config(write(tmp_path, LEAST + "\n".join(said))) == load_config(write(tmp_path, LEAST))
-
-
 def test_load_config_reads_what_becomes_of_transactions(tmp_path: Path) -> None:
     text = f'atomic = true\ntransaction_wait = "2m"\non_incomplete_transaction = "apply"\n{LEAST}'
     config = load_config(write(tmp_path, text))

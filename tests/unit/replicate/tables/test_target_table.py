@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-import re
 import shutil
 from dataclasses import replace
 from decimal import Decimal
@@ -274,54 +273,6 @@ def test_tombstones_dropped_by_hand_make_no_wrong_row(tmp_path: Path) -> None:
 
 
 ID, NAME, TOTAL, NOTE = COLUMNS
-RENAMED = replace(NAME, name="title")
-SCHEMA_CHANGES: list[tuple[str, tuple[ColumnMetadata, ...], tuple[ColumnMetadata, ...]]] = [
-    ("on_column_added", (ID, NAME), (ID, NAME, TOTAL)),
-    ("on_column_dropped", (ID, NAME, TOTAL), (ID, NAME)),
-    ("on_column_renamed", (ID, NAME), (ID, RENAMED)),
-    ("on_type_widened", (ID, NAME, TOTAL), (ID, NAME, replace(TOTAL, precision=12))),
-    ("on_type_narrowed", (ID, NAME, TOTAL), (ID, NAME, replace(TOTAL, precision=8))),
-    ("on_nullability_changed", (ID, NAME), (ID, replace(NAME, nullable=False))),
-]
-
-
-@pytest.mark.parametrize(("setting", "before", "after"), SCHEMA_CHANGES, ids=[case[0] for case in SCHEMA_CHANGES])
-@pytest.mark.parametrize("policy", ["evolve", "park", "fail"])
-def test_a_change_of_the_schema_is_answered_by_its_policy(
-    tmp_path: Path, setting: str, before: tuple[ColumnMetadata, ...], after: tuple[ColumnMetadata, ...], policy: str
-) -> None:
-    first, second = version(1, *before), version(2, *after)
-    settings: dict[str, Any] = {setting: policy}
-    target = Target(tmp_path, **settings)
-
-    def row(key: int, at: int, columns: tuple[ColumnMetadata, ...]) -> dict[str, Any]:
-        values = change("INSERT", key, "a", "1", at=at)
-        return {("title" if name == "name" and RENAMED in columns else name): value for name, value in values.items()}
-
-    target.apply(row(1, 1, before), metadata=first)
-    applied = target.apply(row(2, 2, after), metadata=second, fails=policy != "evolve")
-    assert {row["ID"] for row in target.stored()} == ({1, 2} if policy == "evolve" else {1})
-    if policy != "evolve":
-        assert setting in str(applied.failed[ORDERS])
-        assert applied.held == {second.schema_id}
-        assert (applied.fatal is not None) == (policy == "fail")
-        target.reopen(**{setting: "evolve"})
-        target.apply(row(2, 2, after), metadata=second, again=True)
-        assert {row["ID"] for row in target.stored()} == {1, 2}
-    # Rows of the older schema that come late fit as they are.
-    target.apply(row(3, 3, before), metadata=first)
-    assert {row["ID"] for row in target.stored()} == {1, 2, 3}
-
-
-def test_a_change_of_the_primary_key_is_noticed_after_a_restart_and_refused(tmp_path: Path) -> None:
-    target = Target(tmp_path)
-    target.apply(change("INSERT", 1, "a", at=1))
-    target.reopen()
-    other = version(2, replace(ID, primary_key_position=0), replace(NAME, primary_key_position=1), TOTAL, NOTE)
-    row = {**change("INSERT", 2, "b", at=2), "_hs_old.name": None}
-    applied = target.apply(row, metadata=other, fails=True)
-    assert "primary key was ID and is now name" in str(applied.failed[ORDERS])
-    assert target.names() == {1: "a"}
 
 
 NAMES = (
@@ -372,22 +323,6 @@ def test_one_failing_table_does_not_keep_the_others_from_their_changes(tmp_path:
     (tmp_path / "tables" / "shop" / "broken").unlink()
     assert not target.tables.apply(changes, schemas, "unit", 1).failed
     assert DeltaTable(str(tmp_path / "tables" / "shop" / "broken")).to_pyarrow_table().num_rows == 1
-
-
-@pytest.mark.parametrize(
-    ("column", "why"), [("day", "has no such column"), ("NAME", "has no such column"), ("total", r"DECIMAL\(10,2\)")]
-)
-@pytest.mark.parametrize("scd_type", [1, 2])
-def test_changes_wait_if_the_table_cannot_be_partitioned_as_configured(
-    tmp_path: Path, column: str, why: str, scd_type: Any
-) -> None:
-    target = Target(tmp_path, partition_by=(column,), scd_type=scd_type)
-    failed = target.apply(change("INSERT", 1, "a", at=1), fails=True).failed[ORDERS]
-    assert re.search(why, str(failed))
-    assert not target.path.exists()
-    target.reopen(partition_by=("name",))
-    target.apply(change("INSERT", 1, "Zürich", at=1))
-    assert [row["name"] for row in target.stored()] == ["Zürich"]
 
 
 def test_changes_go_on_if_the_source_drops_the_column_that_a_table_is_partitioned_by(tmp_path: Path) -> None:

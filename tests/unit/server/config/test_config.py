@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from headstream.core.model.topology import Fsync
 from headstream.errors import InvalidOptionError, StorageError
 from headstream.server.config.config import ServerConfig, load_config
 from headstream.server.config.file import format_toml
-from headstream.server.config.keys import KEYS, SECRETS
+from headstream.server.config.keys import SECRETS
 from headstream.server.network.addresses import Address
 
 
@@ -83,37 +82,6 @@ def test_config_is_fresh_only_where_the_directory_is_named(tmp_path: Path, monke
     assert not load_config(None, {}, {"system.path": "here"}).is_fresh
 
 
-def test_config_reads_variables_by_what_belongs_there() -> None:
-    config = load_config(
-        None,
-        {
-            "IGGY_HTTP_ENABLED": "false",
-            "IGGY_PERSONAL_ACCESS_TOKEN_MAX_TOKENS_PER_USER": "3",
-            "IGGY_HTTP_CORS_ALLOWED_ORIGINS": '["https://a.example", https://b.example]',
-            "IGGY_ROOT_USERNAME": "admin",
-            "IGGY_ROOT_PASSWORD": "12345",
-            "HEADSTREAM_MAX_CONNECTIONS": "17",
-            "HEADSTREAM_URL": "not the server's",
-        },
-    )
-    assert config.http_address is None
-    assert config.settings.most_tokens == 3
-    assert config.http.cors is not None
-    assert config.http.cors.allowed_origins == ("https://a.example", "https://b.example")
-    assert (config.settings.root_username, config.settings.root_password) == ("admin", "12345")
-    assert config.tcp.max_connections == 17
-
-
-def test_config_takes_every_key_of_the_original_and_names_those_without_meaning(tmp_path: Path) -> None:
-    original = [key for key in KEYS if not key.startswith("headstream.")]
-    config = load(tmp_path, format_toml((key, KEYS[key].default) for key in original if key not in SECRETS))
-    told = ", ".join(config.warnings)
-    for key in original:
-        assert (key in told) == (KEYS[key].without is not None and KEYS[key].only is None and key not in SECRETS), key
-    assert "quic.keep_alive_interval" in told
-    assert "system.cache.size" in told
-
-
 @pytest.mark.parametrize(
     ("text", "key"),
     [
@@ -157,19 +125,6 @@ def test_config_refuses_what_cannot_be_used(tmp_path: Path, text: str, told: str
     assert told in refusal_of(tmp_path, text)
 
 
-@pytest.mark.parametrize(
-    ("environ", "told"),
-    [
-        ({"IGGY_TCP_ADDRES": "x"}, "IGGY_TCP_ADDRES: unknown setting; did you mean tcp.address?"),
-        ({"HEADSTREAM_SYSTEM_PAHT": "x"}, "did you mean system.path?"),
-        ({"IGGY_ROOT_USERNAME": "admin"}, "both or not at all"),
-        ({"IGGY_ROOT_USERNAME": "admin", "IGGY_ROOT_PASSWORD": "12"}, "password"),
-    ],
-)
-def test_config_refuses_variables_that_cannot_be_used(tmp_path: Path, environ: dict[str, str], told: str) -> None:
-    assert told in refusal_of(tmp_path, "", environ)
-
-
 def test_config_keeps_what_it_is_told_about_topics_of_existing_clients(tmp_path: Path) -> None:
     file = "[system.partition]\nenforce_fsync = true\n[system.message_deduplication]\nenabled = true\nmax_entries = 77\n"
     file += '[system.segment]\nsize = "1 MB"\nmessage_expiry = "7 days"\n[system.topic]\nmax_size = "2 GB"\n'
@@ -210,15 +165,6 @@ def test_config_is_told_when_the_file_is_missing(tmp_path: Path) -> None:
         load_config(tmp_path / "missing.toml", {})
 
 
-def test_format_toml_writes_what_a_file_would_say(tmp_path: Path) -> None:
-    spelled = {key: entry.default for key, entry in KEYS.items()} | {"system.path": 'a "quoted"\n\x7f path'}
-    document = tomllib.loads(format_toml(spelled.items()))
-    assert document["system"]["path"] == spelled["system.path"]
-    assert document["http"]["cors"]["allowed_methods"] == ["GET", "POST", "PUT", "DELETE"]
-    assert document["headstream"]["max_connections"] == 10_000
-    assert document["tcp"]["enabled"] is True
-
-
 @pytest.mark.parametrize(
     ("spelled", "microseconds"),
     [
@@ -249,31 +195,6 @@ def test_parse_microseconds_refuses_what_is_no_duration(spelled: Any) -> None:
 )
 def test_parse_bytes_reads_sizes_as_the_original_spells_them(spelled: Any, size: int) -> None:
     assert parse_size_bytes(spelled) == size
-
-
-@pytest.mark.parametrize(
-    ("text", "address", "is_loopback"),
-    [
-        ("127.0.0.1:8090", Address("127.0.0.1", 8090), True),
-        ("127.8.0.1:0", Address("127.8.0.1", 0), True),
-        ("localhost:1", Address("localhost", 1), True),
-        ("[::1]:8090", Address("::1", 8090), True),
-        ("[::]:8090", Address("::", 8090), False),
-        ("0.0.0.0:8090", Address("0.0.0.0", 8090), False),
-        ("shop.example:8090", Address("shop.example", 8090), False),
-    ],
-)
-def test_address_reads_hosts_and_ports(text: str, address: Address, is_loopback: bool) -> None:
-    found = Address.parse(text, "tcp.address")
-    assert found == address
-    assert str(found) == text
-    assert found.is_loopback is is_loopback
-
-
-@pytest.mark.parametrize("text", ["", ":1", "::1:8090", "host", "host:", "host:-1", "host:70000", "[]:1"])
-def test_address_refuses_what_is_none(text: str) -> None:
-    with pytest.raises(InvalidOptionError, match="is not an address"):
-        Address.parse(text, "tcp.address")
 
 
 def test_the_settings_of_the_page_about_production_are_taken_without_a_warning(tmp_path: Path) -> None:

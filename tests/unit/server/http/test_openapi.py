@@ -14,7 +14,7 @@ from headstream.core.wire.commands.tokens import RawToken
 from headstream.core.wire.fields import fields_of
 from headstream.core.wire.table import COMMANDS
 from headstream.server.http.openapi import describe
-from headstream.server.http.pages import PageRoute
+from headstream.server.http.routes import PageRoute
 from headstream.server.http.views import VIEWS
 
 PAGE = PageRoute("POST", "/page", "Do something.", "application/json", RawToken, RawToken)

@@ -33,7 +33,7 @@ def test_a_trouble_is_logged_with_what_an_operator_needs(caplog: pytest.LogCaptu
 
 
 @pytest.mark.parametrize("error", [NotFoundError("nobody"), HeadstreamError("whatever")])
-def test_nothing_is_logged_of_what_is_the_clients_matter(error: HeadstreamError, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_once_logs_no_error_that_the_client_caused(error: HeadstreamError, caplog: pytest.LogCaptureFixture) -> None:
     StorageErrorLog().log_once(error, 1)
     assert caplog.records == []
 

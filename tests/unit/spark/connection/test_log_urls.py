@@ -20,7 +20,7 @@ def test_a_server_is_named_with_who_asks() -> None:
     assert "p@ss" not in repr(address)
 
 
-def test_who_asks_may_stand_in_the_drivers_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_can_come_from_the_drivers_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidUrlError, match="the user name is missing"):
         parse_log({"url": "headstream://example"})
     monkeypatch.setenv("HEADSTREAM_USERNAME", "ann")

@@ -8,7 +8,7 @@ import pytest
 
 from headstream.errors import JarsError
 from headstream.spark.sessions.jar_digests import JAR_DIGESTS
-from headstream.spark.sessions.jar_sets import BROKER, SETS, SPARK, Jar, JarSet
+from headstream.spark.sessions.jar_sets import BROKER, SPARK, JarSet
 from headstream.spark.sessions.jars import cache_folder, fetch, find
 
 SPARK_FILES = [jar.file_name for jar in SPARK.jars]
@@ -85,11 +85,6 @@ def test_find_takes_the_directory_named_before_the_environment(
     assert find(SPARK, tmp_path / "two") == two
 
 
-def test_digests_cover_the_jars_that_are_asked_for() -> None:
-    assert {jar.file_name for jar_set in SETS.values() for jar in jar_set.jars} < set(JAR_DIGESTS)
-    assert all(len(bytes.fromhex(digest)) == hashlib.sha256().digest_size for digest in JAR_DIGESTS.values())
-
-
 @pytest.mark.parametrize(("jar_set", "names"), [(SPARK, SPARK_FILES), (BROKER, BROKER_FILES)])
 def test_find_refuses_a_jar_and_sets_it_aside_when_its_digest_is_another(root: Path, jar_set: JarSet, names: list[str]) -> None:
     paths = _put_set(root, jar_set, names)
@@ -147,11 +142,3 @@ def test_fetch_says_where_when_the_folder_cannot_be_written(tmp_path: Path) -> N
         fetch(tmp_path / "file")
     assert str(tmp_path / "file") in str(raised.value)
     assert "HEADSTREAM_JARS" in str(raised.value)
-
-
-def test_jar_sets_have_folders_of_their_own_when_a_version_changes() -> None:
-    newer = JarSet("spark", (Jar("io.delta", "delta-spark_4.2_2.13", "9.9.9"), *SPARK.jars[1:]))
-    assert newer.folder_name != SPARK.folder_name
-    assert newer.folder_name.startswith("spark-")
-    assert set(SETS) == {"spark", "broker", "s3", "azure", "gcs", "namenode", "yarn"}
-    assert str(SPARK.jars[0]) == "io.delta:delta-spark_4.2_2.13:4.4.0"

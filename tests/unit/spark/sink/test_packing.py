@@ -15,10 +15,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from headstream.core.codec.batch.stored.stamp import stamp
 from headstream.core.codec.binary import decode_polled
 from headstream.core.model import constructors as kinds
-from headstream.core.model.header_values import HeaderValue
 from headstream.core.model.message import Message
-from headstream.core.model.polling import partition_of
-from headstream.errors import HeadstreamError, InvalidOptionError
+from headstream.core.model.partitioning import partition_of
+from headstream.errors import InvalidOptionError
 from headstream.spark.sink.columns import SinkColumns, plan_columns
 from headstream.spark.sink.options import parse_sink_options
 from headstream.spark.sink.packing import BadRow, Packed, Packer, Target
@@ -105,71 +104,6 @@ def pack(columns: dict[str, pa.Array], target: Target = IGGY, **options: str) ->
     return list(Packer(plan(batch.schema, **options)).pack(batch, target))
 
 
-def headers_of(value: Any, kind: pa.DataType) -> list[tuple[str, HeaderValue]]:
-    [packed] = pack({"payload": pa.array(["p"]), "headers": pa.array([value], kind)}, WIDE)
-    if isinstance(packed, BadRow):
-        raise packed.reason
-    [message] = decode(packed, WIDE)
-    return list(message.headers.items())
-
-
-ARRAY = pa.list_(pa.struct([("key", pa.string()), ("kind", pa.string()), ("value", pa.binary())]))
-
-
-def test_headers_of_every_shape_keep_what_they_say() -> None:
-    entries = [("a", "uint8", b"\x07"), ("a", "string", b"x"), ("b", "unknown(77)", b"?"), ("n", "null", None)]
-    value = [dict(zip(("key", "kind", "value"), entry, strict=True)) for entry in entries]
-    expected = [("a", kinds.uint8(7)), ("a", kinds.string("x")), ("n", kinds.null())]
-    assert headers_of([value[0], value[1], value[3]], ARRAY) == expected
-    assert headers_of(None, ARRAY) == []
-    with pytest.raises(HeadstreamError, match=r"unknown\(77\)"):
-        headers_of(value, ARRAY)
-    with pytest.raises(HeadstreamError, match="the value of header 'a' is null"):
-        headers_of([{"key": "a", "kind": "string", "value": None}], ARRAY)
-    with pytest.raises(HeadstreamError, match="header 'a' is of kind uint7"):
-        headers_of([{"key": "a", "kind": "uint7", "value": b""}], ARRAY)
-    with pytest.raises(HeadstreamError, match="width of its kind"):
-        headers_of([{"key": "a", "kind": "int64", "value": b"1"}], ARRAY)
-    pairs = [("a", 1), ("b", None)]
-    assert headers_of(pairs, pa.map_(pa.string(), pa.int16())) == [
-        ("a", kinds.int16(1)),
-        ("b", kinds.null()),
-    ]
-    assert headers_of([("a", "x")], pa.map_(pa.string(), pa.string())) == [("a", kinds.string("x"))]
-    assert headers_of([("a", True)], pa.map_(pa.string(), pa.bool_())) == [("a", kinds.bool_(True))]
-
-
-def test_bad_rows_are_found_among_good_ones_in_order() -> None:
-    values = ["v" * 256 if number in (0, 37, 38, 99) else "v" for number in range(100)]
-    batch = {"payload": pa.array([str(number) for number in range(100)]), "note": pa.array(values)}
-    found = pack(batch, headerColumns="note")
-    bad = [each for each in found if isinstance(each, BadRow)]
-    assert [each.row for each in bad] == [0, 37, 38, 99]
-    assert all("header value of 256 bytes" in str(each.reason) for each in bad)
-    good = [int(m.payload or b"") for each in found if isinstance(each, Packed) for m in decode(each, IGGY)]
-    assert good == [number for number in range(100) if number not in (0, 37, 38, 99)]
-
-
-@pytest.mark.parametrize(
-    ("columns", "options", "what"),
-    [
-        ({"n": pa.array([256], pa.int32())}, {"headerColumns": "n uint8"}, "does not fit uint8"),
-        ({"n": pa.array([-1], pa.int32())}, {"headerColumns": "n uint8"}, "does not fit uint8"),
-        ({"n": pa.array([-1], pa.int64())}, {"headerColumns": "n uint128"}, "does not fit uint128"),
-        ({"id": pa.array([b"short"])}, {}, "that are not 16 bytes"),
-        ({"partition": pa.array([4], pa.int64())}, {}, "partition has 4"),
-        ({"partition": pa.array([1 << 40], pa.int64())}, {}, "out of bounds|not in range"),
-        ({"headers": pa.array([b"\x06\0\0\0hs.key\x01\0\0\0\0"])}, {}, "reserved header"),
-    ],
-)
-def test_a_value_that_cannot_be_sent_is_its_rows_fault(columns: dict[str, pa.Array], options: dict[str, str], what: str) -> None:
-    [found] = pack({"payload": pa.array(["p"]), **columns}, IGGY, **options)
-    assert isinstance(found, BadRow)
-    assert found.row == 0
-    with pytest.raises(HeadstreamError, match=what):
-        raise found.reason
-
-
 def test_a_compacted_topic_takes_rows_with_a_key_alone() -> None:
     target = Target("shop/orders", 1, is_wide=True, needs_key=True)
     batch = {"payload": pa.array(["a", "b"]), "key": pa.array([None, "k"], pa.string())}
@@ -177,20 +111,6 @@ def test_a_compacted_topic_takes_rows_with_a_key_alone() -> None:
     assert isinstance(bad, BadRow)
     assert "without a key" in str(bad.reason)
     assert isinstance(good, Packed)
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("a uint7", "uint7 is not a kind"),
-        ("a,,b", "cannot be parsed at"),
-        ("a b c", "cannot be parsed"),
-        ("A, a", "names a column twice"),
-    ],
-)
-def test_header_columns_say_what_cannot_be_read(text: str, what: str) -> None:
-    with pytest.raises(InvalidOptionError, match=what):
-        parse_sink_options({"url": "file:///x", "headerColumns": text})
 
 
 def test_sink_options_are_read_and_refused_by_name() -> None:

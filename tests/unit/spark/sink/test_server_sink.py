@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,14 +12,10 @@ import headstream as hs
 from headstream.client.transports.remote.address import ServerUrl
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
-from headstream.core.wire.extensions.epochs import CommittedEpoch
-from headstream.core.wire.extensions.topics import GetIdentity, Identity
-from headstream.core.wire.records import Command
-from headstream.errors import InvalidInputError, LogError, TopicNotFoundError
+from headstream.errors import LogError, TopicNotFoundError
 from headstream.log.segments.layout import STAGED_NAME
 from headstream.log.staged.staging import Manifest, StagedPart
 from headstream.spark.connection.log_urls import parse_log
-from headstream.spark.sink import server_sink
 from headstream.spark.sink.server_sink import ServerSink
 from headstream.testing.local_server import LocalServer
 
@@ -79,7 +73,7 @@ def test_a_part_is_whole_when_the_server_is_started_again_while_it_is_staged(
     assert staged_files(tmp_path / "log") == []
 
 
-def test_what_is_given_up_leaves_nothing_at_the_server(server: LocalServer, sink: ServerSink, tmp_path: Path) -> None:
+def test_discarded_parts_leave_no_file_at_the_server(server: LocalServer, sink: ServerSink, tmp_path: Path) -> None:
     failed = sink.begin_part("query", 1, "one")
     for payload in (b"a", b"b"):
         failed.add(TOPIC, 1, batch(payload), 1)
@@ -96,35 +90,13 @@ def test_what_is_given_up_leaves_nothing_at_the_server(server: LocalServer, sink
     assert payloads(server) == []
 
 
-def test_what_is_committed_is_not_given_up_any_more(server: LocalServer, sink: ServerSink) -> None:
+def test_abort_after_a_commit_changes_nothing(server: LocalServer, sink: ServerSink) -> None:
     part = sink.begin_part("query", 1, "one")
     part.add(TOPIC, 1, batch(b"a"), 1)
     wanted = manifest(sink, part.finish())
     sink.commit(wanted, 10)
     assert not sink.abort("query", 1, wanted.parts)
     assert payloads(server) == [b"a"]
-
-
-def test_sink_fails_when_its_epoch_is_behind_a_later_one(
-    server: LocalServer, sink: ServerSink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    part = sink.begin_part("query", 1, "one")
-    part.add(TOPIC, 1, batch(b"a"), 1)
-    wanted = manifest(sink, part.finish())
-    sink.commit(replace(wanted, epoch=7, parts=()), 10)
-    with pytest.raises(InvalidInputError, match="epoch 1 of writer 'query' is before its epoch 7"):
-        sink.commit(wanted, 10)
-    assert payloads(server) == []
-
-    class EarlierServer:
-        """Answers as servers did that passed over such an epoch in silence."""
-
-        def call(self, command: Command[Any], **_: Any) -> Any:
-            return Identity(wanted.identity) if isinstance(command, GetIdentity) else CommittedEpoch(7)
-
-    monkeypatch.setattr(server_sink, "caller_of", lambda address: EarlierServer())
-    with pytest.raises(LogError, match="epoch 1 was not committed: the server has committed epoch 7"):
-        sink.commit(wanted, 10)
 
 
 def test_a_log_that_was_made_again_takes_nothing_that_was_planned_for_the_old_one(

@@ -91,7 +91,7 @@ def test_a_message_that_is_too_big_is_named_and_nothing_stays_staged(
     assert not [path for path in (tmp_path / "log" / STAGED_NAME).rglob("*") if path.is_file()]
 
 
-def test_one_of_two_attempts_at_a_task_counts_when_both_come_to_their_end(log: hs.Client, tmp_path: Path) -> None:
+def test_commit_takes_one_of_two_completed_attempts_at_a_task(log: hs.Client, tmp_path: Path) -> None:
     root = tmp_path / "log"
     first, second = (stage(root, iter([rows_of([b"a", b"b"]), rows_of([b"c"])])) for _ in range(2))
     assert first.part is not None

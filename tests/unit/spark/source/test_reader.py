@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import headstream as hs
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Limits
-from headstream.errors import CorruptSendError, HeadstreamError, LogError, OffsetOutOfRangeError
+from headstream.errors import CorruptSendError, HeadstreamError, OffsetOutOfRangeError
 from headstream.log.opening import close_log, open_directory
 from headstream.log.system.files import OsFiles
 from headstream.log.upkeep.compaction_pass import CompactionPass
@@ -27,7 +26,7 @@ from headstream.spark.source.options import parse_options
 from headstream.spark.source.planning import open_view
 from headstream.spark.source.reader import BATCH_ROWS, ReadTask, read_task
 from headstream.spark.source.source import HeadstreamReader
-from headstream.spark.source.stream_reader import HeadstreamStreamReader, UnlimitedStreamReader
+from headstream.spark.source.stream_reader import HeadstreamStreamReader
 from headstream.testing.local_server import LocalServer
 from tests.support.log.stored_logs import data_file
 from tests.support.server.kafka_listeners import kafka_listener
@@ -237,53 +236,6 @@ def test_a_compacted_partition_is_read_whole_however_it_is_divided(url: str, dir
     assert found == there
 
 
-def test_a_log_that_was_made_again_is_noticed_by_the_executor(request: pytest.FixtureRequest, url: str, directory: Path) -> None:
-    send(url, 1, 10)
-    tasks = plan(url)
-    server: LocalServer | None = None if url.startswith("file:") else request.getfixturevalue("server")
-    if server is not None:
-        server.stop()
-    shutil.rmtree(directory)
-    if server is not None:
-        server.start()
-    send(url, 2, 10)
-    with pytest.raises(LogError, match=r"no longer (here|at this server).*shop/orders partition 1, offsets 0 to 10"):
-        read(tasks)
-
-
-def test_a_server_that_is_started_again_is_waited_for(server: LocalServer) -> None:
-    send(server.url, 6, 1000, payload=b"x" * 2000)
-    (task,) = plan(server.url)
-    offsets: list[int] = []
-    server.stop()
-    server.start()
-    batches = read_task(task)
-    for batch in batches:  # the connections of before are closed, and so are, again and again, those of meanwhile
-        offsets += batch["offset"].to_pylist()
-        server.stop()
-        server.start()
-    assert offsets == list(range(6000))
-
-
-def test_a_server_tells_the_offsets_and_identities_that_the_directory_has(server: LocalServer, directory: Path) -> None:
-    send(server.url, 1, 10)
-    seen = []
-    with connect(server.url) as client:
-        for change in (client.create_partitions, client.delete_partitions, client.create_partitions):
-            change("shop/orders", 1)
-            views = [
-                open_view(parse_options({"url": url, "subscribe": "shop/orders"})) for url in (server.url, directory.as_uri())
-            ]
-            told, there = (view.offsets for view in views)
-            assert told == there
-            seen.append(dict(told.topics))
-            for view in views:
-                view.close()
-    assert seen[0].keys() == seen[2].keys() == {"shop/orders", "shop/orders partition 2"}
-    assert seen[1].keys() == {"shop/orders"}
-    assert seen[0] != seen[2]  # another partition of the same number
-
-
 def test_a_topic_that_was_purged_is_noticed_by_the_executor(url: str) -> None:
     send(url, 1, 10)
     tasks = plan(url)
@@ -337,22 +289,3 @@ def peak_bytes(url: str, sends: int) -> int:
 def test_memory_of_a_task_does_not_grow_with_its_messages(tmp_path: Path) -> None:
     few, many = (peak_bytes((tmp_path / str(sends)).as_uri(), sends) for sends in (100, 400))
     assert many < 1.3 * few < 60_000_000
-
-
-def test_stream_without_limits_ends_each_micro_batch_at_the_end_of_the_log(url: str) -> None:
-    send(url, 3, 5)
-    reader = UnlimitedStreamReader(parse_options({"url": url, "subscribe": "shop/orders", "headers": "none"}))
-    place = reader.initialOffset()
-    ends: list[tuple[list[int], bool]] = []
-    for _ in range(2):
-        end = reader.latestOffset()
-        rows = [
-            row for part in reader.partitions(place, end) for batch in reader.read(part) for row in batch["offset"].to_pylist()
-        ]
-        ends.append((rows, end == place))
-        place = end
-        send(url, 1, 5)
-    rows = [row for part in reader.partitions(place, reader.latestOffset()) for row in read([part.value])]
-    reader.stop()
-    assert ends == [(list(range(15)), False), (list(range(15, 20)), False)]
-    assert rows == list(range(20, 25))

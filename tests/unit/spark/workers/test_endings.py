@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import IO, Any
 
 import pytest
@@ -122,16 +122,6 @@ def test_stream_process_says_what_fails_but_for_a_closed_socket(
     assert capsys.readouterr().err == ""
     sys.excepthook(ValueError, ValueError("a real one"), None)
     assert "a real one" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", [None, "pytest.__main__", "headstream.spark.workers.daemon"])
-def test_processes_of_the_users_are_left_alone(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    work, hook = object(), sys.excepthook
-    spec = None if name is None else SimpleNamespace(name=name)
-    main: Any = SimpleNamespace(__spec__=spec, worker=work)
-    monkeypatch.setitem(sys.modules, "__main__", main)
-    exit_quietly()
-    assert (main.worker, sys.excepthook) == (work, hook)
 
 
 def test_workers_end_quietly_when_they_only_make_or_plan_the_source_of_a_pipeline() -> None:

@@ -28,7 +28,7 @@ from headstream.errors import DecodeError, HeadstreamError
 from headstream.server.http.console.cookies import ConsoleCookie
 from headstream.server.http.console.files import CONSOLE_PATH, ConsoleFiles
 from headstream.server.http.hosts import Hosts
-from headstream.server.http.pipelines import NO_PIPELINES, PipelineReports
+from headstream.server.http.pipeline_reports import NO_PIPELINES, PipelineReports
 from headstream.server.http.replies import NOT_FOUND, OWN_HEADERS, UNAUTHORIZED, Reply, command_reply, json_reply, text_reply
 from headstream.server.http.requests import RefusedBodyError, bounded_for_json, read_body, read_query
 from headstream.server.http.views import Views

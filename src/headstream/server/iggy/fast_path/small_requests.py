@@ -18,8 +18,8 @@ from headstream.broker.commands.messages import check_readable
 from headstream.broker.commands.offsets import check_partition
 from headstream.broker.commands.topic_lookup import FoundTopic
 from headstream.core.codec.buffer import BytesLike
-from headstream.core.model.partitioning import PartitioningKind
-from headstream.core.model.polling import ConsumerKind, PollingKind, partition_of
+from headstream.core.model.partitioning import PartitioningKind, partition_of
+from headstream.core.model.polling import ConsumerKind, PollingKind
 from headstream.core.model.producers import MAX_PRODUCER_ID, is_owned_by
 from headstream.core.model.topology import Fsync
 from headstream.core.wire.codes import Code

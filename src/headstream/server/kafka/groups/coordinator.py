@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
+from headstream.broker.accounts.permissions import Rights
+from headstream.broker.accounts.sessions import Session
 from headstream.errors import PermissionDeniedError
-from headstream.server.kafka.calls import Call
 from headstream.server.kafka.groups.group_members import Joining, Respond
 from headstream.server.kafka.groups.membership import KafkaGroup
 from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError
@@ -25,6 +26,18 @@ _MAX_BYTES: Final = 64 << 20
 _ID_BYTES: Final = 16
 
 
+class Caller(Protocol):
+    """Who sends a request for a group."""
+
+    @property
+    def session(self) -> Session:
+        """The session that sent the request."""
+
+    @property
+    def rights(self) -> Rights:
+        """The permissions of the session's user."""
+
+
 class Coordinator:
     """All groups that have members.
 
@@ -36,7 +49,7 @@ class Coordinator:
         self.monotonic = monotonic
         self.groups: dict[str, KafkaGroup] = {}
 
-    def join(self, call: Call, name: str, asked: Joining, respond: Respond) -> None:
+    def join(self, caller: Caller, name: str, asked: Joining, respond: Respond) -> None:
         """Add a member to a group; see KafkaGroup.join().
 
         Raises:
@@ -48,8 +61,8 @@ class Coordinator:
                 raise ProtocolError(
                     ErrorCode.GROUP_MAX_SIZE_REACHED, f"the limit of {_MAX_GROUPS} groups with members is reached"
                 )
-            group = self.groups[name] = KafkaGroup(name, call.session.user_id)
-        self.check_user(call, group)
+            group = self.groups[name] = KafkaGroup(name, caller.session.user_id)
+        self.check_user(caller, group)
         if sum(map(len, asked.protocols.values())) + sum(each.size_bytes for each in self.groups.values()) > _MAX_BYTES:
             raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, "the metadata of all groups' members is too large")
         try:
@@ -57,7 +70,7 @@ class Coordinator:
         finally:
             self._forget_unused(group)
 
-    def find(self, call: Call, name: str) -> KafkaGroup | None:
+    def find(self, caller: Caller, name: str) -> KafkaGroup | None:
         """Return a group that has members, or None.
 
         Raises:
@@ -65,27 +78,27 @@ class Coordinator:
         """
         group = self.groups.get(name)
         if group is not None:
-            self.check_user(call, group)
+            self.check_user(caller, group)
         return group
 
-    def get(self, call: Call, name: str) -> KafkaGroup:
+    def get(self, caller: Caller, name: str) -> KafkaGroup:
         """Return a group that has members.
 
         Raises:
             ProtocolError: the group is another user's, or has no members.
         """
-        group = self.find(call, name)
+        group = self.find(caller, name)
         if group is None:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has no members")
         return group
 
     @staticmethod
-    def check_user(call: Call, group: KafkaGroup) -> None:
+    def check_user(caller: Caller, group: KafkaGroup) -> None:
         """Allow a group only to the user of its first member, and to users who are allowed to read the server's statistics."""
-        if group.user_id == call.session.user_id:
+        if group.user_id == caller.session.user_id:
             return
         try:
-            call.rights.read_servers()
+            caller.rights.read_servers()
         except PermissionDeniedError:
             raise ProtocolError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "the group is another user's") from None
 

@@ -40,16 +40,6 @@ def lose_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Deliveries, "settle", fail)
 
 
-def test_a_message_whose_attempt_could_not_be_recorded_is_delivered_by_the_next_call(
-    log: hs.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with log.consumer("shop/orders", **OPTIONS) as consumer:
-        lose_next(monkeypatch)
-        with pytest.raises(OutcomeUnknownError):
-            next(consumer)
-        assert [message.payload for message in consumer] == [b"a", b"b", b"c"]
-
-
 def test_messages_before_one_that_cannot_be_decoded_are_returned_although_its_failure_could_not_be_recorded(
     log: hs.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from headstream.errors import SchemaError
 from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.apply.type1.merge import Scd1Table
 from headstream.replicate.engines.engine import RowCounts
-from tests.support.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
+from tests.support.replicate.change_tables import METADATA, NAMES, TYPES, change, table
 from tests.support.replicate.plain_engine import open_plain_engine
 
 
@@ -61,13 +61,6 @@ def test_merge_does_not_bring_a_deleted_row_back_when_an_older_change_comes_late
     assert content(tmp_path)[1] == ("again", None, None)
 
 
-def test_merge_keeps_absent_columns_when_a_partial_update_comes(tmp_path: Path) -> None:
-    target = open_table(tmp_path)
-    merge(target, 0, change("INSERT", 1, "a", "1", "keep", at=1))
-    merge(target, 1, change("UPDATE", 1, name="b", at=2, present={"ID", "name"}))
-    assert content(tmp_path) == {1: ("b", Decimal("1.00"), "keep")}
-
-
 def test_merge_names_no_column_that_none_of_its_changes_carries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = open_table(tmp_path)
     merge(target, 0, change("INSERT", 1, "a", "1", "kept", at=1), change("INSERT", 2, "b", "2", "kept", at=2))
@@ -83,13 +76,6 @@ def test_merge_names_no_column_that_none_of_its_changes_carries(tmp_path: Path, 
     merge(target, 2, change("UPDATE", 3, "new", at=4, present={"ID", "name"}), change("UPDATE", 2, "b2", "7", at=5))
     assert merged == [{"ID", "name"}, set(NAMES)]
     assert content(tmp_path) == {1: ("a2", 1, "kept"), 2: ("b2", 7, None), 3: ("new", None, None)}
-
-
-def test_merge_lets_an_older_whole_image_fill_what_a_newer_partial_one_left_out(tmp_path: Path) -> None:
-    merge(open_table(tmp_path), 0, change("UPDATE", 1, name="new", at=5, present={"ID", "name"}))
-    again = open_table(tmp_path)  # that columns have versions is known from the table itself
-    merge(again, 1, change("INSERT", 1, "old", "7", "n", at=2))
-    assert content(tmp_path) == {1: ("new", Decimal("7.00"), "n")}
 
 
 def test_prepare_adds_a_column_and_widens_a_type(tmp_path: Path) -> None:
@@ -152,60 +138,3 @@ def test_merge_ends_the_same_when_changes_are_shuffled_and_repeated_over_batches
         if rng.random() < 0.3:
             target = open_table(tmp_path)
     assert content(tmp_path) == final
-
-
-def test_versions_follow_the_table_when_a_column_is_added_between_partial_updates(tmp_path: Path) -> None:
-    target = open_table(tmp_path)
-    target.prepare({name: TYPES[name] for name in NAMES[:3]})
-    target.prepare(TYPES)
-    merge(target, 0, change("UPDATE", 1, note="n9", at=9, present={"ID", "note"}))
-    merge(target, 1, change("UPDATE", 1, note="n3", name="x", at=3, present={"ID", "name", "note"}))
-    assert content(tmp_path) == {1: ("x", None, "n9")}
-    stored = DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()[0]
-    assert stored["_hs_sequence"] == sequence(9)
-
-
-def soft_content(directory: Path) -> dict[int, tuple[Any, ...]]:
-    rows = DeltaTable(str(directory / "t")).to_pyarrow_table().to_pylist()
-    return {row["ID"]: (row["name"], row["note"], row["_hs_deleted"], row["_hs_sequence"]) for row in rows}
-
-
-def merge_softly(directory: Path, version: int, *changes: dict[str, Any]) -> RowCounts:
-    engine = open_plain_engine(directory / "t")
-    target = Scd1Table(engine, ["ID"], Tombstones(directory / "tombstones", ["ID"]), soft=True)
-    return merge(target, version, *changes)
-
-
-def test_soft_deletion_keeps_the_row_and_a_newer_upsert_brings_it_back(tmp_path: Path) -> None:
-    merge_softly(tmp_path, 0, change("INSERT", 1, "a", at=1))
-    assert merge_softly(tmp_path, 1, change("DELETE", 1, at=3), change("DELETE", 2, at=4)) == RowCounts(inserted=1, updated=1)
-    deleted = {1: ("a", None, True, sequence(3)), 2: (None, None, True, sequence(4))}
-    assert soft_content(tmp_path) == deleted
-    late = [change("UPDATE", 1, "late", at=2), change("INSERT", 2, "late", at=2)]
-    assert merge_softly(tmp_path, 2, *late) == RowCounts(updated=2)
-    deleted = {1: ("late", None, True, sequence(3)), 2: ("late", None, True, sequence(4))}  # the last values before it
-    assert soft_content(tmp_path) == deleted
-    assert merge_softly(tmp_path, 3, change("DELETE", 1, at=3), change("INSERT", 1, "a", at=1), late[1]) == RowCounts()
-    assert soft_content(tmp_path) == deleted
-    merge_softly(tmp_path, 4, change("INSERT", 1, "again", at=5), change("INSERT", 2, "tie", at=4))
-    assert soft_content(tmp_path) == {1: ("again", None, False, sequence(5)), 2: ("tie", None, False, sequence(4))}
-    assert not (tmp_path / "tombstones").exists()
-
-
-def test_soft_deletion_is_marked_in_a_table_that_deleted_its_rows_before(tmp_path: Path) -> None:
-    merge(open_table(tmp_path), 0, change("INSERT", 1, "a", at=1), change("INSERT", 2, "b", at=2))
-    merge_softly(tmp_path, 1, change("DELETE", 1, at=3))
-    assert {key: row[2] for key, row in soft_content(tmp_path).items()} == {1: True, 2: None}
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_soft_rows_that_are_not_deleted_are_those_that_are_there_when_changes_are_shuffled(tmp_path: Path, seed: int) -> None:
-    changes, final = history(seed, 40)
-    rng = random.Random(seed)
-    delivery = changes + rng.sample(changes, 10)
-    rng.shuffle(delivery)
-    for version in range(5):
-        merge_softly(tmp_path, version, *delivery[version * 11 : version * 11 + 11])
-    rows = DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
-    there = {row["ID"]: (row["name"], row["total"], row["note"]) for row in rows if not row["_hs_deleted"]}
-    assert there == final

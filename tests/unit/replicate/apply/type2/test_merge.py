@@ -13,7 +13,6 @@ from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.apply.type1.merge import Scd1Table
 from headstream.replicate.apply.type2.events import Events, read_events
 from headstream.replicate.apply.type2.merge import Scd2Table
-from headstream.replicate.apply.type2.rows import commit_times
 from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.engines.engine import RowCounts
 from tests.support.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
@@ -128,41 +127,6 @@ def test_history_lets_a_late_column_flow_forward_until_a_newer_change_of_it(tmp_
     ]
 
 
-def test_history_moves_a_row_when_its_key_changes(tmp_path: Path) -> None:
-    target = open_history(tmp_path)
-    merge(target, 0, change("INSERT", 1, "a", at=1))
-    merge(target, 1, change("UPDATE", 2, "a", at=3, old=1))
-    assert content(tmp_path) == {
-        1: [(sequence(1), sequence(3), "a", None, None, False)],
-        2: [(sequence(3), None, "a", None, None, False)],
-    }
-
-
-@pytest.mark.parametrize("soft", [False, True])
-@pytest.mark.parametrize("size", [1, 2, 6])
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("inserted", [False, True], ids=["arrives again", "is inserted again"])
-def test_a_departure_takes_the_row_after_a_deletion_that_took_the_rows_before(
-    tmp_path: Path, inserted: bool, seed: int, size: int, soft: bool
-) -> None:
-    unit = [change("UPDATE", 1, "a", at=36, old=4), change("DELETE", 1, at=37)]
-    unit += [change("INSERT", 1, "b", at=38) if inserted else change("UPDATE", 1, "b", at=38, old=5)]
-    unit += [change("UPDATE", 3, "b", at=39, old=1)]
-    changes = [one | {"_hs_transaction": "T", "_hs_event": number} for number, one in enumerate(unit, start=1)]
-    if inserted:  # over a row whose end the source has not told
-        changes.append(change("INSERT", 1, "old", at=9))
-    if seed:
-        random.Random(seed).shuffle(changes)
-    target = open_history(tmp_path, soft=soft)
-    for start in range(0, len(changes), size):
-        merge(target, start, *changes[start : start + size])
-    found = content(tmp_path)
-    versions = [(sequence(9), sequence(36), "old")] if inserted else []
-    versions += [(sequence(36), sequence(37), "a"), (sequence(38), sequence(39), "b")]
-    assert [row[:3] for row in found[1] if not row[5]] == versions
-    assert current(found) == {3: ("b", None, None)}
-
-
 def test_history_keeps_a_dropped_column_in_old_rows_and_carries_it_on(tmp_path: Path) -> None:
     target = open_history(tmp_path)
     target.prepare({**TYPES, "gone": "STRING"})
@@ -211,17 +175,6 @@ def test_open_versions_are_the_rows_of_type_1_when_both_are_shuffled_apart(tmp_p
     found = open_plain_engine(tmp_path / "one").read(NAMES, "true").to_pylist()
     expected = {row["ID"]: (row["name"], row["total"], row["note"]) for row in found}
     assert current(content(tmp_path)) == expected == current(tell(changes))
-
-
-def test_commit_times_are_those_of_sequences_and_of_loaded_rows() -> None:
-    sequences = pa.array([sequence(1), "", None, f"{sequence(3)}.1690000000000000", "2023-broken"])
-    assert commit_times(sequences).to_pylist() == [
-        datetime(2023, 3, 21, 21, 34, 16, 580_000, UTC),
-        None,
-        None,
-        datetime.fromtimestamp(1_690_000_000, UTC),
-        None,
-    ]
 
 
 KEY_VALUES: dict[str, tuple[Any, Any]] = {

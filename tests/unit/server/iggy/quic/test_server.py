@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,14 +29,11 @@ from headstream.core.wire.commands.users import CreateUser, UpdateUser, UserStat
 from headstream.core.wire.extensions.producers import AppendNumbered, InitProducer
 from headstream.core.wire.frames import encode_request, request_head
 from headstream.core.wire.statuses import Status
-from headstream.errors import AuthenticationError, InvalidOptionError, ServerUnreachableError
-from headstream.server.app import QUIC_CERTIFICATE
+from headstream.errors import ServerUnreachableError
 from headstream.server.config.tcp_settings import TcpSettings
 from headstream.server.iggy.quic.server import QuicServer
-from headstream.server.iggy.quic.tls import AddressTokens, load_certificate, make_self_signed
 from headstream.server.network.addresses import Address
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES
-from tests.support.server.certificates import write_certificate
 from tests.support.server.served import Running, config_of, serving, wait_for
 
 PING = encode_request(Code.PING)
@@ -175,22 +171,6 @@ def test_quic_refuses_more_than_a_login_has_before_the_login(running: Running) -
         assert int.from_bytes(client.bodies[stream][:4], "little") == Status.UNAUTHENTICATED
 
 
-def test_quic_holds_a_window_when_an_unauthenticated_client_leaves_gaps(running: Running) -> None:
-    with RawQuic(address_of(running)) as client:
-        client.request(PING)
-        sender = client._quic._get_or_create_stream_for_send(client._quic.get_next_available_stream_id())
-        sender.sender.write(bytes(30_000))
-        sender.sender._pending.subtract(0, 29_000)  # only the end of it is sent
-        client.send()
-        client.request(PING)
-        [server] = quic_of(running)._clients
-        connection = server._connection
-        buffers = [len(stream.receiver._buffer) for stream in connection._streams.values()]
-        assert max(buffers) == 30_000
-        assert connection._local_max_data.value <= connection._local_max_data.used + connection.window_bytes
-        assert all(stream.max_stream_data_local <= 30_000 + 32_768 for stream in connection._streams.values())
-
-
 def test_quic_answers_users_when_unauthenticated_clients_have_no_turn(running: Running) -> None:
     quic = quic_of(running)
 
@@ -215,27 +195,6 @@ def test_quic_answers_users_when_unauthenticated_clients_have_no_turn(running: R
         newcomer.wait(lambda: newcomer.is_connected)
         newcomer._socket.close()
         assert quic._waiting == 0
-
-
-def test_quic_drops_datagrams_of_unauthenticated_clients_when_too_many_wait(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headstream.server.iggy.quic.server._MOST_WAITING", 5)
-    quic = quic_of(running)
-    address = ("127.0.0.1", 1)
-
-    async def flood() -> int:
-        quic._turns._left, quic._turns._is_scheduled = 0, True
-        for number in range(20):
-            quic._take(bytes([0xC0, 0, 0, 0, 1, 8, *bytes(7), number, 8, *bytes(8), 0, 0x44, 0x90]) + bytes(1300), address)
-        for _ in range(20):
-            quic._take(os.urandom(1), address)  # no datagram of QUIC
-        waiting = quic._waiting
-        quic._turns._begin_round()
-        return waiting
-
-    assert running.run(flood()) == 5
-    wait_for(lambda: quic._waiting == 0)
 
 
 def test_quic_ends_handshakes_that_do_not_end_themselves(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,57 +300,6 @@ def test_quic_answers_where_a_numbered_batch_is_when_it_comes_again(running: Run
         assert [(each.offset, each.is_repeat) for each in stored] == [(0, False), (0, True)]
 
 
-def test_quic_client_trusts_the_certificate_that_the_server_has_made_and_no_other(tmp_path: Path) -> None:
-    with serving(config_of(quic_address=Address("127.0.0.1", 0), data=str(tmp_path / "log"))) as running:
-        port, certificate = address_of(running).port, tmp_path / "log" / "runtime" / QUIC_CERTIFICATE
-        for host in ("localhost", "127.0.0.1"):
-            with hs.connect(f"quic://iggy:iggy@{host}:{port}", tls_ca_file=str(certificate)) as log:
-                assert log.topics() == []
-        with pytest.raises(ServerUnreachableError, match="certificate"):
-            hs.connect(f"quic://iggy:iggy@localhost:{port}", retry_timeout_ms=0)
-        with pytest.raises(AuthenticationError, match="cannot log in"):
-            hs.connect(f"quic://iggy:wrong@localhost:{port}", tls_verify=False)
-        made = certificate.read_bytes()
-    with serving(config_of(quic_address=Address("127.0.0.1", 0), data=str(tmp_path / "log"))):
-        assert certificate.read_bytes() == made
-        assert (certificate.parent / "quic_key.pem").stat().st_mode & 0o777 == 0o600
-
-
-def test_quic_refuses_a_key_that_others_can_read_when_it_is_configured(tmp_path: Path) -> None:
-    files = write_certificate(tmp_path, "localhost")
-    (tmp_path / "key.pem").chmod(0o644)
-    with pytest.raises(InvalidOptionError, match=r"its mode is 0644 .*key\.pem.*chmod 600"):
-        load_certificate(QuicConfiguration(is_client=False), files)
-    (tmp_path / "key.pem").chmod(0o600)
-    load_certificate(QuicConfiguration(is_client=False), files)
-
-
-def test_quic_replaces_its_own_key_and_logs_it_when_others_can_read_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    key = tmp_path / "quic_key.pem"
-    make_self_signed(tmp_path / QUIC_CERTIFICATE, key)
-    known = key.read_bytes()
-    caplog.clear()
-    make_self_signed(tmp_path / QUIC_CERTIFICATE, key)
-    assert not caplog.messages
-    key.chmod(0o640)
-    make_self_signed(tmp_path / QUIC_CERTIFICATE, key)
-    assert "created a self-signed QUIC certificate" in caplog.text
-    assert "its mode is 0640" in caplog.text
-    assert key.read_bytes() != known
-    assert key.stat().st_mode & 0o777 == 0o600
-
-
 def test_quic_client_says_that_nothing_listens_there() -> None:
     with pytest.raises(ServerUnreachableError):
         hs.connect("quic://iggy:iggy@127.0.0.1:1", connect_timeout_ms=500, retry_timeout_ms=0)
-
-
-def test_address_tokens_are_good_for_one_address_and_some_seconds() -> None:
-    tokens, address = AddressTokens(), ("10.0.0.1", 4000)
-    token = tokens.make(address, b"original", b"retry", 100.0)
-    assert tokens.read(token, address, 105.0) == (b"original", b"retry")
-    assert tokens.read(token, ("10.0.0.2", 4000), 105.0) is None
-    assert tokens.read(token, address, 111.0) is None
-    assert tokens.read(token[:-1] + b"\0", address, 105.0) is None or token[-1] == 0
-    assert tokens.read(b"", address, 105.0) is None
-    assert AddressTokens().read(token, address, 105.0) is None

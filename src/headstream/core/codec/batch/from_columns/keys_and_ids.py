@@ -108,7 +108,7 @@ def _hash_keys(
 
 
 def hash_keys(offsets: BytesLike, data: BytesLike, validity: BytesLike | None, partitions: int) -> bytearray:
-    """Return the partition of each key, equal to model.polling.partition_of(): int32, 0 for a null key.
+    """Return the partition of each key, equal to model.partitioning.partition_of(): int32, 0 for a null key.
 
     Args:
         offsets: int32, one more than keys.

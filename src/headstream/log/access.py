@@ -1,0 +1,75 @@
+"""LogAccess: what the background jobs of a log and its staged commits use of the log; Log (log.py) implements it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+from headstream.core.model.removals import Removal
+from headstream.log.catalog.catalog import Catalog
+from headstream.log.catalog.records import Snapshot, TopicRecord
+from headstream.log.partition.offsets import OffsetStore
+from headstream.log.partition.partition import PartitionWriter
+from headstream.log.states import MessageStates
+from headstream.log.system.files import Files
+
+__all__ = ["LogAccess"]
+
+
+class LogAccess(Protocol):
+    """A log, for code that runs beside its users."""
+
+    @property
+    def root(self) -> str:
+        """The log's directory."""
+
+    @property
+    def files(self) -> Files:
+        """All access to the log's files."""
+
+    @property
+    def segment_bytes(self) -> int:
+        """Size at which a new segment is begun."""
+
+    @property
+    def administration(self) -> threading.RLock:
+        """Held while topics or files change that other threads list."""
+
+    @property
+    def passing(self) -> threading.Lock:
+        """Held during a pass that rewrites segments: each removes what another has begun."""
+
+    @property
+    def identity(self) -> str | None:
+        """The UUID that identifies the log, or None before its first write."""
+
+    @property
+    def states(self) -> MessageStates:
+        """The states of messages; call snapshot() first."""
+
+    def catalog(self) -> Catalog | None:
+        """Return the catalog; None where there is no log yet."""
+
+    def snapshot(self) -> Snapshot:
+        """Return the current streams and topics."""
+
+    def partition_directory(self, topic: TopicRecord, number: int) -> str:
+        """Return the directory of a partition's segments."""
+
+    def partition(self, topic: TopicRecord, number: int) -> PartitionWriter:
+        """Return the writer's side of a partition."""
+
+    def offsets(self, topic: TopicRecord) -> OffsetStore:
+        """Return the committed offsets of a topic's consumers."""
+
+    def roll(self, topic: TopicRecord, number: int) -> None:
+        """Begin a new segment of a partition, unless the newest is empty."""
+
+    def ring(self, partition: PartitionWriter) -> None:
+        """Wake all waiters of a partition."""
+
+    def note_removed(self, topic: TopicRecord, number: int) -> None:
+        """Note that segments of a partition were removed or replaced."""
+
+    def count_removal(self, removal: Removal) -> None:
+        """Add a removal of marked messages to what this process has removed."""

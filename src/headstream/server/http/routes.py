@@ -1,0 +1,64 @@
+"""Routes of HTTP besides commands: a page (pages.py), and what the function of a view (views.py) is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from headstream.core.wire.codes import Method
+from headstream.core.wire.records import Record
+from headstream.server.http.own_client import Ask
+from headstream.server.http.pipeline_reports import NO_PIPELINES, PipelineReports
+from headstream.server.iggy.fast_path.traffic import Traffic
+
+if TYPE_CHECKING:
+    from headstream.client.client import Client
+
+__all__ = ["OpenClient", "PageRoute", "ViewRequest"]
+
+OpenClient: TypeAlias = Callable[[], AbstractContextManager["Client"]]
+"""Lends a client that runs its commands in the name of the user."""
+
+
+class ViewRequest(NamedTuple):
+    """A request for a view.
+
+    Args:
+        ask: Runs a command in the name of the user.
+        user_id: The user, by id or name.
+        path: The parameters of the path.
+        query: The parameters of the query.
+        body: The members of the body.
+        open_client: Lends a client of the user.
+        traffic: Counters of each transport.
+        pipelines: Reports of pipelines.
+    """
+
+    ask: Ask
+    user_id: int | str
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Mapping[str, Any]
+    open_client: OpenClient
+    traffic: Sequence[Traffic] = ()
+    pipelines: PipelineReports = NO_PIPELINES
+
+
+class PageRoute(NamedTuple):
+    """A route of HTTP besides commands.
+
+    Args:
+        method: GET or POST.
+        about: Its description, a sentence.
+        content_type: Content type of the reply.
+        body: Record of the request's body; None without a body.
+        reply: Record of the reply; None if it is not JSON of a record.
+    """
+
+    method: Method
+    path: str
+    about: str
+    content_type: str
+    body: type[Record] | None = None
+    reply: type[Record] | None = None

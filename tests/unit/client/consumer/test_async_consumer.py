@@ -1,0 +1,155 @@
+"""Unit tests of headstream.client.consumer.async_consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+import headstream as hs
+from headstream.client.async_client import AsyncClient
+from headstream.client.consumer.async_consumer import AsyncConsumer
+from tests.unit.client.test_async_client import run, send
+
+
+def test_a_rebalance_that_takes_what_was_ready_does_not_block_the_loop() -> None:
+    async def body(log: AsyncClient) -> None:
+        for partition in (1, 2):
+            async with log.producer("shop/orders") as producer:
+                for number in range(5):
+                    await producer.send(b"%d" % number, partition=partition)
+        found: list[tuple[int | None, int | None]] = []
+
+        async def read(consumer: AsyncConsumer, count: int) -> None:
+            for _ in range(count):
+                message = await anext(consumer)
+                found.append((message.partition, message.offset))
+
+        async with log.consumer("shop/orders", group="g") as one:
+            await read(one, 1)
+            async with log.consumer("shop/orders", group="g") as two:
+                await asyncio.gather(read(two, 5), read(one, 4))
+        assert sorted(found) == [(partition, offset) for partition in (1, 2) for offset in range(5)]
+
+    run(body)
+
+
+def test_a_consumer_that_waits_gets_what_comes() -> None:
+    async def body(log: AsyncClient) -> None:
+        async with log.consumer("shop/orders", group="g") as consumer:
+            waiting = asyncio.create_task(anext(consumer))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            await send(log, b"at last")
+            assert (await waiting).payload == b"at last"
+
+    run(body)
+
+
+def test_a_cancelled_wait_takes_no_message_with_it() -> None:
+    async def body(log: AsyncClient) -> None:
+        async with log.consumer("shop/orders", group="g") as consumer:
+            for _ in range(3):
+                waiting = asyncio.create_task(anext(consumer))
+                await asyncio.sleep(0.01)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+            await send(log, b"first")
+            assert (await anext(consumer)).offset == 0
+        assert await log.offsets("shop/orders", "g") == {1: 1}
+
+    run(body)
+
+
+class Gate:
+    """Holds a function of the client until it is opened, and knows when its work is done."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+        self.has_begun, self.is_open = threading.Event(), threading.Event()
+        call = getattr(owner, name)
+
+        def held(*arguments: Any, **options: Any) -> Any:
+            result = call(*arguments, **options)
+            self.has_begun.set()
+            self.is_open.wait(10)
+            return result
+
+        monkeypatch.setattr(owner, name, held)
+
+    async def cancel(self, waiting: Coroutine[Any, Any, Any]) -> None:
+        """Cancel a call that has done its work, and whose result is under way."""
+        task = asyncio.create_task(waiting)
+        await asyncio.to_thread(self.has_begun.wait, 10)
+        task.cancel()
+        await asyncio.sleep(0)
+        self.is_open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+def test_what_a_cancelled_poll_had_taken_is_returned_by_the_next_one_and_committed_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def body(log: AsyncClient) -> None:
+        await send(log, b"a", b"b", b"c")
+        async with log.consumer("shop/orders", group="g") as consumer:
+            assert [message.payload for message in await consumer.poll(1)] == [b"a"]
+            await Gate(monkeypatch, hs.Consumer, "poll").cancel(consumer.poll(2))
+            await consumer.commit()
+            assert await log.offsets("shop/orders", "g") == {1: 1}
+            assert [message.payload for message in await consumer.poll(1)] == [b"b"]
+            await consumer.commit()
+            assert await log.offsets("shop/orders", "g") == {1: 2}
+            assert (await anext(consumer)).payload == b"c"
+
+    run(body)
+
+
+def test_what_a_cancelled_poll_has_committed_is_returned_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(log: AsyncClient) -> None:
+        await send(log, b"a", b"b", b"c")
+        options: dict[str, Any] = {"consumer": "me", "auto_commit": True}
+        await Gate(monkeypatch, hs.Client, "poll").cancel(log.poll("shop/orders", 1, count=2, **options))
+        assert [message.payload for message in await log.poll("shop/orders", 1, count=1, **options)] == [b"a"]
+        assert [message.payload for message in await log.poll("shop/orders", 1, **options)] == [b"b"]
+        assert [message.payload for message in await log.poll("shop/orders", 1, **options)] == [b"c"]
+
+    run(body)
+
+
+def test_a_call_that_is_cancelled_while_another_one_runs_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(log: AsyncClient) -> None:
+        gate = Gate(monkeypatch, hs.Client, "streams")
+        first = asyncio.create_task(log.streams())
+        await asyncio.to_thread(gate.has_begun.wait, 10)
+        second = asyncio.create_task(log.create_stream("bank"))
+        await asyncio.sleep(0)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert not first.done()
+        gate.is_open.set()
+        assert await first == await log.streams()
+
+    run(body)
+
+
+def test_an_exception_in_the_body_commits_nothing_of_its_message() -> None:
+    async def body(log: AsyncClient) -> None:
+        await send(log, b"a", b"b")
+
+        async def fail_at_b() -> None:
+            async with log.consumer("shop/orders", group="g") as consumer:
+                async for message in consumer:
+                    if message.payload == b"b":
+                        raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            await fail_at_b()
+        assert await log.offsets("shop/orders", "g") == {1: 1}
+
+    run(body)
