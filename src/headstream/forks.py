@@ -9,6 +9,7 @@ Each such object calls tell_of_forks() when it is created, and in a child its af
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import weakref
@@ -27,6 +28,7 @@ class Forkable(Protocol):
         """Begin anew in a child, or become unusable; it takes no lock, and sends nothing."""
 
 
+_log: Final = logging.getLogger("headstream.client")
 _objects: Final[weakref.WeakSet[Forkable]] = weakref.WeakSet()
 
 
@@ -57,7 +59,10 @@ def keep_forever(one: object) -> None:
 
 def _tell() -> None:
     for one in list(_objects):
-        one.after_fork()
+        try:
+            one.after_fork()
+        except Exception:  # a thread of the parent can have been creating or closing it; the others are told all the same
+            _log.exception("%s cannot be used after a fork", type(one).__name__)
 
 
 os.register_at_fork(after_in_child=_tell)

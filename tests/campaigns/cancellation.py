@@ -145,6 +145,10 @@ class _History:
         else:
             await asyncio.wait({task}, timeout=rng.random() ** 3 * 0.03)
         was_cancelled = task.cancel()
+        if was_cancelled and rng.random() < 0.3:  # the program goes on at once
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            self.model.cancelled_count += 1
+            return None
         try:
             return await task
         except asyncio.CancelledError:

@@ -20,6 +20,7 @@ from headstream.client.arguments import (
     StartInput,
     StatesInput,
     TopicOptionsInput,
+    start_of,
 )
 from headstream.client.checks import check_consumer_options, milliseconds
 from headstream.client.client import Client
@@ -34,7 +35,7 @@ from headstream.core.model.groups import Group
 from headstream.core.model.headers import HeadersInput
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import ReceivedMessage, StateChange
-from headstream.core.model.polling import OffsetOwner
+from headstream.core.model.polling import OffsetOwner, PollingKind
 from headstream.core.model.removals import Removal
 from headstream.core.model.topology import ClusterStats, Stream, Topic
 
@@ -239,14 +240,14 @@ class AsyncClient:
         """Return messages of one partition or of all, without waiting; see Client.poll().
 
         What a cancelled poll with `auto_commit` has committed is returned by the next one of the same topic, partition, consumer
-        and filter, unless that names a `start`.
+        and filter, unless that begins elsewhere than at `next`.
         """
         poll = functools.partial(self._client.poll, topic, partition, **options)
         if not options.get("auto_commit"):
             return await self._worker.run(poll)
         place = str(topic), partition, str(options.get("consumer")), options.get("where")
-        kept = self._undelivered.pop(place, [])
-        if kept and options.get("start") is None:
+        kept, start = self._undelivered.pop(place, []), options.get("start")
+        if kept and (start is None or start_of(start).kind is PollingKind.NEXT):
             count = max(options.get("count", len(kept)), 1)
             self._keep(place, kept[count:])
             return kept[:count]
@@ -254,7 +255,7 @@ class AsyncClient:
 
     def _keep(self, place: tuple[Any, ...], messages: list[ReceivedMessage]) -> None:
         if messages:
-            self._undelivered[place] = messages
+            self._undelivered.setdefault(place, []).extend(messages)
 
     async def explain_filter(
         self,

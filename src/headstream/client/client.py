@@ -310,14 +310,18 @@ class Client(Topology, Progress, Producing, States):
         """Flush and close its producers, and close its consumers without a commit; a second call does nothing.
 
         Raises:
-            HeadstreamError: a producer could not store everything; everything is closed all the same.
+            HeadstreamError: a producer could not store everything, or a consumer could not be closed in order; everything is
+                closed all the same.
         """
         if self._is_closed:
             return
         errors: list[Exception] = []
         with closing():
             for consumer in list(self._consumers):
-                consumer.close(commit=False)  # only the consumer's own `with` knows whether its delivered message is done
+                try:
+                    consumer.close(commit=False)  # only the consumer's own `with` knows whether its delivered message is done
+                except Exception as error:
+                    errors.append(error)
         for producer in list(self._producers):
             try:
                 producer.close()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-__all__ = ["CLOSE_S", "closing", "limited", "until_closed_s"]
+__all__ = ["CLOSE_S", "closing", "limited", "unlimited", "until_closed_s"]
 
 CLOSE_S: Final = 5.0
 """How long all requests of one close() may take together, seconds: enough for a server that answers."""
@@ -24,6 +24,16 @@ _until: Final[ContextVar[float | None]] = ContextVar("_until", default=None)
 def closing() -> Iterator[None]:
     """Limit all requests of the context, of this thread, to CLOSE_S together; within another such context to its end."""
     token = _until.set(_until.get() or time.monotonic() + CLOSE_S)
+    try:
+        yield
+    finally:
+        _until.reset(token)
+
+
+@contextmanager
+def unlimited() -> Iterator[None]:
+    """Take the limit of closing() away, for a function of the user's, which a close() calls: its requests are not the close's."""
+    token = _until.set(None)
     try:
         yield
     finally:

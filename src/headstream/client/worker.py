@@ -52,12 +52,25 @@ class Worker:
         self._interrupt = interrupt
         self._thread = 0
         self.is_closed = False
-        tell_of_forks(self)
         self.after_fork()
+        tell_of_forks(self)
 
     def after_fork(self) -> None:
         """Begin with another thread."""
+        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"headstream {self._name}")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is not over: also one whose caller was cancelled, and did not wait for its end."""
+        return self._turn is not None and self._turn[1].locked()
+
+    def _next_turn(self) -> asyncio.Lock:
+        """Return the lock of one event loop that a call has until it is over, what it undoes after a cancellation included."""
+        loop = asyncio.get_running_loop()
+        if self._turn is None or self._turn[0] is not loop:
+            self._turn = loop, asyncio.Lock()
+        return self._turn[1]
 
     async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a call in the thread, with the caller's context variables, and return what it returns."""
@@ -66,11 +79,17 @@ class Worker:
     async def take(self, call: Callable[[], _T], put_back: Callable[[_T], object] | None) -> _T:
         """Run a call in the thread that takes messages; a cancellation loses none of them.
 
+        The next call begins when this one is over: a commit, for example, never includes messages that are to be put back.
+
         Args:
             call: What to run.
             put_back: Called in the thread with the result if the caller was cancelled: nobody receives it. It undoes the call.
                 None drops the result.
         """
+        async with self._next_turn():
+            return await self._take(call, put_back)
+
+    async def _take(self, call: Callable[[], _T], put_back: Callable[[_T], object] | None) -> _T:
         running = self._start(call)
         future = asyncio.wrap_future(running)
         try:

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from headstream.core.model.message import MessageState, ReceivedMessage
 from headstream.core.model.topology import Topic
-from headstream.errors import InvalidOptionError, OffsetOutOfRangeError, UnsupportedError
+from headstream.errors import InvalidOptionError, NotFoundError, OffsetOutOfRangeError, UnsupportedError
 from headstream.mirror.hops import Hop, check_log_name, logs_passed
 from headstream.mirror.plan import MirrorPlan, create_like, match_topics, plan_mirror
 from headstream.mirror.target import TargetTopic
@@ -228,10 +228,23 @@ class Mirror:
             if known is not None:
                 self._save()
                 known.consumer.close(commit=False)
-            self._topics[name] = _SourceTopic(
-                self._source, topic, self._committer("to", self._name_target(topic)), keeps_states=self._options.states == "keep"
-            )
+            committer = self._committer("to", self._name_target(topic))
+            with self._unless_deleted(name):
+                self._topics[name] = _SourceTopic(self._source, topic, committer, keeps_states=self._options.states == "keep")
         self._measure_lag()
+
+    @contextmanager
+    def _unless_deleted(self, name: str) -> Iterator[None]:
+        """End the copying of a topic of the source if the context fails because it was deleted; a pattern has to name it."""
+        try:
+            yield
+        except NotFoundError:
+            if any(f"{topic.stream}/{topic.name}" == name for topic in match_topics(self._source, self._options.topics)):
+                raise
+            gone = self._topics.pop(name, None)
+            if gone is not None:
+                with suppress(NotFoundError):
+                    gone.consumer.close(commit=False)
 
     def _name_target(self, topic: Topic) -> str:
         """Return the destination's name; creating the first topic gives a new log its identity."""
@@ -247,9 +260,10 @@ class Mirror:
 
     def _measure_lag(self) -> None:
         self.stats.lag = {}
-        for name, topic in self._topics.items():
-            positions = topic.consumer.positions
-            ends = {partition.number: partition.end_offset for partition in self._source.topic(name).partitions}
+        for name, topic in list(self._topics.items()):
+            positions, ends = topic.consumer.positions, dict[int, int]()
+            with self._unless_deleted(name):
+                ends = {partition.number: partition.end_offset for partition in self._source.topic(name).partitions}
             self.stats.lag[name] = sum(max(0, end - positions.get(number, end)) for number, end in ends.items())
         if not any(self.stats.lag.values()):
             self.stats.behind_s = 0.0
@@ -275,7 +289,9 @@ class Mirror:
 
     def _copy(self, topic: _SourceTopic) -> int:
         """Copy one poll's messages of a topic, and return their number."""
-        messages = topic.consumer.poll(_POLL_COUNT)
+        messages: list[ReceivedMessage] = []
+        with self._unless_deleted(topic.name):
+            messages = topic.consumer.poll(_POLL_COUNT)
         for message in messages:
             expected = topic.positions[message.partition]
             if message.offset < expected:
@@ -329,8 +345,9 @@ class Mirror:
             return
         for target in self._targets.values():
             target.flush()
-        for topic in self._topics.values():
-            topic.consumer.commit()
+        for topic in list(self._topics.values()):
+            with self._unless_deleted(topic.name):
+                topic.consumer.commit()
         for target in self._targets.values():
             target.commit(self._is_passed)
         self._is_dirty = False

@@ -15,6 +15,7 @@ import headstream as hs
 from headstream.client import closing
 from headstream.client.closing import limited
 from headstream.errors import HeadstreamError, ServerUnreachableError
+from headstream.interceptors.interceptor import Interceptor
 from headstream.testing.local_server import LocalServer
 
 GUARD_S = 60.0
@@ -121,3 +122,39 @@ def test_a_cancelled_program_ends_although_the_server_is_lost(server: tuple[Loca
         assert end_of(lambda: thread.join(GUARD_S)) is None
         assert not thread.is_alive(), "the program waits for the lost server"
     loop.close()
+
+
+def test_functions_of_the_user_that_a_close_calls_are_not_limited_by_it() -> None:
+    seen: list[float] = []
+
+    class Watching(Interceptor):
+        def on_commit(self, topic: str, offsets: Any) -> None:
+            seen.append(limited(30))
+
+    with hs.connect("memory://", interceptors=[Watching()]) as log:
+        log.create_topic("shop/orders")
+        log.send("shop/orders", b"a")
+        consumer = log.consumer("shop/orders", group="g", timeout_ms=0, on_revoked=lambda *_: seen.append(limited(30)))
+        next(consumer)
+        consumer.close()
+    assert seen == [30, 30]
+
+
+def test_a_client_closes_everything_although_a_consumer_cannot_be_closed() -> None:
+    def fail(topic: str, partitions: frozenset[int]) -> None:
+        raise ValueError("no room")
+
+    log = hs.connect("memory://")
+    log.create_topic("shop/orders")
+    consumers = [log.consumer("shop/orders", name="me", on_revoked=fail) for _ in range(2)]
+    producer = log.producer("shop/orders", linger_ms=3_600_000)
+    receipt = producer.send(b"a")
+    with pytest.raises(ValueError, match="no room"):
+        log.close()
+    assert receipt.result().offset == 0
+    for each in consumers:
+        with pytest.raises(hs.ClosedError):
+            each.poll()
+    with pytest.raises(hs.ClosedError):
+        log.streams()
+    log.close()

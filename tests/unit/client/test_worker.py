@@ -1,55 +1,216 @@
-"""Unit tests of headstream.client.worker."""
+"""Worker: a call of an asyncio object is over, what it undoes after a cancellation included, before the next one begins."""
 
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
 import headstream as hs
-from headstream.core.wire.extensions.groups import (
-    CommitOffsets,
-    CommittedOffsets,
-    ListOffsets,
-)
-from headstream.core.wire.extensions.messages import FetchMessages
-from headstream.core.wire.extensions.topics import GetOpenTopic, ListOpenTopics
-from tests.support.messages.batches import stored
-from tests.support.server.scripted_server import SILENCE, ScriptedServer
-from tests.unit.client.transports.remote.test_caller import Script, fetched, topic_of
+from headstream.broker.messages.messages import Messages
+from headstream.client.async_client import AsyncClient
+from headstream.client.consumer.retrying.consumer import RetryingConsumer
+from headstream.client.consumer.shared.consumer import SharedConsumer
+from headstream.client.consumer.topics_consumer import TopicsConsumer
+from headstream.client.interception.producer import InterceptedProducer
+from headstream.core.model.producers import Appended
+from headstream.interceptors.interceptor import Interceptor
 
 
-def test_an_awaited_call_that_is_cancelled_does_not_wait_for_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headstream.client.worker._CANCEL_TIMEOUT_S", 0.01)
+def run(body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        async with hs.connect_async("memory://") as log:
+            await log.create_topic("shop/orders", partitions=2)
+            await body(log)
 
-    async def body(url: str) -> None:
-        async with hs.connect_async(url) as log:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(log.topics(), 0.05)
-            assert len(await log.topics()) == 0
-
-    script = Script(ListOpenTopics, SILENCE, ())
-    with ScriptedServer(script) as server:
-        began_s = time.monotonic()
-        asyncio.run(body(server.url + "?timeout_ms=60000"))
-        assert time.monotonic() - began_s < 30  # of the minute that an answer may take
-        assert len(server.commands) == 2  # it was not asked again behind the caller's back
+    asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_an_event_loop_is_not_held_up_by_a_commit_between_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headstream.client.worker._CANCEL_TIMEOUT_S", 0.01)
-    both = fetched(stored(b"0", offset=0), stored(b"1", offset=1), next_offset=2, end_offset=2)
-    answers = {ListOffsets: CommittedOffsets({}), FetchMessages: both, CommitOffsets: SILENCE, GetOpenTopic: topic_of()}
+async def send(log: AsyncClient, *payloads: bytes) -> None:
+    async with log.producer("shop/orders") as producer:
+        for payload in payloads:
+            await producer.send(payload, partition=1)
 
-    async def body(url: str) -> None:
-        async with hs.connect_async(url) as log, log.consumer("shop/orders", name="n") as consumer:
-            assert (await anext(consumer)).offset == 0
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(anext(consumer), 0.05)
-            await consumer.close(commit=False)
 
-    with ScriptedServer(lambda command: answers.get(type(command))) as server:
-        began_s = time.monotonic()
-        asyncio.run(body(server.url + "?timeout_ms=60000"))
-        assert time.monotonic() - began_s < 30  # of the minute that an answer may take
+class Gate:
+    """Holds a function of the client until it is opened, and knows when its work is done."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+        self.has_begun, self.is_open = threading.Event(), threading.Event()
+        monkeypatch.setattr(owner, name, self.hold(getattr(owner, name)))
+
+    def hold(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that calls another one, and returns when the gate is open."""
+
+        def held(*arguments: Any, **options: Any) -> Any:
+            result = call(*arguments, **options)
+            self.has_begun.set()
+            self.is_open.wait(10)
+            return result
+
+        return held
+
+    async def cancel(self, waiting: Coroutine[Any, Any, Any]) -> None:
+        """Cancel a call that has done its work, and whose result is under way."""
+        task = asyncio.create_task(waiting)
+        await asyncio.to_thread(self.has_begun.wait, 10)
+        task.cancel()
+        await asyncio.sleep(0)
+        self.is_open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.parametrize("mode", ["ordered", "retrying", "shared", "topics", "decoded", "intercepted"])
+def test_a_commit_beside_a_cancelled_poll_that_is_not_over_leaves_its_messages_to_the_next_call(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, dict[str, Any]] = {
+        "retrying": {"on_error": hs.Retry(attempts=None)},
+        "shared": {"mode": "shared"},
+        "decoded": {"decode": bytes.decode},
+    }
+    chosen = options.get(mode, {})
+
+    class Counting(Interceptor):
+        received = 0
+
+        async def on_receive(self, message: Any) -> Any:
+            self.received += 1
+            return message
+
+    counting = Counting()
+    gate = Gate(monkeypatch, TopicsConsumer if mode == "topics" else hs.Consumer, "poll")
+    for owner in (RetryingConsumer, SharedConsumer):
+        monkeypatch.setattr(owner, "poll", gate.hold(owner.poll))
+
+    async def main() -> None:
+        async with hs.connect_async("memory://", interceptors=[counting] if mode == "intercepted" else []) as log:
+            await log.create_topic("shop/orders")
+            await send(log, b"a", b"b")
+            topic: Any = ["shop/*"] if mode == "topics" else "shop/orders"
+            async with log.consumer(topic, group="g", **chosen) as consumer:
+                task = asyncio.create_task(consumer.poll())
+                await asyncio.to_thread(gate.has_begun.wait, 10)
+                task.cancel()
+                committing = asyncio.create_task(consumer.commit())  # the program goes on, and never awaits the cancelled task
+                asyncio.get_running_loop().call_soon(gate.is_open.set)
+                await committing
+                assert (await log.offsets("shop/orders", "g")).get(1, 0) == 0
+                received: list[bytes | None] = []
+                while len(received) < 2:  # a worker leases one message at first
+                    received += [message.payload for message in await consumer.poll()]
+                assert received == [b"a", b"b"]
+                await consumer.commit()
+            assert await log.offsets("shop/orders", "g") == {1: 2}
+            assert counting.received == (2 if mode == "intercepted" else 0)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_close_beside_a_cancelled_first_call_closes_the_consumer_that_it_creates(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(log: AsyncClient) -> None:
+        gate = Gate(monkeypatch, hs.Client, "consumer")
+        consumer = log.consumer("shop/orders", group="g")
+        first = asyncio.create_task(consumer.poll())
+        await asyncio.to_thread(gate.has_begun.wait, 10)
+        first.cancel()
+        asyncio.get_running_loop().call_soon(gate.is_open.set)
+        await consumer.close()
+        assert [group.members for group in await log.groups("shop/orders")] == []
+
+    run(body)
+
+
+def test_polls_that_are_cancelled_together_keep_what_both_have_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(log: AsyncClient) -> None:
+        await send(log, b"a", b"b", b"c")
+        options: dict[str, Any] = {"consumer": "me", "auto_commit": True, "count": 1, "start": "next"}
+        gate = Gate(monkeypatch, hs.Client, "poll")
+        tasks = [asyncio.create_task(log.poll("shop/orders", 1, **options)) for _ in range(2)]
+        await asyncio.to_thread(gate.has_begun.wait, 10)
+        tasks[0].cancel()
+        gate.has_begun.clear()
+        gate.is_open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+        gate.is_open.clear()
+        await asyncio.to_thread(gate.has_begun.wait, 10)
+        tasks[1].cancel()
+        gate.is_open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[1]
+        polled = [message.payload for _ in range(3) for message in await log.poll("shop/orders", 1, **options)]
+        assert polled == [b"a", b"b", b"c"]
+
+    run(body)
+
+
+def test_an_error_that_was_raised_once_is_not_raised_again_after_a_cancelled_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_open, has_begun, store = threading.Event(), threading.Event(), Messages.append
+
+    def fail(*arguments: Any, **options: Any) -> Appended:
+        raise hs.StorageError("no room")
+
+    def hold(*arguments: Any, **options: Any) -> Appended:
+        has_begun.set()
+        is_open.wait(10)
+        return store(*arguments, **options)
+
+    async def body(log: AsyncClient) -> None:
+        producer = log.producer("shop/orders")
+        monkeypatch.setattr(Messages, "append", fail)
+        await producer.send(b"a", partition=1)
+        with pytest.raises(hs.StorageError, match="no room"):
+            await producer.flush()
+        monkeypatch.setattr(Messages, "append", hold)
+        await producer.send(b"b", partition=1)
+        flushing = asyncio.create_task(producer.flush())
+        await asyncio.to_thread(has_begun.wait, 10)
+        flushing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await flushing
+        is_open.set()
+        await producer.close()
+        assert [message.payload for message in await log.poll("shop/orders")] == [b"b"]
+
+    run(body)
+
+
+def test_an_interceptors_error_that_a_cancelled_flush_had_taken_is_raised_by_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Failing(Interceptor):
+        on_error = "raise"
+
+        def on_acknowledged(self, message: Any, error: Exception | None) -> None:
+            raise ValueError("no room for reports")
+
+    async def main() -> None:
+        async with hs.connect_async("memory://", interceptors=[Failing()]) as log:
+            await log.create_topic("shop/orders")
+            producer = log.producer("shop/orders")
+            await producer.send(b"a")
+            has_begun, is_open, finish = threading.Event(), threading.Event(), InterceptedProducer._finish
+
+            def hold(self: InterceptedProducer) -> None:
+                has_begun.set()
+                is_open.wait(10)
+                finish(self)
+
+            monkeypatch.setattr(InterceptedProducer, "_finish", hold)
+            flushing = asyncio.create_task(producer.flush())
+            await asyncio.to_thread(has_begun.wait, 10)
+            flushing.cancel()
+            is_open.set()
+            with pytest.raises(asyncio.CancelledError):
+                await flushing
+            with pytest.raises(hs.InterceptorError, match="no room for reports"):
+                await producer.flush()
+            await producer.flush()
+            await producer.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))

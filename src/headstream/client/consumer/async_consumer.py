@@ -144,7 +144,7 @@ class _AsyncReading(Generic[_Reader]):
         consumer = await self._opened()
         while True:
             if consumer.is_ready:  # a rebalance can have revoked what was buffered
-                in_thread = consumer.may_wait or self._callbacks.is_used
+                in_thread = consumer.may_wait or self._callbacks.is_used or self._worker.is_busy
                 message = await self._take(consumer) if in_thread else consumer.take()
                 if message is not None:
                     return message
@@ -212,9 +212,9 @@ class _AsyncReading(Generic[_Reader]):
     async def _end(self, close: Callable[[_Reader], None]) -> None:
         if self._callbacks.is_used:
             self._callbacks.use_loop()
-        if self._consumer is not None and not self._worker.is_closed:
+        if (self._consumer is not None or self._worker.is_busy) and not self._worker.is_closed:
             try:
-                await self._worker.run(close, self._consumer)
+                await self._worker.run(lambda: None if self._consumer is None else close(self._consumer))
             except Exception:  # after a cancellation, a second call resumes
                 self._worker.close()
                 raise

@@ -189,6 +189,7 @@ class Fetching:
         """
         entries: list[tuple[ReceivedMessage, int, int]] = []
         next_offsets: dict[int, int] = {}
+        delivered = self._delivered
         for message in reversed(list(messages)):
             partition = message.partition
             if partition not in next_offsets:
@@ -199,6 +200,8 @@ class Fetching:
             entries.append((message, partition, next_offsets[partition]))
             next_offsets[partition] = message.offset
         self._buffer.extendleft(entries)
+        if delivered is not self._delivered:  # deliver() returned it: what hand_out() has returned before stays in progress
+            return
         for partition in next_offsets.keys() & self._handed_out.keys():
             if partition in self._handed_out_before:
                 self._handed_out[partition] = next_offsets[partition]

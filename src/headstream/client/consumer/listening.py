@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
+from headstream.client.closing import unlimited
+
 __all__ = ["AssignmentListener", "PartitionsCallback"]
 
 PartitionsCallback: TypeAlias = Callable[[str, frozenset[int]], object]
@@ -38,4 +40,5 @@ class AssignmentListener:
         gone = self._told.difference(kept)
         self._told -= gone
         if gone and self._on_revoked is not None:
-            self._on_revoked(self._topic, gone)
+            with unlimited():  # also for tasks that the function starts, which inherit the context
+                self._on_revoked(self._topic, gone)

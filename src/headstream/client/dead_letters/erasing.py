@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,7 +25,7 @@ from headstream.core.model.polling import PollingStrategy
 from headstream.core.model.removals import Removal
 from headstream.core.model.reserved import ORIGIN_PREFIX
 from headstream.core.model.topology import Topic, check_legal_hold
-from headstream.errors import OffsetOutOfRangeError
+from headstream.errors import NotFoundError, OffsetOutOfRangeError
 
 __all__ = ["ERASURE_REASON", "ErasedPartition", "Erasure", "find_letter_topics"]
 
@@ -194,6 +195,7 @@ def find_letter_topics(log: Client, topic: str) -> list[str]:
             for partition in each.partitions
             if partition.messages_count
         )
-        if any(page.count for page in polls):
-            names.append(each.full_name)
+        with suppress(NotFoundError):  # deleted since it was listed
+            if any(page.count for page in polls):
+                names.append(each.full_name)
     return names

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from headstream.client.closing import unlimited
 from headstream.client.consumer.consumer import Consumer
 from headstream.client.consumer.fetching import Fetching
 from headstream.client.transports.transport import Transport
@@ -58,7 +59,8 @@ class InterceptedConsumer(Consumer):
 
     def _on_committed(self, offsets: Mapping[int, int]) -> None:
         if self._chain is not None:
-            self._chain.commit(str(self._name), dict(offsets))
+            with unlimited():  # also for tasks that an interceptor starts, which inherit the context
+                self._chain.commit(str(self._name), dict(offsets))
 
 
 class TransformingFetching(Fetching):

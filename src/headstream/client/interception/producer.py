@@ -38,6 +38,7 @@ class InterceptedProducer(Producer):
         self._chain = chain
         self._dead_letters = dead_letters
         self._reports: list[InterceptorError] = []
+        self._raised_report: InterceptorError | None = None
         self._skips = chain.skips_send or _skips_nothing
         chain.remember_loop()
         if chain.reports_acknowledgements:
@@ -56,8 +57,7 @@ class InterceptedProducer(Producer):
         Raises:
             InterceptorError: an interceptor raised an error; see Producer.send().
         """
-        if self._reports:
-            raise self._reports.pop(0)
+        self._raise_report()
         payload, key, headers, id, partition = arguments
         number = partition if isinstance(partition, int) else None
         message = Message(
@@ -99,8 +99,18 @@ class InterceptedProducer(Producer):
 
     def _finish(self) -> None:
         self._dead_letters.flush()
+        self._raise_report()
+
+    def _raise_report(self) -> None:
         if self._reports:
-            raise self._reports.pop(0)
+            self._raised_report = self._reports.pop(0)
+            raise self._raised_report
+
+    def raise_again(self, error: Exception) -> None:
+        """Have the next call raise an error again; see Producer.raise_again()."""
+        super().raise_again(error)
+        if error is self._raised_report:
+            self._reports.insert(0, self._raised_report)
 
 
 def _skips_nothing(headers: HeadersInput | None) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 from headstream.client.arguments import MessageIdInput, PartitionInput
 from headstream.client.checks import check_many
@@ -129,11 +128,24 @@ class AsyncProducer:
                 return
 
     async def _run(self, producer: Producer, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        try:
-            return await self._worker.run(call, *args, **kwargs)
-        except asyncio.CancelledError:
-            producer.raise_again()
-            raise
+        """Run a call in the thread; an error that it raised for a cancelled caller is raised by the next call again."""
+        raised: list[Exception] = []
+
+        def attempt() -> _T | None:
+            try:
+                return call(*args, **kwargs)
+            except Exception as error:
+                raised.append(error)
+                return None
+
+        def undo(_: _T | None) -> None:
+            for error in raised:
+                producer.raise_again(error)
+
+        result = await self._worker.take(attempt, undo)
+        if raised:
+            raise raised[0]
+        return cast(_T, result)
 
     async def __aenter__(self) -> AsyncProducer:
         await self._opened()

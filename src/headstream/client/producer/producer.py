@@ -73,7 +73,7 @@ class Producer:
         self._is_idle = False
         self._is_closed = False
         self._failed: list[Batch] = []
-        self._raised: list[Batch] = []
+        self._raised: tuple[Exception | None, list[Batch]] = None, []
         self.is_parents = False
         """Whether a parent created it, before this process was forked."""
         self._skips: Callable[[HeadersInput | None], bool] | None = None
@@ -234,10 +234,15 @@ class Producer:
         """
         return self._wait(lambda: not self._sending.is_full, timeout_s)
 
-    def raise_again(self) -> None:
-        """Make the next call raise the last error again, because its caller was cancelled."""
+    def raise_again(self, error: Exception) -> None:
+        """Have the next call raise an error again, because the caller that it was raised for was cancelled.
+
+        Args:
+            error: Of failed messages, the last one that was raised; others concern their call alone, and are dropped.
+        """
         with self._lock:
-            self._failed[:0], self._raised = self._raised, []
+            if error is self._raised[0]:
+                self._failed[:0], self._raised = self._raised[1], (None, [])
 
     def close(self) -> None:
         """Flush and close; a second call does nothing, or resumes an interrupted wait.
@@ -279,9 +284,11 @@ class Producer:
     def _raise_failed(self) -> None:
         """Raise the error of failed messages that no receipt has reported; called with the lock held."""
         failed = [batch for batch in self._failed if batch.watched < batch.count]
-        self._failed, self._raised = [], failed
+        self._failed = []
         if failed:
-            raise explain(failed, self._name)
+            error = explain(failed, self._name)
+            self._raised = error, failed
+            raise error
 
     def _wake_thread(self) -> None:
         if self._thread is None:

@@ -30,7 +30,8 @@ import socket
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from multidict import istr
 
 from headstream.core.wire.statuses import Status
 from headstream.server.http.replies import Reply, text_reply
@@ -44,9 +45,10 @@ HEALTH_PATH: Final = "/health"
 """Answered whatever host is named: health checks of balancers choose the name, and the reply says nothing of the log."""
 
 _HTTP_1_1: Final = (1, 1)
-_AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/?#@\[\]\\]+)(?::(\d{0,5}))?")
+_AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[\w.~%-]+)?\]|[^\s:/?#@\[\]\\]+)(?::(\d{0,5}))?")
 _DEFAULT_PORTS: Final = frozenset({"", "80", "443"})
 _OTHER_SITES: Final = frozenset({"cross-site", "same-site"})
+_SITE: Final = istr("Sec-Fetch-Site")
 _SHOWN_CHARS: Final = 100
 
 
@@ -69,10 +71,12 @@ class Hosts:
 
     def refuse(self, request: web.BaseRequest) -> Reply | None:
         """Return the reply to a request that is not for this server or comes from a page of another origin, else None."""
+        headers = request.headers
+        given = headers.getall(hdrs.HOST, ())
+        if len(given) == 1 and self._has_name(given[0]) and hdrs.ORIGIN not in headers and _SITE not in headers:
+            return None  # programs send neither: the quickest answer is for them
         if request.rel_url.raw_path == HEALTH_PATH:
             return None
-        headers = request.headers
-        given = headers.getall("Host", ())
         if len(given) > 1 or (not given and request.version >= _HTTP_1_1):
             return text_reply(400, "one header Host is required", Status.INVALID_COMMAND)
         host = given[0] if given else ""
@@ -105,7 +109,7 @@ class Hosts:
         if "*" in self._allowed_origins:
             return False
         if origin is None:
-            return headers.get("Sec-Fetch-Site") in _OTHER_SITES and headers.get("Sec-Fetch-Mode") != "navigate"
+            return headers.get(_SITE) in _OTHER_SITES and headers.get("Sec-Fetch-Mode") != "navigate"
         if origin in self._allowed_origins:
             return False
         _, colons, authority = origin.partition("://")

@@ -102,7 +102,19 @@ class DirectoryView(LogView):
         if marker.identity != self.identity:
             self.close()
             self.identity = marker.identity
-        self._records = {str(record.name): record for record in self._find_all()}
+        while True:
+            records = self._find_all()
+            try:
+                self._take(records)
+                return
+            except PartitionNotFoundError:
+                if self._find_all() == records:
+                    raise
+                # a topic or a partition was deleted meanwhile
+
+    def _take(self, records: list[TopicRecord]) -> None:
+        """Take the topics of the log and their ends."""
+        self._records = {str(record.name): record for record in records}
         self.topics = {name: _seen(record) for name, record in self._records.items()}
         available = {}
         for topic in self.topics.values():

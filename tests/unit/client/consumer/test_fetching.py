@@ -235,6 +235,18 @@ def test_an_undelivered_message_of_a_loop_is_next_again_with_what_was_stepped_ov
     assert fetching.committable() == {1: 7}
 
 
+def test_an_undelivered_message_of_a_loop_leaves_those_of_a_poll_before_it_in_progress() -> None:
+    fetching = Fetching({1: 0})
+    feed(fetching, 1, 0, 1, 2, 3)
+    fetching.hand_out(2, is_first=True)
+    message = fetching.deliver()
+    assert message is not None
+    fetching.undeliver([message])
+    fetching.release()
+    assert fetching.committable() == {1: 2}
+    assert fetching.deliver() is message
+
+
 def test_a_loop_and_polls_in_turn_never_commit_backwards() -> None:
     fetching = Fetching({1: 0})
     feed(fetching, 1, 0, 1, 2, 3)

@@ -46,7 +46,8 @@ def log_in(http: Http, **headers: str) -> Answer:
     "host",
     [
         "127.0.0.1", "127.0.0.1:3000", "127.8.8.8:1", "[::1]", "[::1]:3000", "[::ffff:127.0.0.1]:80", "192.0.2.7:3000",
-        "localhost", "localhost:3000", "LocalHost:3000", "localhost.", "localhost.:3000", "shop.localhost:3000",
+        "[fe80::1%eth0]:3000", "localhost", "localhost:3000", "LocalHost:3000", "localhost.", "localhost.:3000",
+        "shop.localhost:3000",
     ],
 )  # fmt: skip
 def test_a_loopback_server_answers_when_the_host_is_an_address_or_localhost(http: Http, host: str) -> None:
@@ -59,7 +60,7 @@ def test_a_loopback_server_answers_when_the_host_is_an_address_or_localhost(http
         "evil.example", "evil.example:3000", "EVIL.example.", "localhost.evil.example", "evillocalhost", "127.0.0.1.evil.example",
         "127.0.0.1@evil.example", "evil.example@127.0.0.1", "evil.example/127.0.0.1", "evil.example#localhost", "[::1", "[evil]",
         "::1", "localhost:port", "localhost:3000:3000", "localhost, evil.example", "evil", "127.1", "0x7f.1", "",
-        ".", ".localhost.evil",
+        "[fe80::1%]", "[fe80::1%a]evil]", ".", ".localhost.evil",
     ],
 )  # fmt: skip
 def test_a_loopback_server_refuses_to_log_in_when_the_host_is_another_name(http: Http, host: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
+from headstream.log.catalog.catalog import TopicRecord
 from headstream.spark.connection.log_urls import parse_log
 from headstream.spark.source.directory_view import DirectoryView
 from headstream.spark.source.log_view import LogView
@@ -51,3 +52,28 @@ def test_last_time_is_that_of_a_partitions_newest_message_whatever_its_state(ser
             assert len(times) == 3
             assert view.last_time(TopicPartition(_TOPIC, partition)) == times[-1] == max(times)
         assert view.last_time(TopicPartition(_TOPIC, 3)) is None
+
+
+@pytest.mark.parametrize("pattern", ["shop/.*", "shop/orders"])
+def test_a_directory_view_of_a_pattern_goes_on_when_a_topic_is_deleted_while_it_looks(
+    pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_all = DirectoryView._find_all
+
+    def delete_after(self: DirectoryView) -> list[TopicRecord]:
+        found = find_all(self)
+        if is_armed:
+            is_armed.clear()
+            log.delete_topic("shop/carts")
+        return found
+
+    is_armed: list[bool] = []
+    monkeypatch.setattr(DirectoryView, "_find_all", delete_after)
+    with hs.connect((tmp_path / "log").as_uri()) as log:
+        log.create_topic(_TOPIC)
+        log.create_topic("shop/carts")
+        view = DirectoryView(str(tmp_path / "log"), parse_subscription({"subscribepattern": pattern}))
+        is_armed.append(True)
+        view.refresh()
+        assert (is_armed, list(view.topics)) == ([], [_TOPIC])
+        view.close()

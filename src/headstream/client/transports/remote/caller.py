@@ -154,8 +154,10 @@ class Caller:
         """
         self._interrupted.discard(threading.get_ident())
         doubt: OutcomeUnknownError | None = None
-        ends_s = [until_closed_s(), None if retry_timeout_s is None else time.monotonic() + retry_timeout_s]
-        until_s = min((end_s for end_s in ends_s if end_s is not None), default=None)
+        until_s = until_closed_s()
+        if retry_timeout_s is not None:
+            end_s = time.monotonic() + retry_timeout_s
+            until_s = end_s if until_s is None else min(until_s, end_s)
         retry_s = self.address.options.retry_timeout_ms / 1000
         backoff = Backoff(retry_s, random.random, until_s=until_s) if is_patient else Backoff(0, random.random)
         while True:

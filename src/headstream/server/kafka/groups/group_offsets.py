@@ -5,12 +5,13 @@ A committed offset below 0 deletes the group's offset: a broker stores the numbe
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from headstream.broker.accounts.permissions import Rights
 from headstream.broker.commands.topic_lookup import FoundTopic
 from headstream.core.model.polling import OffsetOwner
-from headstream.errors import HeadstreamError, PartitionNotFoundError
+from headstream.errors import HeadstreamError, NotFoundError, PartitionNotFoundError
 from headstream.server.kafka.calls import Call, Reply
 from headstream.server.kafka.groups.group_members import GroupState
 from headstream.server.kafka.groups.groups import check_group, stored_in
@@ -125,7 +126,9 @@ def _fetch_all(call: Call, group: str) -> list[dict[str, Any]]:
     found, rights, offsets = [], call.rights, call.context.dispatcher.broker.offsets
     for name, place in list_places(call):
         if is_allowed(rights.poll, place.stream.id, place.topic.id) and group in stored_in(call, place):
-            committed = offsets.committed(place.topic.name, OffsetOwner.group(group))
+            committed: dict[int, int] = {}
+            with suppress(NotFoundError):  # the topic was deleted since it was listed
+                committed = offsets.committed(place.topic.name, OffsetOwner.group(group))
             answers = [_spell(number - 1, offset) for number, offset in sorted(committed.items())]
             if answers:
                 found.append({"name": name, "partitions": answers})

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from headstream.broker.commands.topic_lookup import FoundTopic
 from headstream.core.model.polling import ConsumerKind, OffsetOwner
-from headstream.errors import GroupInUseError, GroupNotFoundError, HeadstreamError, InvalidInputError, PermissionDeniedError
+from headstream.errors import GroupInUseError, HeadstreamError, InvalidInputError, NotFoundError, PermissionDeniedError
 from headstream.server.kafka.calls import NODE_ID, Call, Reply
 from headstream.server.kafka.groups.group_members import GroupState, Joining, KafkaMember
 from headstream.server.kafka.groups.membership import KafkaGroup
@@ -250,7 +250,7 @@ def _delete(call: Call, name: str) -> None:
         try:
             call.context.dispatcher.broker.groups.delete(place.topic.name, name)
             is_there = True
-        except GroupNotFoundError:
+        except NotFoundError:  # the topic does not have it, or was deleted since it was listed
             continue
         except GroupInUseError as error:
             raise ProtocolError(ErrorCode.NON_EMPTY_GROUP, error.what) from None
