@@ -23,7 +23,8 @@ from tests.integration.kafka.test_spark_over_kafka import send
 @pytest.mark.parametrize("kind", [pytest.param("local-cluster", marks=pytest.mark.nightly), "connect"])
 def test_a_job_runs_the_same_when_spark_is_elsewhere(kafka_broker: KafkaBroker, tmp_path: Path, kind: str) -> None:
     topic = f"elsewhere/{kind}"
-    kafka_broker.create_topic(topic.replace("/", "."))
+    for name in (topic, f"{topic}-copy"):
+        kafka_broker.create_topic(name.replace("/", "."))
     headers = [Headers({"attempt": hs.uint8(number), "source": "web"}) for number in range(3)]
     send(kafka_broker, topic.replace("/", "."), [Message(payload=b"p", headers=each) for each in headers])
     url = (tmp_path / "log").as_uri()

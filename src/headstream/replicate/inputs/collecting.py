@@ -66,10 +66,11 @@ def reason_of(error: BaseException) -> str:
     ours = re.findall(r"^headstream\.errors\.\w+: (.+)$", text, re.MULTILINE)
     if ours:
         return str(ours[-1])
+    first_line = text.partition("\n")[0] or type(error).__name__
     if not isinstance(error, Py4JJavaError):
-        return text.splitlines()[0]
+        return first_line
     causes = re.findall(r"^(?:Caused by|): [\w.$]+: (.+)$", text, re.MULTILINE)  # its first line names a call of Py4J
-    return str(causes[-1]) if causes else text.splitlines()[0]
+    return str(causes[-1]) if causes else first_line
 
 
 class SourceFault(NamedTuple):
