@@ -185,10 +185,8 @@ def test_deleting_segments_leaves_the_one_that_is_written(root: TcpPeer) -> None
     assert poll(root).count == 1
 
 
-def test_names_may_be_anything_of_255_bytes(root: TcpPeer) -> None:
-    for number, name in enumerate(
-        ["with space", "a/b", "..", ".", "Ünïcødé ✉", "a\0b", "x" * 255, "shop/orders", "-", "A", "a", "%2F", "\n"]
-    ):
+def test_names_may_be_any_255_bytes_without_control_characters(root: TcpPeer) -> None:
+    for number, name in enumerate(["with space", "a/b", "..", ".", "Ünïcødé ✉", "x" * 255, "shop/orders", "-", "A", "a", "%2F"]):
         made = root.ask(CreateStream(0, name))
         root.ask(create_topic(name, name, 1))
         send(root, [b"%d" % number], stream=name, topic=name)

@@ -1,4 +1,4 @@
-"""Names are what clients make them: 1 to 255 bytes of anything, told apart by case, for everything that has one."""
+"""Names: 1 to 255 bytes, told apart by case; those of streams and topics, unlike Iggy's, without control characters."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, Get
 from headstream.core.wire.commands.streams import CreateStream, DeleteStream, GetStream
 from headstream.core.wire.commands.topics import GetTopic
 from tests.behaviour.conformance.scenes import create_topic, poll, polled, send
-from tests.support.server.peers import TcpPeer
+from tests.support.server.peers import RefusedError, TcpPeer
 
-NAMES = ["x", " sp ace ", "a.b", "a/b", "../..", ".", "..", "\0", "\n", "123", "4294967296", "ü☃", "\u202e", "a" * 255, "é" * 127]
+NAMES = ["x", " sp ace ", "a.b", "a/b", "../..", ".", "..", "123", "4294967296", "ü☃", "\u202e", "a" * 255, "é" * 127]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -38,6 +38,16 @@ def test_streams_topics_groups_and_consumers_have_any_name(root: TcpPeer, name: 
     assert root.ask(GetTopic(name, name)) is not None
     root.ask(DeleteStream(name))
     assert root.ask(GetStream(name)) is None
+
+
+@pytest.mark.parametrize("name", ["\0", "\n", "a\0b", "\x7f"])
+def test_streams_and_topics_have_no_control_characters_but_groups_may(root: TcpPeer, name: str) -> None:
+    root.ask(CreateStream(0, "s"))
+    root.ask(create_topic("s", "t", partitions=1))
+    for command in (CreateStream(0, name), create_topic("s", name, partitions=1)):
+        with pytest.raises(RefusedError):
+            root.ask(command)
+    assert root.ask(CreateGroup("s", "t", 0, name)).name == name
 
 
 def test_names_are_told_apart_by_case(root: TcpPeer) -> None:
