@@ -110,12 +110,12 @@ def test_a_table_without_a_commit_is_not_registered_until_it_is_offered_with_one
 
 
 def test_the_end_of_a_run_that_is_stopped_waits_for_one_attempt_only(tmp_path: Path) -> None:
-    names = Names(refused=100)
+    names = Names(refused=200)
     registration = Registration(names.register, first_pause_s=WAIT_S)
     registration.offer([make_entry(tmp_path, f"t{number}") for number in range(50)])
     registration.finish(every_table=False)
-    tried = 100 - names.refused
-    assert 1 <= tried <= 50
+    tried = 200 - names.refused
+    assert 1 <= tried <= 100  # the attempt that offer() began can have ended before finish() begins its own
     assert registration.status()["waiting"] == 50
 
 
