@@ -86,15 +86,16 @@ def find_source_fault(error: BaseException) -> SourceFault | None:
         text = str(error)
     except Exception:  # as in is_too_big()
         return None
+    is_recreated = any(sign in text for sign in _RECREATED)
+    if not is_recreated and not any(sign in text for sign in _LOST):
+        return None
     reason = re.sub(
         r"[.;,]? *(?:If the log was recreated, )?[Ss]tart (?:the query )?with a new checkpointLocation.*", "", reason_of(error)
     )
     reason = re.sub(r"[.;,]? *(?:[^.;]*; *)?failOnDataLoss=false.*", "", reason)
-    if any(sign in text for sign in _RECREATED):
+    if is_recreated:
         return SourceFault(reason, _ACCEPT_RECREATED)
-    if any(sign in text for sign in _LOST):
-        return SourceFault(f"messages were deleted before they were read: {reason}", _ACCEPT_LOSS)
-    return None
+    return SourceFault(f"messages were deleted before they were read: {reason}", _ACCEPT_LOSS)
 
 
 def collect(frame: DataFrame, *, in_pieces: bool = False) -> pa.Table:
