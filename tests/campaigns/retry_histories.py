@@ -124,9 +124,7 @@ class RetryHistory:
             task.most += not task.fate  # the log can know that the attempt has begun, before the loop's body got the message
         for group in self._groups:
             for member in group.members:
-                share = member.consumer._share
-                if share is not None:  # the system releases the locks of a killed process
-                    share.leave()
+                member.consumer._reading.close()  # the system releases the locks of a killed process
                 for message in member.in_hand:
                     self._task(group, message).most += 1
             group.members.clear()

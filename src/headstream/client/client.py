@@ -35,7 +35,7 @@ from headstream.forks import closed_by_fork, tell_of_forks
 
 if TYPE_CHECKING:
     from headstream.client.consumer.decoding import DecodingConsumer, DecodingTopicsConsumer
-    from headstream.client.interception.consumer import Transform
+    from headstream.client.consumer.fetching import Transform
     from headstream.client.interception.interception import Interception
     from headstream.client.transports.remote.server import Server
     from headstream.interceptors.chain import Chain

@@ -9,9 +9,9 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.polling import PollingKind, PollingStrategy
 from headstream.core.model.topology import Topic
-from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError
+from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError, RebalancedError
 
-__all__ = ["check_partitions", "check_start", "find_offset", "numbers_of", "position_of", "unnamed"]
+__all__ = ["check_partitions", "check_start", "find_offset", "not_read", "numbers_of", "position_of", "unnamed"]
 
 
 def check_start(strategy: PollingStrategy, topic: TopicName) -> PollingStrategy:
@@ -101,4 +101,13 @@ def unnamed(topic: TopicName) -> InvalidOptionError:
         "commits need a name or a group, and the consumer has neither",
         where=str(topic),
         advice='Name one, as in log.consumer("shop/orders", group="billing")',
+    )
+
+
+def not_read(partition: int, topic: TopicName) -> RebalancedError:
+    """Return the error of a call for a message whose partition the consumer has lost."""
+    return RebalancedError(
+        f"the consumer does not read partition {partition} any more",
+        where=str(topic),
+        advice="Another member of the group may have it: it gets the message again",
     )

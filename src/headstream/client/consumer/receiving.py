@@ -12,11 +12,11 @@ from headstream.core.codec.binary import decode_polled
 from headstream.core.filters.filter import Filter
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import MessageState, ReceivedMessage
-from headstream.core.model.polling import ConsumerKind, OffsetOwner, Polled, PolledMessages, PollingStrategy
+from headstream.core.model.polling import ConsumerKind, OffsetOwner, Polled, PolledMessages, PollingKind, PollingStrategy
 from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import ChecksumError, CorruptSendError, HeaderError
 
-__all__ = ["TransportPollOptions", "poll_checked", "poll_existing"]
+__all__ = ["TransportPollOptions", "poll_checked", "poll_existing", "poll_topic"]
 
 
 _log: Final = logging.getLogger("headstream.client")
@@ -79,6 +79,33 @@ def poll_checked(
     if not messages:
         raise _wrong(topic, partition, whole.next_offset)
     return whole, messages
+
+
+def poll_topic(
+    transport: Transport,
+    topic: TopicName,
+    partition: int | None,
+    strategy: PollingStrategy,
+    count: int,
+    **options: Unpack[TransportPollOptions],
+) -> list[ReceivedMessage]:
+    """Poll one partition or all as poll_existing().
+
+    Args:
+        partition: From 1; None polls all in turn until there are enough messages, and for `last` returns their newest ones.
+    """
+    if partition is not None:
+        return poll_existing(transport, topic, partition, strategy, count, **options)
+    newest = strategy.kind is PollingKind.LAST
+    found: list[ReceivedMessage] = []
+    for each in transport.topics.get(topic).partitions:
+        found += poll_existing(transport, topic, each.number, strategy, count if newest else count - len(found), **options)
+        if len(found) >= count and not newest:
+            break
+    if newest:
+        found = sorted(found, key=lambda message: message.timestamp)[-count:]
+        found.sort(key=lambda message: (message.partition, message.offset))
+    return found
 
 
 def poll_existing(

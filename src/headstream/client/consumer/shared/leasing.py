@@ -12,11 +12,11 @@ from typing import Final
 from headstream.client.consumer.ahead import FETCH_COUNT, ConsumerPollOptions
 from headstream.client.consumer.membership import GroupMembership
 from headstream.client.consumer.receiving import poll_checked
-from headstream.client.consumer.retrying.attempts import RetryPolicy, worker_name
+from headstream.client.consumer.retrying.attempts import Failure, RetryPolicy, worker_name
 from headstream.client.consumer.shared.holding import Holding, LeaseSize
 from headstream.client.transports.delivery_transport import LeaseAccess, LeaseCommands
 from headstream.client.transports.transport import Transport
-from headstream.core.model.deliveries import RetryOrder, cut_error
+from headstream.core.model.deliveries import RetryOrder
 from headstream.core.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.leases import SKIPPED, Grant, LeaseChange, LeaseRequest, LeaseStep
@@ -247,17 +247,15 @@ class Leasing:
             self.holding.held.pop(place, None)
         return lost
 
-    def say_failed(self, place: tuple[int, int], error: str, reason: str, delay_us: int | None) -> LeaseLostError | None:
-        """Tell the log that a message failed, or with a reason that it is given up, and forget it; as say().
+    def say_failed(self, place: tuple[int, int], failure: Failure) -> LeaseLostError | None:
+        """Tell the log that a message failed, or is given up, and forget it; as say().
 
         Args:
             place: Partition and offset.
-            reason: Why it is given up, or empty.
-            delay_us: How long it waits, microseconds; None is without meaning for one that is given up.
         """
-        step = LeaseStep.POISONED if reason else LeaseStep.FAILED
+        step = LeaseStep.POISONED if failure.reason else LeaseStep.FAILED
         held = self.holding.held[place]
-        change = LeaseChange(step, held.token, place[1], place[1] + 1, delay_us or 0, reason, cut_error(error))
+        change = LeaseChange(step, held.token, place[1], place[1] + 1, failure.delay_us, failure.reason, failure.error)
         lost = self._say(place[0], held.generation, [change])
         self.holding.held.pop(place, None)
         return lost

@@ -1,51 +1,22 @@
-"""Policy: what a consumer with `on_error` needs is checked before it is made, its dead-letter topic included."""
+"""Policies: what `on_error` and `mode="shared"` need is checked before a consumer is made, its dead-letter topic included."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from headstream.client.arguments import ConsumerOptions, topic_name
 from headstream.client.consumer.retrying.attempts import RetryPolicy
-from headstream.client.consumer.retrying.consumer import RetryingConsumer
-from headstream.client.interception.consumer import Transform
-from headstream.client.interception.interception import Interception, make_transform
-from headstream.client.transports.delivery_transport import DeliveryAccess
+from headstream.client.transports.delivery_transport import DeliveryAccess, LeaseAccess
 from headstream.client.transports.transport import Transport
-from headstream.core.model.deliveries import Retry
+from headstream.core.model.deliveries import Retry, RetryOrder
 from headstream.core.model.identifiers import TopicName
+from headstream.core.model.leases import DEFAULT_LEASE_US
+from headstream.core.model.quantities import parse_duration_us
 from headstream.core.model.topology import Limits, Topic, TopicOptions, check_dead_letter_options
 from headstream.errors import InvalidOptionError, UnsupportedError
 
-__all__ = ["make_policy", "make_retrying"]
+__all__ = ["make_lease_policy", "make_retry_policy"]
 
 
-def make_retrying(
-    interception: Interception | None,
-    decode: Transform | None,
-    options: ConsumerOptions,
-    transport: Transport,
-    topic: Topic,
-    **consumer_options: Any,
-) -> RetryingConsumer:
-    """Return a consumer that tries failing messages again.
-
-    Args:
-        interception: The client's interceptors, or None.
-        decode: Returns a message with its value, or None.
-        options: As for Client.consumer().
-        topic: The topic's current metadata.
-
-    Raises:
-        InvalidOptionError: an option is missing, or the dead-letter topic would drop letters.
-        UnsupportedError: the log is in Kafka.
-    """
-    policy = make_policy(transport, topic, options)
-    transform = make_transform(interception, decode)
-    chain = None if interception is None else interception.chain
-    return RetryingConsumer(transport, topic, chain, transform, policy, **consumer_options)
-
-
-def make_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -> RetryPolicy:
+def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -> RetryPolicy:
     """Return what a consumer does with failing messages; a missing dead-letter topic is created.
 
     Args:
@@ -83,3 +54,37 @@ def make_policy(transport: Transport, topic: Topic, options: ConsumerOptions) ->
     found = TopicOptions(compaction_delay_us=letters.compaction_delay_us, deduplication_count=letters.deduplication_count)
     check_dead_letter_options(str(name), found)
     return RetryPolicy(group, retry, name)
+
+
+def make_lease_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -> tuple[RetryPolicy, int]:
+    """Return what a worker does with failing messages, and how long it leases a message, microseconds.
+
+    Args:
+        topic: The topic's current metadata.
+        options: As for Client.consumer().
+
+    Raises:
+        InvalidOptionError: an option is missing or does not fit the mode, or the dead-letter topic would drop letters.
+        UnsupportedError: the log is in Kafka.
+    """
+    if not isinstance(transport, LeaseAccess):
+        raise UnsupportedError(
+            "Kafka remembers one offset of a group, and no single messages: mode='shared' is not available there",
+            where="kafka://",
+            advice="Use Kafka's share groups by a client that has them, or mirror the topic into a Headstream server",
+        )
+    if options.get("group") is None:
+        raise InvalidOptionError("mode='shared' needs a group, whose workers share the messages", advice='Add group="workers"')
+    for name in ("on_assigned", "on_revoked"):
+        if options.get(name) is not None:
+            raise InvalidOptionError(f"{name} is not called with mode='shared'", advice="Its workers own no partitions")
+    retry = options.get("on_error")
+    given: ConsumerOptions = {**options, "on_error": Retry(attempts=None) if retry is None else retry}
+    policy = make_retry_policy(transport, topic, given)
+    if policy.retry.order is RetryOrder.PARTITION:
+        raise InvalidOptionError(
+            "order='partition' does not fit mode='shared': workers take the messages of a partition side by side",
+            advice="Use order='key', order='skip', or mode='ordered'",
+        )
+    lease = options.get("lease")
+    return policy, DEFAULT_LEASE_US if lease is None else parse_duration_us(lease, plain_unit="us")
