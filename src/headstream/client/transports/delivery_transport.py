@@ -11,8 +11,9 @@ from headstream.core.model.groups import Member
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.leases import Grant, LeaseChange, LeaseRequest, SettledLeases
 from headstream.core.model.pauses import PauseRule
+from headstream.errors import UnsupportedError
 
-__all__ = ["DeliveryAccess", "DeliveryCommands", "DeliveryViewCommands", "LeaseAccess", "LeaseCommands"]
+__all__ = ["DeliveryAccess", "DeliveryCommands", "DeliveryViewCommands", "LeaseAccess", "LeaseCommands", "find_views"]
 
 
 class DeliveryCommands(Protocol):
@@ -91,3 +92,18 @@ class LeaseAccess(Protocol):
     @property
     def leases(self) -> LeaseCommands:
         """Commands of workers that share partitions."""
+
+
+def find_views(transport: object) -> DeliveryViewCommands:
+    """Return what shows the unfinished messages of a log's groups.
+
+    Raises:
+        UnsupportedError: the log is in Kafka.
+    """
+    if not isinstance(transport, DeliveryAccess):
+        raise UnsupportedError(
+            "Kafka remembers one offset of a group, and no single messages",
+            where="kafka://",
+            advice="log.group() tells the group's offsets",
+        )
+    return transport.delivery_views

@@ -87,7 +87,7 @@ class RemoteMessages:
         *,
         retry_timeout_s: float | None = None,
     ) -> Appended:
-        """Append a numbered batch, once however often it is sent; arguments as for Appends.append().
+        """Append a numbered batch, once however often it is sent; arguments as for Messages.append().
 
         Args:
             retry_timeout_s: Total time of all attempts, seconds; None uses the options' value.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from headstream.client.admin.progress import find_views
+from headstream.client.transports.delivery_transport import find_views
 from headstream.client.transports.transport import Transport
 from headstream.core.codec.binary import encode_polled
 from headstream.core.filters.filter import parse_filter

@@ -1,4 +1,4 @@
-"""Unit tests of headstream.broker.messages.appends."""
+"""Unit tests of headstream.broker.messages.messages: appending."""
 
 from __future__ import annotations
 
