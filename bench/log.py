@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from headstream.core.filters.poll_request import PollRequest
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -142,7 +144,7 @@ def report_reads(report: Report, folder: Path, count: int, size: int, sends: int
     def poll() -> None:
         seen = offset = 0
         while offset < end:
-            polled = broker.messages.poll(TOPIC, 1, PollingStrategy.offset(offset), 1000)
+            polled = broker.messages.poll(TOPIC, 1, PollRequest(PollingStrategy.offset(offset), 1000))
             seen, offset = seen + sum(map(len, polled.chunks)), polled.next_offset
         assert seen == total
 
@@ -174,7 +176,7 @@ def report_seeks(report: Report, folder: Path) -> None:
         "a message by its offset": lambda: next(follower.read((at := chance.randrange(2 * count)), at + 1)),
         "an offset by its time": lambda: follower.offset_of(NOW + chance.randrange(count)),
         "a look for new messages": follower.refresh,
-        "a poll that finds nothing": lambda: broker.messages.poll(TOPIC, 1, PollingStrategy.offset(2 * count), 10),
+        "a poll that finds nothing": lambda: broker.messages.poll(TOPIC, 1, PollRequest(PollingStrategy.offset(2 * count), 10)),
         "a commit of an offset": lambda: broker.offsets.commit(TOPIC, group, {1: 5}),
     }
     compare(report, f"finding the way among {count} sends", works, 30, 100)

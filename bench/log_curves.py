@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from headstream.core.filters.poll_request import PollRequest
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -151,7 +153,9 @@ def report_length(report: Report, folder: Path, count: int, size: int) -> None:
         "an offset by its time": lambda log: log.find_time(chance),
         "any message, its send checked": lambda log: log.read_message(chance),
         "a look for new messages": lambda log: log.follower.refresh,
-        "a poll that finds nothing": lambda log: lambda: log.broker.messages.poll(TOPIC, 1, PollingStrategy.offset(1 << 40), 10),
+        "a poll that finds nothing": lambda log: (
+            lambda: log.broker.messages.poll(TOPIC, 1, PollRequest(PollingStrategy.offset(1 << 40), 10))
+        ),
         "append 1 x 100 bytes": lambda log: lambda: log.broker.messages.send(TOPIC, 1, SMALL),
     }
     for name, make in works.items():

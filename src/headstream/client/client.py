@@ -46,6 +46,7 @@ from headstream.client.producer.senders import Senders
 from headstream.client.producer.sending import DEFAULT_LINGER_MS, SendingOptions
 from headstream.client.transports.delivery_transport import find_views
 from headstream.client.transports.transport import ClusterCounts, KeyPartitioning, RemoteAccess, Transport
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.delivery_views import GroupDeliveries, MessageStory
 from headstream.core.model.groups import Group
 from headstream.core.model.headers import HeadersInput
@@ -580,17 +581,9 @@ class Client:
         if strategy.kind is PollingKind.LAST and partition is None and auto_commit:
             raise InvalidOptionError("the newest messages of all partitions cannot be committed", advice="Name the partition")
         name = find_topic_name(transport, topic)
-        found = poll_topic(
-            transport,
-            name,
-            partition,
-            strategy,
-            count,
-            states=codes,
-            where=make_filter(where, on_filter_error, codes),
-            consumer=consumer,
-            auto_commit=auto_commit and self._interception is None,
-        )
+        chosen, commits = make_filter(where, on_filter_error, codes), auto_commit and self._interception is None
+        request = PollRequest(strategy, count, codes, consumer=consumer, auto_commit=commits, where=chosen)
+        found = poll_topic(transport, name, partition, request)
         if self._interception is not None:
             return self._interception.receive_polled(name, found, consumer if auto_commit else None)
         return found

@@ -16,6 +16,7 @@ from headstream.broker.messages.waits import Wait
 from headstream.core.codec.batch.stored.scan import take
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.filters.filter import Filter, check_states
+from headstream.core.filters.poll_request import AVAILABLE_ONLY, PollRequest
 from headstream.core.model.groups import Member
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import MessageState, StateChange, state_name
@@ -27,11 +28,9 @@ from headstream.core.model.polling import (
     PollingKind,
     PollingStrategy,
     SegmentCounts,
-    check_poll,
 )
 from headstream.core.model.producers import Appended, BatchNumber, ProducerId, producer_id_of
 from headstream.core.model.removals import Removal
-from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.errors import (
     CorruptLogError,
@@ -106,8 +105,6 @@ _T = TypeVar("_T")
 
 _ATTEMPTS: Final = 5
 """Maximum retries of a poll whose files retention or a purge deleted."""
-
-_AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 
 
 class Messages:
@@ -250,36 +247,15 @@ class Messages:
         """The number of messages that filters have examined, and of those that they could not be applied to."""
         return self._scanned_count, self._failed_count
 
-    def poll(
-        self,
-        topic: TopicName,
-        partition: int,
-        strategy: PollingStrategy,
-        count: int,
-        *,
-        states: frozenset[int] | None = _AVAILABLE,
-        size_bytes: int = MAX_BATCH_BYTES,
-        consumer: OffsetOwner | None = None,
-        auto_commit: bool = False,
-        user_id: int = NO_USER,
-        where: Filter | None = None,
-        until_offset: int = 0,
-    ) -> Polled:
+    def poll(self, topic: TopicName, partition: int, request: PollRequest, *, user_id: int = NO_USER) -> Polled:
         """Return messages of a partition as stored bytes, without waiting.
 
         Args:
             topic: Stream and topic.
             partition: From 1.
-            strategy: Where to begin; an expired offset starts at the first retained one.
-            count: Maximum number of messages, at least 1.
-            states: State codes to deliver; other messages are skipped. None delivers all.
-            size_bytes: Approximate maximum size, bytes; at least one message is returned.
-            consumer: The polling consumer; required for `next` and to commit. A group that asks for other states than available
-                gets those that messages have for it; see GroupStates.
-            auto_commit: Whether to commit the delivered messages for the consumer at once.
+            request: What is asked for. A poll with a filter examines SCAN_BYTES, and returns how far it came. A group that asks
+                for other states than available gets those that messages have for it; see GroupStates.
             user_id: The server's user who commits, see OffsetStore.commit().
-            where: The filter of messages in these states. A poll examines SCAN_BYTES, and returns how far it came.
-            until_offset: One past the last offset to examine with a filter; 0 for the partition's end.
 
         Raises:
             ConsumersLimitError: the consumer that commits is new, and the user has made as many as it may.
@@ -287,19 +263,20 @@ class Messages:
             InvalidInputError: an argument is out of range, or the consumer is missing.
             CorruptSendError: the next messages are damaged; a poll from its until_offset skips them.
         """
-        check_poll(topic, strategy, count, size_bytes, consumer, auto_commit, is_filtered=where is not None)
+        request.check(topic)
+        where, consumer, states = request.where, request.consumer, request.states
         chosen = None if where is None else check_states(where, states)
-        if consumer is not None and consumer.kind is ConsumerKind.GROUP and states != _AVAILABLE:
-            wanted = Wanted(count, size_bytes, None, chosen, until_offset)
-            polled = self._in_group(self._read(topic, partition, strategy, wanted, consumer), topic, consumer, states)
+        if consumer is not None and consumer.kind is ConsumerKind.GROUP and states != AVAILABLE_ONLY:
+            wanted = Wanted(request.count, request.size_bytes, None, chosen, request.until_offset)
+            polled = self._in_group(self._read(topic, partition, request.start, wanted, consumer), topic, consumer, states)
         else:
-            wanted = Wanted(count, size_bytes, states, chosen, until_offset)
-            polled = self._read(topic, partition, strategy, wanted, consumer)
+            wanted = Wanted(request.count, request.size_bytes, states, chosen, request.until_offset)
+            polled = self._read(topic, partition, request.start, wanted, consumer)
         if where is not None:
             with self._counting:
                 self._scanned_count += polled.scanned_count
                 self._failed_count += polled.failed_count
-        if auto_commit and consumer is not None and (polled.count or (where is not None and polled.scanned_count)):
+        if request.auto_commit and consumer is not None and (polled.count or (where is not None and polled.scanned_count)):
             record = self._backing.partition(topic, partition)
             self._backing.log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us(), user_id)
         return polled

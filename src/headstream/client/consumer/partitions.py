@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from headstream.client.closing import unlimited
-from headstream.client.consumer.ahead import FETCH_BYTES, FETCH_COUNT, Ahead, ConsumerPollOptions
+from headstream.client.consumer.ahead import FETCH_COUNT, Ahead, fetch_request
 from headstream.client.consumer.fetching import Fetching
 from headstream.client.consumer.filtering import FilterCounts
 from headstream.client.consumer.listening import AssignmentListener
@@ -38,7 +38,7 @@ class Partitions:
 
     Attributes:
         topic: Stream and topic.
-        poll_options: What all polls have in common.
+        request: What each poll asks for, but for its offset.
         share: The consumer's membership of its group; None if the group does not assign partitions.
 
     Raises:
@@ -51,12 +51,12 @@ class Partitions:
         self.topic = TopicName(topic.stream, topic.name)
         self.fetching = fetching
         self._options = options
-        self.poll_options: ConsumerPollOptions = {"states": options.states, "size_bytes": FETCH_BYTES, "where": options.where}
+        self.request = fetch_request(options.states, options.where)
         check_start(options.start, self.topic)
         self.share: GroupMembership | None = None
         self._damaged: dict[int, CorruptSendError] = {}
         self._prepared = transport.messages if isinstance(transport.messages, PreparedPolls) else None
-        self._ahead = Ahead(transport.messages, self.topic, self.poll_options)
+        self._ahead = Ahead(transport.messages, self.topic, self.request)
         self._listener = AssignmentListener(str(self.topic), options.on_assigned, options.on_revoked)
         self._numbers = check_partitions(topic, options.partitions)
 
@@ -109,10 +109,8 @@ class Partitions:
         for partition, position in polls:
             if partition in self._damaged:
                 continue
-            start, polled = PollingStrategy.offset(position), self._ahead.take(partition, position)
-            polled, messages = poll_checked(
-                self._transport, self.topic, partition, start, FETCH_COUNT, polled=polled, **self.poll_options
-            )
+            request, polled = self.request.from_offset(position, FETCH_COUNT), self._ahead.take(partition, position)
+            polled, messages = poll_checked(self._transport, self.topic, partition, request, polled=polled)
             self.fetching.feed(polled, messages)
             if messages:
                 self._ahead.ask(self.fetching.expected())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headstream.client.transports.transport import Transport
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.polling import PollingKind, PollingStrategy
@@ -41,7 +42,7 @@ def find_offset(transport: Transport, topic: TopicName, partition: int, strategy
     if kind is PollingKind.OFFSET:
         return strategy.value
     if kind is PollingKind.TIMESTAMP:
-        polled = transport.messages.poll(topic, partition, strategy, 1, states=None)
+        polled = transport.messages.poll(topic, partition, PollRequest(strategy, 1, states=None))
         return polled.next_offset - polled.count
     for found in transport.topics.get(topic).partitions:
         if found.number == partition:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
-from headstream.core.model.deliveries import DeliveryChange, PartitionDeliveries, Settled
+from headstream.core.model.deliveries import PartitionDeliveries, Settled, SettleRequest
 from headstream.core.model.delivery_views import GroupDeliveries, MessageStory
 from headstream.core.model.groups import Member
 from headstream.core.model.identifiers import TopicName
@@ -22,23 +22,7 @@ class DeliveryCommands(Protocol):
     def unfinished(self, topic: TopicName, group: str, partition: int) -> PartitionDeliveries:
         """Return what a group has not finished in a partition."""
 
-    def settle(
-        self,
-        topic: TopicName,
-        group: str,
-        partition: int,
-        changes: Iterable[DeliveryChange],
-        *,
-        frontier: int,
-        member: Member | None = ...,
-        generation: int = ...,
-        partition_generation: int | None = ...,
-        dead_letter: TopicName | None = ...,
-        is_resting: bool = ...,
-        worker: str = ...,
-        succeeded: int = ...,
-        pause_rule: PauseRule | None = ...,
-    ) -> Settled:
+    def settle(self, topic: TopicName, group: str, partition: int, request: SettleRequest) -> Settled:
         """Record steps of messages, and commit the group's offset."""
 
 

@@ -26,10 +26,9 @@ from headstream.client.consumer.retrying.track import Known
 from headstream.client.consumer.settling import Place, Settler, not_in_progress
 from headstream.client.transports.delivery_transport import DeliveryAccess
 from headstream.client.transports.transport import Transport
-from headstream.core.model.deliveries import DeadLetterReason, Delivery, DeliveryChange, DeliveryStep, RetryOrder
+from headstream.core.model.deliveries import DeadLetterReason, Delivery, DeliveryChange, DeliveryStep, RetryOrder, SettleRequest
 from headstream.core.model.message import Message, ReceivedMessage
 from headstream.core.model.offset_ranges import OffsetRanges
-from headstream.core.model.polling import PollingStrategy
 from headstream.core.model.topology import Topic
 from headstream.errors import HeadstreamError, RebalancedError, ServerUnreachableError
 
@@ -97,21 +96,18 @@ class RetryingReading(PartitionReading, Settler):
     def _settle(self, partition: int, steps: list[DeliveryChange], frontier: int, generation: int | None) -> None:
         """Tell the log steps of messages."""
         share, succeeded = self.partitions.share, self._fetching.succeeded_count
-        settled = self._deliveries.settle(
-            self.partitions.topic,
-            self.policy.group,
-            partition,
+        request = SettleRequest(
             steps,
-            frontier=frontier,
+            frontier,
             member=None if share is None else share.member,
             generation=0 if share is None else share.generation,
             partition_generation=generation,
             dead_letter=self.policy.dead_letter,
-            is_resting=False,
             worker=self._worker,
             succeeded=succeeded,
             pause_rule=self.policy.retry.pause_rule,
         )
+        settled = self._deliveries.settle(self.partitions.topic, self.policy.group, partition, request)
         self._fetching.succeeded_count -= succeeded
         self._gate.hear(settled.paused_us, succeeded, time.monotonic())
 
@@ -212,10 +208,10 @@ class RetryingReading(PartitionReading, Settler):
 
     def _fetch_again(self) -> None:
         """Fetch the messages whose delay is over."""
-        topic, options = self.partitions.topic, self.partitions.poll_options
+        topic, request = self.partitions.topic, self.partitions.request
         while (due := self._fetching.due(time.monotonic())) is not None:
             partition, offset = due
-            _, found = poll_checked(self._transport, topic, partition, PollingStrategy.offset(offset), 1, **options)
+            _, found = poll_checked(self._transport, topic, partition, request.from_offset(offset, 1))
             is_there = bool(found) and found[0].offset == offset
             self._fetching.put_again(partition, offset, found[0] if is_there else None)
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from headstream.client.consumer.ahead import FETCH_BYTES, FETCH_COUNT, ConsumerPollOptions
+from headstream.client.consumer.ahead import FETCH_COUNT, fetch_request
 from headstream.client.consumer.fetching import Transforming
 from headstream.client.consumer.filtering import FilterCounts
 from headstream.client.consumer.positions import check_partitions, check_start, find_offset, position_of
@@ -50,7 +50,7 @@ class SharedReading(Reading, LeaseSettler):
         numbers = check_partitions(topic, options.partitions)
         is_first = start.kind is PollingKind.FIRST
         starts = {} if is_first else {number: find_offset(transport, self._name, number, start) for number in numbers}
-        poll: ConsumerPollOptions = {"states": options.states, "size_bytes": FETCH_BYTES, "where": options.where}
+        poll = fetch_request(options.states, options.where)
         chosen = None if options.partitions is None else numbers
         self._leasing = Leasing(transport, self._name, policy, check_lease_us(lease_us), chosen, starts, poll)
 

@@ -12,6 +12,7 @@ from headstream.client.transports.delivery_transport import find_views
 from headstream.client.transports.transport import Transport
 from headstream.core.codec.binary import encode_polled
 from headstream.core.filters.filter import parse_filter
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.groups import Group
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import Polled, PolledMessages, PollingStrategy
@@ -126,10 +127,7 @@ class ClientCommands:
         found = self._transport.messages.poll(
             self._name(command),
             command.partition,
-            PollingStrategy(command.kind, command.value),
-            command.count,
-            states=None,
-            size_bytes=command.size_bytes,
+            PollRequest(PollingStrategy(command.kind, command.value), command.count, states=None, size_bytes=command.size_bytes),
         )
         stored = _stored_bytes(found)
         return FetchedMessages(found.partition, found.end_offset, found.next_offset, found.generation, found.count, stored)
@@ -138,11 +136,13 @@ class ClientCommands:
         found = self._transport.messages.poll(
             self._name(command),
             command.partition,
-            PollingStrategy(command.kind, command.value),
-            command.count,
-            states=None,
-            size_bytes=command.size_bytes,
-            where=parse_filter(command.where),
+            PollRequest(
+                PollingStrategy(command.kind, command.value),
+                command.count,
+                states=None,
+                size_bytes=command.size_bytes,
+                where=parse_filter(command.where),
+            ),
         )
         counts = found.scanned_count, found.failed_count, found.count
         return FilteredMessages(
