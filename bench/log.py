@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from headstream.core.filters.poll_request import PollRequest
+from headstream.core.model.topology import NewTopic
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -97,7 +98,7 @@ def report_appends(report: Report, folder: Path, count: int, size: int, rounds: 
         old.write(stored)
     disk, memory = Broker(open_directory(str(root / "log"))), Broker(open_memory())
     for broker in (disk, memory):
-        broker.topics.create(TOPIC, 1, Limits.IGGY)
+        broker.topics.create(NewTopic(TOPIC, 1, Limits.IGGY))
     works: dict[str, Work] = {
         "os.write of the stored bytes": lambda: plain.write(stored),
         "the same, room reserved for the whole file": lambda: roomy.write(stored),
@@ -123,7 +124,7 @@ def report_reads(report: Report, folder: Path, count: int, size: int, sends: int
     batch = b"".join(sent(os.urandom(size)) for _ in range(count))
     log = open_directory(str(folder / f"read-{count}"))
     broker = Broker(log)
-    broker.topics.create(TOPIC, 1, Limits.IGGY)
+    broker.topics.create(NewTopic(TOPIC, 1, Limits.IGGY))
     for _ in range(sends):
         broker.messages.send(TOPIC, 1, batch)
     directory = Path(log.partition_directory(log.snapshot()[TOPIC.stream].topics[TOPIC.topic], 1))
@@ -165,7 +166,7 @@ def report_seeks(report: Report, folder: Path) -> None:
     log = open_directory(str(folder / "seek"))
     times = iter(range(NOW, NOW + 1_000_000))
     broker = Broker(log, clock_us=lambda: next(times))
-    broker.topics.create(TOPIC, 1, Limits.IGGY)
+    broker.topics.create(NewTopic(TOPIC, 1, Limits.IGGY))
     count = 200_000
     batch = b"".join(sent(bytes(100)) for _ in range(2))
     for _ in range(count):

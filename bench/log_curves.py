@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headstream.core.filters.poll_request import PollRequest
+from headstream.core.model.topology import NewTopic
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -86,7 +87,7 @@ class LongLog:
 
     def __init__(self, root: Path, size_bytes: int, count: int, size: int) -> None:
         self.broker = Broker(open_directory(str(root)))
-        self.broker.topics.create(TOPIC, 1, Limits.IGGY)
+        self.broker.topics.create(NewTopic(TOPIC, 1, Limits.IGGY))
         self.broker.close()
         self._batch = b"".join(sent(os.urandom(size)) for _ in range(count))
         self._count = count
@@ -177,11 +178,11 @@ def report_breadth(report: Report, folder: Path, noun: str) -> None:
         broker = Broker(open_directory(str(folder / f"{noun}-{count}")))
         begin = time.perf_counter()
         if noun == "partitions":
-            broker.topics.create(TOPIC, count, Limits.IGGY)
+            broker.topics.create(NewTopic(TOPIC, count, Limits.IGGY))
             places = [(TOPIC, number) for number in range(1, count + 1)]
         else:
             for number in range(count):
-                broker.topics.create(TopicName("bench", f"t{number}"), 1, Limits.IGGY)
+                broker.topics.create(NewTopic(TopicName("bench", f"t{number}"), 1, Limits.IGGY))
             places = [(TopicName("bench", f"t{number}"), 1) for number in range(count)]
         created = (time.perf_counter() - begin) / count * 1e3
         works: dict[str, Work] = {
@@ -220,7 +221,7 @@ def report_consumers(report: Report, folder: Path) -> None:
     counts = [1, 100, 1000]
     head(report, "consumer groups of a topic", [f"{count:,}" for count in counts])
     broker = Broker(open_directory(str(folder / "consumers")))
-    broker.topics.create(TOPIC, 1, Limits.IGGY)
+    broker.topics.create(NewTopic(TOPIC, 1, Limits.IGGY))
     rates = []
     for count in counts:
         groups = [OffsetOwner.group(f"g{number}") for number in range(count)]
@@ -250,7 +251,7 @@ def report_group_commit(report: Report, folder: Path) -> None:
             real(descriptor)
 
         broker = Broker(open_directory(str(folder / f"always-{count}")))
-        broker.topics.create(TOPIC, 1, Limits.IGGY, fsync=Fsync.ALWAYS)
+        broker.topics.create(NewTopic(TOPIC, 1, Limits.IGGY, fsync=Fsync.ALWAYS))
         broker.messages.send(TOPIC, 1, SMALL)
         each = 2000 // count
 

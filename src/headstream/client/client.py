@@ -54,7 +54,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import ReceivedMessage, StateChange, parse_state
 from headstream.core.model.polling import OffsetOwner, PollingKind
 from headstream.core.model.removals import Removal
-from headstream.core.model.topology import ClusterStats, Stream, Topic, TopicOptions
+from headstream.core.model.topology import ClusterStats, NewTopic, Stream, Topic, TopicOptions
 from headstream.errors import ClosedError, InvalidOptionError, InvalidUrlError, UnsupportedError
 from headstream.forks import closed_by_fork, tell_of_forks
 
@@ -254,11 +254,13 @@ class Client:
         chosen, policy = limits_of(limits, str(name)), fsync_of(fsync, str(name))
         transport = self._open_transport()
         return transport.topics.create(
-            topic_name(name, transport),
-            check_whole("partitions", partitions),
-            chosen,
-            fsync=policy,
-            options=TopicOptions(**check_topic_options(options)),
+            NewTopic(
+                topic_name(name, transport),
+                check_whole("partitions", partitions),
+                chosen,
+                fsync=policy,
+                options=TopicOptions(**check_topic_options(options)),
+            ),
             if_not_exists=if_not_exists,
         )
 

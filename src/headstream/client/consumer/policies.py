@@ -10,7 +10,7 @@ from headstream.core.model.deliveries import Retry, RetryOrder
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.leases import DEFAULT_LEASE_US
 from headstream.core.model.quantities import parse_duration_us
-from headstream.core.model.topology import Limits, Topic, TopicOptions, check_dead_letter_options
+from headstream.core.model.topology import Limits, NewTopic, Topic, TopicOptions, check_dead_letter_options
 from headstream.errors import InvalidOptionError, UnsupportedError
 
 __all__ = ["make_lease_policy", "make_retry_policy"]
@@ -50,7 +50,7 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
         raise InvalidOptionError(f"{name} cannot be its own dead-letter topic", advice="Name another topic")
     letters = transport.topics.find(name.stream, name.topic)
     if letters is None:
-        letters = transport.topics.create(name, 1, Limits.WIDE, if_not_exists=True)
+        letters = transport.topics.create(NewTopic(name, 1, Limits.WIDE), if_not_exists=True)
     found = TopicOptions(compaction_delay_us=letters.compaction_delay_us, deduplication_count=letters.deduplication_count)
     check_dead_letter_options(str(name), found)
     return RetryPolicy(group, retry, name)

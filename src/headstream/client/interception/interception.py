@@ -13,7 +13,7 @@ from headstream.client.transports.transport import Transport
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import ReceivedMessage
 from headstream.core.model.polling import OffsetOwner
-from headstream.core.model.topology import Limits, Topic
+from headstream.core.model.topology import Limits, NewTopic, Topic
 from headstream.errors import HeadstreamError
 from headstream.interceptors.chain import Chain, SetAsideError
 
@@ -88,5 +88,5 @@ class Interception:
 
 
 def _make_dead_letter_producer(transport: Transport, name: str) -> ForwardingProducer:
-    topic = transport.topics.create(TopicName.parse(name), 1, Limits.WIDE, if_not_exists=True)
+    topic = transport.topics.create(NewTopic(TopicName.parse(name), 1, Limits.WIDE), if_not_exists=True)
     return ForwardingProducer(transport, topic, SendingOptions(linger_ms=0))

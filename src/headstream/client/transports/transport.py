@@ -18,7 +18,7 @@ from headstream.core.model.message import StateChange
 from headstream.core.model.polling import OffsetOwner, Polled, SegmentCounts
 from headstream.core.model.producers import Appended, BatchNumber, ProducerId
 from headstream.core.model.removals import Removal
-from headstream.core.model.topology import ClusterStats, Fsync, Limits, Stream, Topic, TopicOptions
+from headstream.core.model.topology import ClusterStats, NewTopic, Stream, Topic
 
 __all__ = [
     "AheadCommands",
@@ -65,16 +65,7 @@ class StreamCommands(Protocol):
 class TopicCommands(Protocol):
     """Topic commands."""
 
-    def create(
-        self,
-        name: TopicName,
-        partitions: int,
-        limits: Limits,
-        *,
-        fsync: Fsync = Fsync.INTERVAL,
-        options: TopicOptions | None = None,
-        if_not_exists: bool = False,
-    ) -> Topic:
+    def create(self, new: NewTopic, *, if_not_exists: bool = False) -> Topic:
         """Create a topic, and its stream if missing."""
 
     def get(self, name: TopicName) -> Topic:

@@ -12,7 +12,7 @@ from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.polling import OffsetOwner, Polled, PollingStrategy
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError
 from headstream.log.opening import open_memory
 from tests.support.log.logs import batch, payloads
@@ -39,7 +39,7 @@ def clock() -> Clock:
 @pytest.fixture
 def broker(clock: Clock) -> Iterator[Broker]:
     broker = Broker(open_memory(segment_bytes=4096), clock_us=clock, entropy=lambda count: bytes(range(count)))
-    broker.topics.create(TOPIC, 2, Limits.IGGY)
+    broker.topics.create(NewTopic(TOPIC, 2, Limits.IGGY))
     yield broker
     broker.close()
 

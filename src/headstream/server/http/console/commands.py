@@ -16,7 +16,7 @@ from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.groups import Group
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import Polled, PolledMessages, PollingStrategy
-from headstream.core.model.topology import Topic, TopicOptions
+from headstream.core.model.topology import NewTopic, Topic, TopicOptions
 from headstream.core.wire.commands.groups import DeleteGroup
 from headstream.core.wire.commands.partitions import CreatePartitions
 from headstream.core.wire.commands.topics import DeleteTopic, PurgeTopic
@@ -111,11 +111,7 @@ class ClientCommands:
         name = TopicName(command.stream, command.name)
         return _spell_topic(
             self._transport.topics.create(
-                name,
-                command.partitions_count,
-                command.limits,
-                fsync=command.fsync,
-                options=options,
+                NewTopic(name, command.partitions_count, command.limits, fsync=command.fsync, options=options),
                 if_not_exists=command.if_not_exists,
             )
         )
