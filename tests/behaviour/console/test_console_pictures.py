@@ -134,7 +134,10 @@ def test_pictures_of_live_plots_are_drawn(browser: Browser) -> None:
             worker.join(60)
 
 
-@pytest.mark.parametrize(("name", "place", "theme", "shown"), SCENES, ids=[scene[0] for scene in SCENES])
+@pytest.mark.parametrize(
+    ("name", "place", "theme", "shown"),
+    [pytest.param(*scene, id=scene[0], marks=[pytest.mark.nightly] * (scene[0] == "messages-dark")) for scene in SCENES],
+)
 def test_a_page_looks_as_in_its_picture(browser: Browser, http: Http, name: str, place: str, theme: str, shown: str) -> None:
     with open_at_fixed_time(browser, http, WIDTH, HEIGHT) as page:
         page.evaluate("theme => localStorage.setItem('theme', theme)", theme)
