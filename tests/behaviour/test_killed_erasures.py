@@ -201,7 +201,7 @@ def erase_through_killed_server(template: Path, place: Path, topic: str, content
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-@pytest.mark.parametrize(("begin", "step"), [pytest.param(1, 393, id="few"), *NIGHTLY_STEPS])
+@pytest.mark.parametrize(("begin", "step"), [pytest.param(1, 787, id="few"), *NIGHTLY_STEPS])
 def test_the_server_is_killed_while_it_erases_and_nothing_comes_back(
     template: Path, content: Content, tmp_path: Path, topic: str, begin: int, step: int
 ) -> None:
