@@ -27,7 +27,7 @@ from headstream.errors import DecodeError, InvalidOptionError, SchemaError, Stor
 from headstream.replicate.codec import TableMetadata, decode_envelope, decode_metadata
 from headstream.replicate.codec.derived import derive_metadata
 from headstream.replicate.columns.raw import SOURCE_COLUMNS
-from headstream.replicate.decoding.decode import DECODED_SPARK_SCHEMA
+from headstream.replicate.decoding.decoded import DECODED_SPARK_SCHEMA
 from headstream.replicate.decoding.frame_times import FrameTimes, PartitionTimes
 from headstream.replicate.inputs.aligned_reader import AlignedStreamReader, planned_until
 from headstream.replicate.inputs.collecting import collect

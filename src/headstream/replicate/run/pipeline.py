@@ -31,7 +31,8 @@ from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper, StoreKee
 from headstream.replicate.checkpoint.moved import MOVED_FILE, check_not_moved, note_moved
 from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import RAW_SCHEMA, SOURCE_COLUMNS, match_rows
-from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
+from headstream.replicate.decoding.decode import Decoder, decode_partitions, open_zone
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.frame_times import FrameTimes
 from headstream.replicate.engines.engines import Engines
 from headstream.replicate.engines.job_labels import JobLabels
@@ -48,7 +49,7 @@ from headstream.replicate.run.registration import CatalogTables
 from headstream.replicate.run.session_check import check_classic, check_delta, check_workers
 from headstream.replicate.run.status import HEARTBEAT_US, describe_orders, note_status, note_targets, read_status
 from headstream.replicate.run.summary import Summary
-from headstream.replicate.run.unit_merge import Parts
+from headstream.replicate.run.unit import Parts
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.storage.places import StorePlace
@@ -441,7 +442,7 @@ class ReplicatePipeline:
         with self._labels.reading(f"decode, micro-batch {batch_id}"):
             if self._store_session is None:
                 decoded = Decoded.from_table(read(rows))
-                if self._processor.shares_ids(decoded):
+                if self._processor.learn(decoded).shares_ids:
                     decoded = Decoded.from_table(read(rows))
             else:
                 stored, decoded = store_decoded(self._store_session, rows, read, self._processor.learn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.replicate.columns.traits import StoredChanges
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.tables import Applied
@@ -63,6 +64,12 @@ class Summary:
     tables: dict[tuple[str, str], RowCounts] = field(default_factory=dict)
     seconds: float = 0.0
 
+    def note_read(self, decoded: Decoded) -> None:
+        """Add the messages of a micro-batch."""
+        self.messages += decoded.message_count
+        self.size_bytes += decoded.size_bytes
+        self.tombstones += decoded.tombstones
+
     def add(self, applied: Applied) -> None:
         """Add the result of one application of changes."""
         self.changes += applied.changes
@@ -72,7 +79,7 @@ class Summary:
 
     def note_commits(
         self,
-        changes: Mapping[str, list[pa.RecordBatch]],
+        changes: Mapping[str, Sequence[pa.RecordBatch]],
         stored: Mapping[str, StoredChanges],
         schemas: Mapping[str, TableSchema],
         failed: Container[tuple[str, str]],

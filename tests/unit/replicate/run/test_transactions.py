@@ -16,7 +16,7 @@ from headstream.cli.replicate.command import replicate
 from headstream.errors import ReplicateError, StorageError
 from headstream.metrics.families import write_openmetrics
 from headstream.replicate.codec import TableMetadata, data_message, data_schema, metadata_message
-from headstream.replicate.decoding.decode import Decoded
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.parked import parking
 from headstream.replicate.parked.ledger import Ledger
