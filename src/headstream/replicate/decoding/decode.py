@@ -120,9 +120,9 @@ class Decoder:
             if isinstance(schema, Missing):
                 waiting |= dict.fromkeys(rows.tolist(), schema.schema_id)
             elif isinstance(schema, Unwanted):
-                wanted = schema.rows is not None
-                events = [decode_avro_events(schema.lineage, schema.rows, raw, envelopes, rows)] if wanted else []
-                parts.append(Decoded(unwanted=len(rows), events=events))
+                parts.append(Decoded(unwanted=len(rows)))
+                if schema.rows is not None:
+                    parts.append(Decoded(events=[decode_avro_events(schema.lineage, schema.rows, raw, envelopes, rows)]))
             elif isinstance(schema, SchemaError):
                 reasons |= dict.fromkeys(rows.tolist(), str(schema))
                 named |= dict.fromkeys(rows.tolist(), schema_id)

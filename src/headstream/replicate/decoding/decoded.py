@@ -159,7 +159,9 @@ class Decoded:
             with_traits: Whether to add the traits of its changes, for a driver that does not get the changes.
         """
         raw = {"metadata": self.metadata, "waiting": self.waiting, "dead": self.dead, "events": self.events}
-        rows = [(kind, None, batch.num_rows, write_ipc(batch)) for kind, batches in raw.items() for batch in batches]
+        rows: list[tuple[str, str | None, int, bytes]] = []
+        for kind, batches in raw.items():
+            rows += [(kind, None, batch.num_rows, write_ipc(batch)) for batch in batches]
         for schema_id, batches in self.changes.items():
             for batch in batches:
                 rows.append(("changes", schema_id, batch.num_rows, write_ipc(batch)))

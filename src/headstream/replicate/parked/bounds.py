@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, TypeAlias
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from headstream.errors import ReplicateError
 from headstream.replicate.parked.ledger import Ledger, Table
@@ -90,16 +87,6 @@ class WaitingBounds:
             advice="Nothing is lost: this micro-batch is read again by the next run. Bring the schemas (their metadata "
             "messages, or files by --schemas), repair the tables, or raise max_parked_count and max_parked_bytes",
         )
-
-    def check_messages(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Check whether further messages fit within the limits; see check().
-
-        Args:
-            batches: RAW_SCHEMA.
-        """
-        batches = list(batches)
-        size_bytes = sum(pc.sum(pc.binary_length(batch.column("payload"))).as_py() or 0 for batch in batches)
-        self.check(sum(batch.num_rows for batch in batches), size_bytes)
 
     def find_alarm(self, now_us: int) -> str | None:
         """Return the alarm about messages that have waited too long, and log it once a minute."""

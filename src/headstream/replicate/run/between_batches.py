@@ -1,4 +1,4 @@
-"""The work between units: requests of operators, ends of loads, and the maintenance of tables."""
+"""The work between units: requests of operators, ends of loads, overdue messages, and the maintenance of tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Container
 from typing import Any, Final
 
-from headstream.errors import HeadstreamError
+from headstream.errors import HeadstreamError, SchemaError
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import ParkingLot
 from headstream.replicate.parked.remote_requests import RemoteRequests
@@ -65,6 +65,32 @@ class BetweenBatches:
             return {"table": f"{schema}.{name}"}
         _LOGGER.warning("request %d to reload %s.%s is refused: %s", request.id, schema, name, refused)
         return {"table": f"{schema}.{name}", "refused": refused}
+
+    def settle_overdue(self) -> bool:
+        """Delay or dead-letter messages that waited too long for their schema; return whether there were any.
+
+        Raises:
+            SchemaError: there are some, and the policy is `fail`.
+        """
+        overdue = self._parking.overdue(self._now_us() - self._parts.config.schema_wait_us)
+        if not overdue:
+            return False
+        count = sum(parcel.count for parcel in overdue)
+        if self._parts.config.on_missing_schema == "fail":
+            ids = ", ".join(sorted({str(parcel.schema_id) for parcel in overdue})[:3])
+            raise SchemaError(
+                f"{count} messages wait for a missing schema: schema id {ids}",
+                where=", ".join(self._parts.config.topics),
+                advice="Send its metadata message, or run with --on-missing-schema delayed",
+            )
+        if self._parts.config.on_missing_schema == "delayed":
+            self._parking.delay(overdue)
+            return True
+        for parcel in overdue:
+            reason = f"its schema has not come in {self._parts.config.schema_wait_us / 1e6:g} s: schema id {parcel.schema_id}"
+            self._parking.give_up([parcel], reason, self._now_us())
+        self._parts.summary.dead += count
+        return True
 
     def maintain(self, *, every_table: bool) -> bool:
         """Maintain the first table that is due, or all of them; a failing step logs a warning."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -10,12 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.replicate.apply.on_executors.spark_changes import SparkChanges, join_stored
 from headstream.replicate.apply.on_executors.stored_batch import Collect, StoredBatch
-from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, join_coordinates
+from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, RAW_SCHEMA, join_coordinates
+from headstream.replicate.columns.raw import leave_out as leave_out_rows
 from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.run.schema_learning import Learned
 
-__all__ = ["leave_out_stored", "on_executors", "store_decoded"]
+__all__ = ["leave_out", "leave_out_stored", "on_executors", "store_decoded"]
 
 _MOST_SENT: Final = 500_000
 """Coordinates of messages set aside that are sent to where changes are stored."""
@@ -31,6 +33,22 @@ def on_executors(decoded: Decoded) -> tuple[Decoded, SparkChanges | None]:
     )
     stored = [found for found in decoded.stored.values() if isinstance(found, SparkChanges)]
     return decoded, join_stored(stored) if stored else None
+
+
+def leave_out(decoded: Decoded, coordinates: pa.Table) -> Decoded:
+    """Leave out the messages of a micro-batch that its first run set aside.
+
+    Args:
+        coordinates: COORDINATE_COLUMNS of these messages.
+    """
+    waiting, dead = (
+        leave_out_rows(pa.Table.from_batches(batches, RAW_SCHEMA), COORDINATE_COLUMNS, coordinates).to_batches()
+        for batches in (decoded.waiting, decoded.dead)
+    )
+    places = coordinates.select(list(COORDINATE_COLUMNS)).rename_columns(list(CHANGE_COORDINATES))
+    decoded = leave_out_stored(replace(decoded, waiting=waiting, dead=dead), [places])
+    changes = {schema_id: pa.Table.from_batches(batches) for schema_id, batches in decoded.changes.items()}
+    return decoded.with_changes({name: leave_out_rows(table, CHANGE_COORDINATES, coordinates) for name, table in changes.items()})
 
 
 def leave_out_stored(decoded: Decoded, parts: Iterable[pa.Table]) -> Decoded:

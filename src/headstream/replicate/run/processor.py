@@ -16,10 +16,10 @@ from headstream.replicate.parked.parking import ParkingLot, Release
 from headstream.replicate.parked.table_health import TableHealth
 from headstream.replicate.run.between_batches import BetweenBatches
 from headstream.replicate.run.copies import Copies
+from headstream.replicate.run.decoded_storage import leave_out
 from headstream.replicate.run.load_waits import LoadWaits
 from headstream.replicate.run.schema_learning import Learned, SchemaLearning
-from headstream.replicate.run.schema_waits import SchemaWaits
-from headstream.replicate.run.set_aside import FindRaw, SettingAside, leave_out_set_aside
+from headstream.replicate.run.set_aside import FindRaw, SettingAside
 from headstream.replicate.run.stopped_tables import StoppedTables
 from headstream.replicate.run.transactions import Transactions
 from headstream.replicate.run.unit import Parts, Unit
@@ -44,16 +44,15 @@ class Processor:
         self._parts = parts
         self._summary = parts.summary
         self._now_us = parts.clock_us
-        self.parking = ParkingLot(config.state_directory, config.delayed_topic, ledger)
-        self.health = TableHealth(ledger)
         self.bounds = WaitingBounds(config, ledger)
+        self.parking = ParkingLot(config.state_directory, config.delayed_topic, ledger, self.bounds)
+        self.health = TableHealth(ledger)
         self._schemas = SchemaLearning(parts)
         self._stops = StoppedTables(parts, self.health)
-        self._schema_waits = SchemaWaits(parts, self.parking, self.bounds)
         self._loads = LoadWaits(parts)
         self._transactions = Transactions(parts)
         self._merge = UnitMerge(parts, self.health)
-        self._setting_aside = SettingAside(parts, self.parking, self.bounds, self._stops)
+        self._setting_aside = SettingAside(parts, self.parking, self._stops)
         self._between = BetweenBatches(parts, self.parking, self.health)
         self._copies = Copies(parts, self.parking.log)
 
@@ -87,12 +86,12 @@ class Processor:
         unit = self._schemas.learn(unit)
         unit = self._schemas.decode_waiting(unit)
         if before is not None:
-            unit = leave_out_set_aside(unit, before)
+            unit = replace(unit, decoded=leave_out(unit.decoded, before))
         unit = self._stops.take_out(unit)
         if unit.decoded.waiting or self._is_atomic:  # waiting parts of a transaction precede a repeat of one of its events
             self._release_all(every_table=self._is_atomic and is_rerun)
-        unit = self._schema_waits.park(unit)
-        unit = replace(unit, resting=self._find_resting(is_rerun=is_rerun))
+        self.parking.park(unit.decoded.waiting, self._now_us())
+        unit = replace(unit, decoded=replace(unit.decoded, waiting=()), resting=self._find_resting(is_rerun=is_rerun))
         self._summary.rows_in_driver += unit.decoded.rows_in_driver
         unit = self._loads.hold(unit, read_until_us)
         unit = self._transactions.hold(unit)
@@ -139,7 +138,7 @@ class Processor:
                 self._loads.end_waiting_for_schemas()
         worked |= self._release_all(every_table=last)
         self._between.end_loads({} if last else self.health.resting(self._now_us()))
-        worked |= self._schema_waits.settle_overdue()
+        worked |= self._between.settle_overdue()
         if self._transactions.settle_overdue(all_read=last):
             worked |= self._release_all()
         worked |= self._between.maintain(every_table=last)

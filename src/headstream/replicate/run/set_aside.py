@@ -10,22 +10,13 @@ import pyarrow as pa
 
 from headstream.errors import StorageError
 from headstream.replicate.columns.large_values import take_rows
-from headstream.replicate.columns.raw import (
-    CHANGE_COORDINATES,
-    COORDINATE_COLUMNS,
-    RAW_SCHEMA,
-    TRANSACTION,
-    leave_out,
-    match_rows,
-)
-from headstream.replicate.parked.bounds import WaitingBounds
+from headstream.replicate.columns.raw import RAW_SCHEMA, TRANSACTION, match_rows
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held, ParkingLot, Release
-from headstream.replicate.run.decoded_storage import leave_out_stored
 from headstream.replicate.run.stopped_tables import StoppedTables
 from headstream.replicate.run.unit import Parts, Unit
 
-__all__ = ["FindRaw", "SettingAside", "leave_out_set_aside"]
+__all__ = ["FindRaw", "SettingAside"]
 
 FindRaw: TypeAlias = Callable[[pa.Table], pa.Table]
 """Coordinates, with a schema id and a reason each -> the messages, RAW_SCHEMA."""
@@ -36,15 +27,13 @@ class SettingAside:
 
     Args:
         parking: The store of waiting messages.
-        bounds: The limits of waiting messages.
         stops: The stopped tables.
     """
 
-    def __init__(self, parts: Parts, parking: ParkingLot, bounds: WaitingBounds, stops: StoppedTables) -> None:
+    def __init__(self, parts: Parts, parking: ParkingLot, stops: StoppedTables) -> None:
         self._summary = parts.summary
         self._now_us = parts.clock_us
         self._parking = parking
-        self._bounds = bounds
         self._stops = stops
 
     def set_aside(self, unit: Unit, find_raw: FindRaw) -> None:
@@ -63,7 +52,6 @@ class SettingAside:
             stopped, given_up = self._stops.take_out_rejected(rejected)
             held = [*waiting, *held, *stopped]
             dead += given_up
-        self._bounds.check_messages([batch for part in held for batch in part.messages.to_batches()])
         self._parking.hold(held, self._now_us(), unit.record)
         self._summary.dead += self._parking.dead_letter(dead, self._now_us())
 
@@ -83,23 +71,6 @@ class SettingAside:
         self._summary.dead += dead
         self._summary.released += release.messages.num_rows - dead - again
         return {part.table for part in held if part.cause == "table"}
-
-
-def leave_out_set_aside(unit: Unit, coordinates: pa.Table) -> Unit:
-    """Leave out the messages of a micro-batch that its first run set aside.
-
-    Args:
-        coordinates: COORDINATE_COLUMNS of these messages.
-    """
-    waiting, dead = (
-        leave_out(pa.Table.from_batches(batches, RAW_SCHEMA), COORDINATE_COLUMNS, coordinates).to_batches()
-        for batches in (unit.decoded.waiting, unit.decoded.dead)
-    )
-    places = coordinates.select(list(COORDINATE_COLUMNS)).rename_columns(list(CHANGE_COORDINATES))
-    decoded = leave_out_stored(replace(unit.decoded, waiting=waiting, dead=dead), [places])
-    changes = {schema_id: pa.Table.from_batches(batches) for schema_id, batches in decoded.changes.items()}
-    kept = {schema_id: leave_out(table, CHANGE_COORDINATES, coordinates) for schema_id, table in changes.items()}
-    return replace(unit, decoded=decoded.with_changes(kept))
 
 
 def _read_whole(unit: Unit, messages: pa.Table) -> tuple[list[Held], pa.Table]:
