@@ -47,7 +47,9 @@ class Lot:
 
     def open(self) -> None:
         self.ledger = Ledger(self.directory / "ledger.sqlite")
-        config = ReplicateConfig(source="file:///nowhere", topics=("cdc/data",), tables=self.directory, checkpoint=self.directory)
+        config = ReplicateConfig(
+            source="file:///nowhere", topics=("cdc/data",), tables=self.directory / "tables", checkpoint=self.directory
+        )
         self.parking = ParkingLot(self.directory, DELAYED, self.ledger, WaitingBounds(config, self.ledger))
 
     def restart(self) -> None:
