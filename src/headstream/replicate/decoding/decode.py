@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -171,9 +171,9 @@ class Decoder:
             raise SchemaError(f"schema id {schema_id} is not in the schema zone, or not of a table that is wanted")
         return schema
 
-    def schemas(self, schema_ids: Iterable[str]) -> dict[str, TableSchema]:
-        """Return the schemas that changes of some ids were decoded by; see schema()."""
-        return {schema_id: self.schema(schema_id) for schema_id in schema_ids}
+    def schemas(self, decoded: Decoded) -> dict[str, TableSchema]:
+        """Return the schemas of all changes by their ids; see schema()."""
+        return {schema_id: self.schema(schema_id) for schema_id in (*decoded.stored, *decoded.changes)}
 
     def _changes(self, schema: TableSchema, changes: pa.RecordBatch) -> Decoded:
         """Return changes of a schema, with the findings about the schema the first time."""

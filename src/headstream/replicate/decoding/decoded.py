@@ -110,11 +110,6 @@ class Decoded:
         """Number of changes that are not stored elsewhere."""
         return sum(batch.num_rows for batches in self.changes.values() for batch in batches)
 
-    @property
-    def schema_ids(self) -> list[str]:
-        """The schema ids of all changes."""
-        return list(dict.fromkeys((*self.stored, *self.changes)))
-
     def coordinates(
         self, schema_ids: Container[str] | None = None, wanted: pa.Table | None = None
     ) -> Iterator[tuple[str, pa.Table]]:

@@ -7,13 +7,14 @@ a table above max_dead_rate: stopped, its dead messages and its changes wait; re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from headstream.errors import ReplicateError
+from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import RAW_SCHEMA
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.parked.bounds import DeadRates, Owner
@@ -24,6 +25,8 @@ from headstream.replicate.run.unit import Parts, Unit
 
 __all__ = ["StoppedTables"]
 
+_Dead: TypeAlias = dict[Owner, pa.Table]
+"""Dead messages by whose they are, RAW_SCHEMA."""
 _WAY_ON: Final = (
     "all of its messages wait. Correct its settings, exclude the table (they are dropped then), or raise max_dead_rate (those "
     "that cannot be applied go to the dead letter then), and run again"
@@ -52,26 +55,23 @@ class StoppedTables:
         """
         dead = self._divide(unit.decoded.dead)
         messages = self._count(unit.decoded)
-        for owner, found in dead.reasons.items():
-            messages[owner] += found.total() if isinstance(owner, tuple) else 0
+        for owner, found in dead.items():
+            messages[owner] += found.num_rows if isinstance(owner, tuple) else 0
         self._stop_exceeded(messages, dead)
-        return _without_stopped(unit, dead, self._health.stopped)
+        return _take_out(unit, dead, self._health.stopped)
 
     def take_out_rejected(self, rejected: pa.Table) -> tuple[list[Held], list[pa.RecordBatch]]:
-        """Stop the tables whose rate the changes exceed that a merge has rejected; they were counted by take_out().
+        """Stop the tables of which a merge has rejected too many changes, which take_out() has counted.
 
         Args:
             rejected: Their messages, RAW_SCHEMA.
 
         Returns:
             The messages of stopped tables, and the others.
-
-        Raises:
-            ReplicateError: as of take_out().
         """
         dead = self._divide(rejected.to_batches())
-        self._stop_exceeded(dict.fromkeys(dead.reasons, 0), dead)
-        return dead.split(self._health.stopped)
+        self._stop_exceeded(dict.fromkeys(dead, 0), dead)
+        return _split(dead, self._health.stopped)
 
     def retry(self, unit: Unit) -> Unit:
         """Take the dead messages of tables that stay stopped out of a release; those with few of them are merged.
@@ -82,20 +82,21 @@ class StoppedTables:
         messages = self._count(unit.decoded)
         waiting, staying = self._health.waited_for(), dict[Table, str]()
         for table, reason in self._health.stopped.items():
-            reasons = dead.reasons.get(table, Counter())
-            given_up = reasons.total()
+            given_up = dead[table].num_rows if table in dead else 0
             read = messages[table] + given_up
             if given_up > self._share * read:
-                self._stop(table, f"{given_up:,} of {read:,} waiting messages cannot be applied: {_most(reasons)}")
+                most = "; ".join(f"{count:,} times: {text}" for text, count in _count_reasons(dead[table]).most_common(3))
+                self._stop(table, f"{given_up:,} of {read:,} waiting messages cannot be applied: {most}")
                 staying[table] = self._health.stopped[table]
             elif not read:
                 staying[table] = reason
             elif table not in waiting:
                 self._health.note_success(table)
-        return _without_stopped(replace(unit, resting={**unit.resting, **staying}), dead, staying)
+        return _take_out(replace(unit, resting={**unit.resting, **staying}), dead, staying)
 
     def _stop_exceeded(self, messages: Mapping[Owner, int], dead: _Dead) -> None:
-        for owner, text in self._rates.find_exceeded(messages, dead.reasons).items():
+        reasons = {owner: _count_reasons(found) for owner, found in dead.items()}
+        for owner, text in self._rates.find_exceeded(messages, reasons).items():
             if isinstance(owner, str):
                 raise ReplicateError(
                     text,
@@ -109,15 +110,13 @@ class StoppedTables:
         self._health.note_failure(table, f"stopped, since {text}; {_WAY_ON}", self._now_us(), stopped=True)
 
     def _divide(self, batches: Sequence[pa.RecordBatch]) -> _Dead:
-        """Return dead messages with their owners."""
         dead = pa.Table.from_batches(batches, RAW_SCHEMA)
-        ids, topics, texts = (dead[name].to_pylist() for name in ("schema_id", "topic", "reason"))
+        ids, topics = dead["schema_id"].to_pylist(), dead["topic"].to_pylist()
         targets = {schema_id: self._decoder.target_of(schema_id) for schema_id in set(ids) - {None}}
-        owners: list[Owner] = [targets.get(schema_id) or topic for schema_id, topic in zip(ids, topics, strict=True)]
-        reasons: dict[Owner, Counter[str]] = {}
-        for owner, text in zip(owners, texts, strict=True):
-            reasons.setdefault(owner, Counter())[text] += 1
-        return _Dead(dead, owners, reasons)
+        rows: dict[Owner, list[int]] = {}
+        for row, (schema_id, topic) in enumerate(zip(ids, topics, strict=True)):
+            rows.setdefault(targets.get(schema_id) or topic, []).append(row)
+        return {owner: take_rows(dead, pa.array(found)) for owner, found in rows.items()}
 
     def _count(self, decoded: Decoded) -> Counter[Owner]:
         """Return the number of messages of each topic, and of changes of each table."""
@@ -131,37 +130,16 @@ class StoppedTables:
         return counts
 
 
-@dataclass(frozen=True, slots=True)
-class _Dead:
-    """Dead messages.
-
-    Args:
-        messages: RAW_SCHEMA.
-        owners: The table, or the topic, of each of them.
-        reasons: Owner -> the reasons of its messages.
-    """
-
-    messages: pa.Table
-    owners: list[Owner]
-    reasons: dict[Owner, Counter[str]]
-
-    def split(self, stopped: Mapping[Table, str]) -> tuple[list[Held], list[pa.RecordBatch]]:
-        """Return the messages of stopped tables, and the others.
-
-        Args:
-            stopped: The tables, with reasons.
-        """
-        held = [Held(table, stopped[table], self._of({table})) for table in stopped if table in self.reasons]
-        return held, (self._of(self.reasons.keys() - stopped.keys()) if held else self.messages).to_batches()
-
-    def _of(self, owners: Container[Owner]) -> pa.Table:
-        return self.messages.filter(pa.array([owner in owners for owner in self.owners], pa.bool_()))
+def _count_reasons(dead: pa.Table) -> Counter[str]:
+    return Counter(dead["reason"].to_pylist())
 
 
-def _without_stopped(unit: Unit, dead: _Dead, stopped: Mapping[Table, str]) -> Unit:
-    held, kept = dead.split(stopped)
+def _split(dead: _Dead, stopped: Mapping[Table, str]) -> tuple[list[Held], list[pa.RecordBatch]]:
+    """Return the dead messages of stopped tables, and the others."""
+    held = [Held(table, reason, dead[table]) for table, reason in stopped.items() if table in dead]
+    return held, [batch for owner, found in dead.items() if owner not in stopped for batch in found.to_batches()]
+
+
+def _take_out(unit: Unit, dead: _Dead, stopped: Mapping[Table, str]) -> Unit:
+    held, kept = _split(dead, stopped)
     return replace(unit, decoded=replace(unit.decoded, dead=kept), stopped=held)
-
-
-def _most(reasons: Counter[str]) -> str:
-    return "; ".join(f"{count:,} times: {reason}" for reason, count in reasons.most_common(3))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.replicate.columns.traits import StoredChanges
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.schemas.schemas import TableSchema
@@ -79,8 +77,7 @@ class Summary:
 
     def note_commits(
         self,
-        changes: Mapping[str, Sequence[pa.RecordBatch]],
-        stored: Mapping[str, StoredChanges],
+        decoded: Decoded,
         schemas: Mapping[str, TableSchema],
         failed: Container[tuple[str, str]],
         now_us: int,
@@ -88,18 +85,16 @@ class Summary:
         """Record the time from changes' commits in the source until their tables had them.
 
         Args:
-            changes: Schema id -> decoded changes.
-            stored: Schema id -> further changes, which are stored.
-            schemas: Schema id -> the schema.
+            schemas: Schema id -> the schema of the changes.
             failed: Tables that did not apply them.
             now_us: When the tables had them, microseconds since 1970 UTC.
         """
         newest: dict[tuple[str, str], str] = {}
-        for schema_id, kept in stored.items():
+        for schema_id, kept in decoded.stored.items():
             table = schemas[schema_id].table
             if table not in failed:
                 newest[table] = max(newest.get(table, ""), kept.traits.most)
-        for schema_id, batches in changes.items():
+        for schema_id, batches in decoded.changes.items():
             table = schemas[schema_id].table
             if table not in failed:
                 found = [pc.max(batch.column("_hs_sequence")).as_py() or "" for batch in batches if batch.num_rows]

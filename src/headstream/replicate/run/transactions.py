@@ -128,7 +128,7 @@ class Transactions:
         if not self._config.atomic:
             return unit
         decoded, stored = on_executors(unit.decoded)
-        schemas = self._decoder.schemas(decoded.schema_ids)
+        schemas = self._decoder.schemas(decoded)
         lineages = {schema_id: schema.metadata.lineage for schema_id, schema in schemas.items()}
         changes = {schema_id: pa.Table.from_batches(batches) for schema_id, batches in decoded.changes.items()}
         found = {schema_id: change_events(table, lineages[schema_id]) for schema_id, table in changes.items()}

@@ -41,7 +41,7 @@ class UnitMerge:
 
     def hold_resting(self, unit: Unit) -> Unit:
         """Hold the changes of tables that are not merged into."""
-        schemas = self._decoder.schemas(unit.decoded.schema_ids)
+        schemas = self._decoder.schemas(unit.decoded)
         resting = {schema_id for schema_id, schema in schemas.items() if schema.table in unit.resting}
         if not resting:
             return unit
@@ -54,7 +54,7 @@ class UnitMerge:
         Raises:
             HeadstreamError: a table's settings stop the pipeline; or another process has the checkpoint.
         """
-        decoded, schemas = unit.decoded, self._decoder.schemas(unit.decoded.schema_ids)
+        decoded, schemas = unit.decoded, self._decoder.schemas(unit.decoded)
         if schemas:  # what is applied, parked and held is decided: a rerun elsewhere must decide the same
             self._keeper.save()
         applied = self._tables.apply(
@@ -76,7 +76,7 @@ class UnitMerge:
         for table in applied.counts.keys() - reasons.keys() - self._health.stopped.keys():
             self._health.note_success(table)
         self._summary.add(applied)
-        self._summary.note_commits(decoded.changes, decoded.stored, schemas, applied.failed, now_us)
+        self._summary.note_commits(decoded, schemas, applied.failed, now_us)
         held = [*unit.held, *_hold(decoded, schemas, applied.held, reasons)]
         rejected = _find_rejected(decoded, applied)
         for part in held:  # a table that failed rejects them once more
