@@ -315,6 +315,7 @@ class ParkingLot:
         ends = np.cumsum(release.counts)
         found, places = (column.to_numpy() for column in match_rows(release.messages, part.messages))
         owners = np.searchsorted(ends, found, "right")
+        rejected_by = release.number if part.cause == "table" else None
         for index in np.unique(owners).tolist():
             parcel, mine = release.parcels[index], owners == index
             messages = take_rows(release.messages, pa.array(found[mine]))
@@ -328,9 +329,10 @@ class ParkingLot:
             if messages.num_rows == release.counts[index] and is_same and is_timed:
                 schema, name = part.table
                 kept = replace(parcel, cause=part.cause, transaction_key=waits_for, table_schema=schema, table_name=name)
-                yield replace(kept, reason=part.reason)
+                yield replace(kept, reason=part.reason, release=rejected_by)
             else:
-                yield from self._put_held(replace(part, messages=messages), parcel.since_us)
+                new = self._put_held(replace(part, messages=messages), parcel.since_us)
+                yield from (replace(each, release=rejected_by) for each in new)
 
     def _put_held(self, held: Held, since_us: int) -> list[Parcel]:
         messages = _with_reason(held.messages, None)
