@@ -81,7 +81,7 @@ def poll_topic(
     newest, count = request.start.kind is PollingKind.LAST, request.count
     found: list[ReceivedMessage] = []
     for each in transport.topics.get(topic).partitions:
-        found += poll_existing(transport, topic, each.number, request if newest else replace(request, count=count - len(found)))
+        found += poll_existing(transport, topic, each.number, request if newest else request._replace(count=count - len(found)))
         if len(found) >= count and not newest:
             break
     if newest:
