@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.errors import StorageError
-from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out
+from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, change_coordinates, leave_out, match_rows
 from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.parked.bounds import WaitingBounds
 from headstream.replicate.parked.ledger import Table
@@ -44,11 +44,12 @@ class Processor:
     def __init__(self, parts: Parts) -> None:
         config, ledger = parts.config, parts.ledger
         self._is_atomic = config.atomic
-        self._rereads = config.accept_recreated  # an unfinished micro-batch, under another number
         self._decoder = parts.decoder
         self._summary = parts.summary
         self._now_us = parts.clock_us
         self.parking = ParkingLot(config.state_directory, config.delayed_topic, ledger)
+        # An unfinished micro-batch is read again, under another number.
+        self._left = self.parking.newest_set_aside() if config.accept_recreated else None
         self.bounds = WaitingBounds(config, ledger)
         self._merge = UnitMerge(parts)
         self._between = BetweenBatches(parts, self._merge, self.parking)
@@ -88,13 +89,15 @@ class Processor:
             waiting, decoded.waiting = decoded.waiting, []
             for batch in waiting:  # its schema can be in this batch
                 decoded.extend(self._decoder.decode(batch))
+        if before is None and self._left is not None:
+            before = _find_left(decoded, self._left, find_raw)
         if before is not None:
             _remove(decoded, before)
         stopped = self._merge.stops.take_out(decoded)
         self._park(decoded, is_repeated=before is not None)
         resting = self._find_resting(is_repeated=before is not None)
         state = self._merge.loads.state(read_us=read_until_us)
-        repeated = before is not None or self._rereads
+        repeated = before is not None or self._left is not None
         merged = self._merge.apply(decoded, "batch", batch_id, resting, state, repeated=repeated)
         self._set_aside(decoded, find_raw, *merged, stopped)
         self.parking.end_batch()
@@ -162,6 +165,31 @@ def _check_found(wanted: int, found: list[pa.Table]) -> None:
             advice="Run again with the same checkpoint: the micro-batch is then read as the source has it now. Give the source a "
             "longer retention than a table can fail for",
         )
+
+
+def _find_left(decoded: Decoded, left: pa.Table, find_raw: _Find) -> pa.Table | None:
+    """Return the coordinates of a micro-batch's messages that an unfinished one has set aside; None without any.
+
+    A topic that was created again has other messages at the same places, with other times.
+
+    Args:
+        left: The messages that the unfinished one has set aside.
+        find_raw: As of Processor.process().
+    """
+    names = list(COORDINATE_COLUMNS)
+    parts = [pa.Table.from_batches([batch]).select(names) for batch in (*decoded.waiting, *decoded.dead)]
+    found = decoded.coordinates(wanted=left.select(names))
+    parts += [change_coordinates(places, schema_id).select(names) for schema_id, places in found]
+    read = pa.concat_tables([left.select(names).slice(0, 0), *parts], promote_options="permissive")
+    there = left.take(match_rows(left, read)[0])
+    if not there.num_rows:
+        return None
+    nothing = pa.nulls(there.num_rows, pa.string())
+    raw = find_raw(there.select(names).append_column("schema_id", nothing).append_column("reason", nothing))
+    rows, places = match_rows(raw, there)
+    is_same = pc.equal(raw["timestamp_us"].take(rows), there["timestamp_us"].take(places))
+    same = raw.select(names).take(rows.filter(is_same.combine_chunks()))
+    return same if same.num_rows else None
 
 
 def _remove(decoded: Decoded, coordinates: pa.Table) -> None:
