@@ -6,7 +6,7 @@ import pytest
 
 from headstream.replicate.columns import key_buckets, large_values
 from headstream.replicate.parked import ledger, parking
-from headstream.replicate.run import between_batches
+from headstream.replicate.run import processor
 
 __all__ = ["lower_limits"]
 
@@ -19,6 +19,6 @@ def lower_limits(patch: pytest.MonkeyPatch, array_bytes: int, unit_bytes: int) -
         unit_bytes: Most bytes of a release, and of a commit; a parcel has an eighth of it.
     """
     patch.setattr(large_values, "MAX_ARRAY_BYTES", array_bytes)
-    for module in (key_buckets, parking, ledger, between_batches):
+    for module in (key_buckets, parking, ledger, processor):
         patch.setattr(module, "MAX_UNIT_BYTES", unit_bytes)
     patch.setattr(parking, "_MAX_PARCEL_BYTES", unit_bytes // 8)
