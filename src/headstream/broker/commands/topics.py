@@ -89,7 +89,7 @@ def create_topic(server: Dispatcher, session: Session, command: CreateTopic) -> 
             labels=_labels(command),
             id_=command.id or None,
         )
-        log.background.start(backing.clock_us)
+        log.upkeep.start(backing.clock_us)
         return detail_topic(server.counts, log.snapshot()[stream.name].topics[command.name])
 
 
@@ -104,7 +104,7 @@ def update_topic(server: Dispatcher, session: Session, command: UpdateTopic) -> 
         if command.name != topic.name.topic:
             _check_name(stream, command.name)
         change_topic(log, topic, name=command.name, options=options, labels=_labels(command))
-    log.background.start(backing.clock_us)
+    log.upkeep.start(backing.clock_us)
 
 
 def delete_topic(server: Dispatcher, session: Session, command: DeleteTopic) -> None:

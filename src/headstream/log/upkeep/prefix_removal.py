@@ -21,7 +21,7 @@ from headstream.core.codec.batch.stored.compact import compact_messages, new_key
 from headstream.core.codec.batch.stored.scan import find_offset, scan
 from headstream.core.model.topology import check_legal_hold
 from headstream.errors import CorruptLogError, OffsetOutOfRangeError, TopicNotFoundError
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.log.catalog.catalog import TopicRecord, is_current
 from headstream.log.partition.closed_reading import PassCancelledError
 from headstream.log.partition.closed_segments import Closed, finish_pass, list_closed
 from headstream.log.partition.segment_removal import drop_segment
@@ -56,11 +56,7 @@ def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) 
     check_legal_hold(topic.name, topic.options.legal_hold)
     directory, files = log.partition_directory(topic, number), log.files
 
-    def is_wanted() -> bool:
-        stream = log.snapshot().get(topic.name.stream)
-        return stream is not None and stream.topics.get(topic.name.topic) == topic
-
-    context = PassContext(log.administration, is_wanted, lambda: log.states.writes_count)
+    context = PassContext(log.administration, lambda: is_current(log.snapshot(), topic), lambda: log.states.writes_count)
     try:
         with log.passing:
             with log.administration:
