@@ -26,8 +26,7 @@ from headstream.log.partition.segment_removal import open_index
 from headstream.log.segments.layout import base_offsets
 from headstream.log.upkeep.compaction_pass import CompactionPass, Outcome
 from headstream.log.upkeep.job import goes_on, retry_time_us, sum_over_partitions
-from headstream.log.upkeep.removal_pass import encode_offsets
-from headstream.log.upkeep.segment_rewrite import PassContext
+from headstream.log.upkeep.segment_rewrite import PassContext, encode_offsets
 
 if TYPE_CHECKING:
     from headstream.log.access import LogAccess
