@@ -188,7 +188,7 @@ class AzureAccess(StoreAccess):
         elif getattr(self.storage, name) is not None:
             keys = f"{name} of [storage]"
         else:
-            keys = f"of {next(variable for variable in _OPTIONS[name] if os.environ.get(variable))}"
+            keys = f"of {next(variable for variable in _OPTIONS[name].variables if os.environ.get(variable))}"
         return f"endpoint {own.endpoint or self._host}, credentials {keys}"
 
     def _endpoint(self, url: str) -> str:

@@ -20,7 +20,7 @@ from headstream.core.wire.commands.groups import DeleteGroup
 from headstream.core.wire.commands.partitions import CreatePartitions
 from headstream.core.wire.commands.topics import DeleteTopic, PurgeTopic
 from headstream.core.wire.commands.users import GetUser
-from headstream.core.wire.extensions.delivery_views import GetGroupDeliveries, GroupCounts, spell_counts
+from headstream.core.wire.extensions.delivery_views import GetGroupDeliveries, spell_counts
 from headstream.core.wire.extensions.filters import CountedSegments, CountSegments, FilteredMessages, FilterMessages
 from headstream.core.wire.extensions.groups import GroupLag, ListGroupLags, SeekGroup
 from headstream.core.wire.extensions.messages import FetchedMessages, FetchMessages, ListStates, SetState, StateChange
@@ -61,16 +61,16 @@ class ClientCommands:
             ChangeTopicOptions: lambda command: OpenTopic.of(transport.topics.update(self._name(command), **command.changes)),
             DeleteTopic: lambda command: transport.topics.delete(self._name(command)),
             PurgeTopic: lambda command: transport.topics.purge(self._name(command)),
-            CreatePartitions: self._create_partitions,
+            CreatePartitions: lambda command: transport.partitions.create(self._name(command), command.partitions_count),
             FetchMessages: self._fetch,
             FilterMessages: self._filter,
             ListStates: self._list_states,
             SetState: self._set_state,
             CountSegments: self._count_segments,
-            GetGroupDeliveries: self._count_deliveries,
+            GetGroupDeliveries: lambda command: spell_counts(find_views(transport).group(*self._group(command))),
             ListGroupLags: lambda command: tuple(GroupLag.of(one) for one in transport.groups.list(self._name(command))),
-            SeekGroup: self._seek,
-            DeleteGroup: lambda command: transport.groups.delete(self._name(command), str(command.group)),
+            SeekGroup: lambda command: GroupLag.of(transport.groups.seek(*self._group(command), command.offsets)),
+            DeleteGroup: lambda command: transport.groups.delete(*self._group(command)),
         }
 
     def answer(self, command: Command[Any]) -> Any:
@@ -96,6 +96,9 @@ class ClientCommands:
             raise NotFoundError(f"there is no topic {topic} in the stream {stream}")
         return TopicName(found.stream, found.name)
 
+    def _group(self, command: Any) -> tuple[TopicName, str]:
+        return self._name(command), str(command.group)
+
     def _create_topic(self, command: CreateOpenTopic) -> OpenTopic:
         options = TopicOptions(**{each.name: getattr(command, each.name) for each in fields(TopicOptions)})
         name = TopicName(command.stream, command.name)
@@ -109,9 +112,6 @@ class ClientCommands:
                 if_not_exists=command.if_not_exists,
             )
         )
-
-    def _create_partitions(self, command: CreatePartitions) -> None:
-        self._transport.partitions.create(self._name(command), command.partitions_count)
 
     def _fetch(self, command: FetchMessages) -> FetchedMessages:
         found = self._poll(command, None)
@@ -139,9 +139,6 @@ class ClientCommands:
             raise UnsupportedError("the log has no segments to skip")
         return CountedSegments.of(found)
 
-    def _count_deliveries(self, command: GetGroupDeliveries) -> GroupCounts:
-        return spell_counts(find_views(self._transport).group(self._name(command), str(command.group)))
-
     def _list_states(self, command: ListStates) -> tuple[StateChange, ...]:
         changes = self._transport.messages.states(self._name(command), command.partition)
         wanted = [one for one in changes if one.offset >= command.from_offset]
@@ -151,9 +148,6 @@ class ClientCommands:
     def _set_state(self, command: SetState) -> None:
         name, partition = self._name(command), command.partition
         self._transport.messages.set_state(name, partition, command.offsets, command.state, reason=command.reason, by=_AUTHOR)
-
-    def _seek(self, command: SeekGroup) -> GroupLag:
-        return GroupLag.of(self._transport.groups.seek(self._name(command), str(command.group), command.offsets))
 
 
 def _stored_bytes(found: Polled) -> bytes:
