@@ -40,7 +40,7 @@ from headstream.errors import (
     OffsetOutOfRangeError,
     PartitionNotFoundError,
 )
-from headstream.interceptors.append_tracing import AppendTracing
+from headstream.interceptors.batch_tracing import BatchTracing
 from headstream.interceptors.trace_contexts import find_contexts
 from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
 from headstream.log.catalog.producer_numbers import ProducerNumbers
@@ -116,7 +116,7 @@ class Messages:
 
     def __init__(self, backing: Backing, groups: Groups, transitions: Transitions) -> None:
         self._backing = backing
-        self.tracing: AppendTracing | None = None
+        self.tracing: BatchTracing | None = None
         self._producer_numbers = ProducerNumbers(self._catalog, backing.clock_us)
         self._transitions = transitions
         self._groups = groups
@@ -403,7 +403,7 @@ class Messages:
         ]
         self._transitions.record(GroupPlace(topic, "", partition, user_id), found)
         if state == MessageState.MARKED_FOR_DELETION:
-            log.background.start_removal(self._backing.clock_us)
+            log.upkeep.start_removal(self._backing.clock_us)
 
     def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
         """Remove the messages that were marked for deletion with a reason from the disk, one group of segments at a time.
