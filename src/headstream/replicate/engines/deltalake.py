@@ -21,7 +21,7 @@ from headstream.replicate.columns.raw import match_keys
 from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.engines.mapped import MappedTables, needs_column_mapping, path_properties
 from headstream.replicate.engines.plan import MergePlan, quote_name
-from headstream.replicate.engines.rewriting import is_cheaper, rewritten
+from headstream.replicate.engines.rewriting import is_cheaper, matched_changes, rewritten
 from headstream.replicate.storage.delta_log import read_logged_files
 from headstream.replicate.storage.delta_places import Translated, delta_options, make_parent, open_table, remove_file
 from headstream.replicate.storage.places import Place
@@ -259,7 +259,8 @@ class DeltaLakeEngine:
 
     def _rewrite(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts:
         before = self._log.table.version()
-        rows, counts = rewritten(self.read(list(self.columns), "TRUE"), changes, plan)
+        stored = self.read(list(self.columns), "TRUE")
+        rows, counts = rewritten(stored, changes, plan, matched_changes(stored, changes, plan.match))
         try:
             with self._committing("the merge failed"):
                 # The predicate has a row that another writer appends meanwhile be a conflict, as with a merge.
