@@ -22,7 +22,7 @@ from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.engines.mapped import MappedTables, needs_column_mapping, path_properties
 from headstream.replicate.engines.plan import MergePlan, quote_name
 from headstream.replicate.engines.rewriting import is_cheaper, rewritten
-from headstream.replicate.storage.delta_log import read_logged_files
+from headstream.replicate.storage.delta_log import LogSnapshot
 from headstream.replicate.storage.delta_places import Translated, delta_options, make_parent, open_table, remove_file
 from headstream.replicate.storage.places import Place
 
@@ -141,7 +141,8 @@ class TableLog:
             if not has_vectors:
                 return
             # deltalake counts the files of deletion vectors as unneeded, those of the present version too.
-            kept = read_logged_files(self.path, self.table.version()).vector_names(time.time_ns() // 1_000_000 - hours * _HOUR_MS)
+            log = LogSnapshot.read(self.path, with_removed=True, at_least=self.table.version())
+            kept = log.vector_names(time.time_ns() // 1_000_000 - hours * _HOUR_MS)
             for name in unneeded:
                 if name.rpartition("/")[2].removeprefix(".").removesuffix(".crc") not in kept:  # .crc: Hadoop's checksums
                     remove_file(self.path, name)
