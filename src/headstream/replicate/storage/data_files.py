@@ -174,5 +174,5 @@ def _greatest_text(text: str) -> str | None:
 
 
 def _millisecond(number: int) -> str:
-    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=number)  # noqa: DTZ001
+    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=number)
     return moment.isoformat(timespec="milliseconds")

@@ -45,7 +45,7 @@ _SUPPORTED: Final = frozenset(
     {"appendOnly", "invariants", _VECTORS, "changeDataFeed", "checkConstraints", "generatedColumns", "identityColumns",
      "columnMapping", "timestampNtz", "variantType"}
 )  # fmt: skip
-"""Writer features that our commits obey, as long as the table does not use what _refused_settings() lists."""
+"""Writer features that our commits obey, as long as the table does not use what merge_on_read_refusal() names."""
 _REFUSED_SETTINGS: Final = {
     "delta.enableChangeDataFeed": "its change data feed",
     "delta.appendOnly": "delta.appendOnly",
@@ -143,7 +143,7 @@ class Protocol:
         """The `protocol` action of the same table with the feature: a table with features lists all that it had implied."""
         implied = [name for version, names in _IMPLIED.items() if version <= self.writer for name in names]
         writer = implied if self.writer_features is None else list(self.writer_features)
-        reader = [*(["columnMapping"] if self.reader == 2 else []), *(self.reader_features or ())]  # noqa: PLR2004
+        reader = [*(["columnMapping"] if self.reader == 2 else []), *(self.reader_features or ())]
         return {
             "minReaderVersion": 3,
             "minWriterVersion": 7,
@@ -378,7 +378,7 @@ def merge_on_read_refusal(snapshot: LogSnapshot) -> str | None:
     """
     protocol, configuration = snapshot.protocol, snapshot.configuration
     unknown = sorted(set(protocol.writer_features or ()) - _SUPPORTED)
-    if unknown or protocol.writer > 7 or protocol.reader > 3:  # noqa: PLR2004
+    if unknown or protocol.writer > 7 or protocol.reader > 3:
         return f"the table features {', '.join(unknown)}" if unknown else f"writer version {protocol.writer}"
     for name, what in _REFUSED_SETTINGS.items():
         if configuration.get(name, "false").lower() == "true":

@@ -86,7 +86,7 @@ def file_names(directory: Place, after: str = "") -> list[str]:
     if isinstance(directory, StorePlace):
         return StoreFiles(directory).names(after)
     with Translated(directory, "the directory cannot be listed"):
-        return [name for name in os.listdir(directory) if name > after]
+        return [file.name for file in directory.iterdir() if file.name > after]
 
 
 def open_parquet_file(table: Place, path: str, size: int) -> pq.ParquetFile:
