@@ -158,7 +158,7 @@ def _numbers_of(values: Any) -> _Numbers:
         return numbers
     if pa.types.is_decimal(kind):
         values = values.cast(pa.string())
-    texts = (text if text is not None else b"" for text in values.to_pylist())
+    texts = (text or b"" for text in values.cast(pa.binary()).to_pylist())
     return np.fromiter(map(xxhash.xxh3_64_intdigest, texts), np.uint64, len(values))
 
 
@@ -287,4 +287,4 @@ class KeyIndex:
 
 
 def _name(file: str, columns: Sequence[str]) -> str:
-    return f"{xxhash.xxh3_128_hexdigest(repr((file, tuple(columns))))}.keys"
+    return f"{xxhash.xxh3_128_hexdigest(repr((file, tuple(columns))).encode())}.keys"

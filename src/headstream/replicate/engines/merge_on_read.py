@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -25,15 +24,16 @@ from deltalake import DeltaTable, write_deltalake
 
 from headstream.errors import StorageError
 from headstream.replicate.columns.large_values import take_rows
-from headstream.replicate.engines.engine import MergeStrategy, RowCounts
+from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.engines.key_index import FileKeys, KeyIndex, Positions, SoughtKeys, can_find, find_rows
 from headstream.replicate.engines.plan import MergePlan, quote_name
 from headstream.replicate.engines.rewriting import rewritten
+from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
 from headstream.replicate.storage.delta_commit import Conflict, commit_rows, write_data_files
 from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, merge_on_read_refusal, open_parquet
 from headstream.replicate.storage.places import Place
 
-__all__ = ["OWN_TABLE", "MergeOnRead", "MergeSettings"]
+__all__ = ["OWN_TABLE", "MergeOnRead", "log_enabled"]
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 OWN_TABLE: Final = {"headstream.mergeStrategy": "auto"}
@@ -42,21 +42,6 @@ _ATTEMPTS: Final = 5
 _THREADS: Final = 2
 _SEQUENCE: Final = "_hs_sequence"
 _ROW, _TOUCHED = "_hs_row", "_hs_touched"
-
-
-@dataclass(frozen=True, slots=True)
-class MergeSettings:
-    """How changes are merged into tables.
-
-    Args:
-        rewrite_below: Size of the files that a merge may have to rewrite, bytes, below which `auto` rewrites them.
-        index_directory: Of the key indexes; None: files are scanned.
-        index_bytes: Greatest size of the indexes of one table.
-    """
-
-    rewrite_below: int = 32 << 20
-    index_directory: Path | None = None
-    index_bytes: int = 2 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +73,9 @@ class MergeOnRead:
         self._path = path
         self._strategy = strategy
         self._settings = settings
-        base = settings.index_directory
-        directory = None if base is None else base / xxhash.xxh3_64_hexdigest(str(path))
-        self.index = KeyIndex(directory, settings.index_bytes)
+        base = settings.key_index
+        directory = None if base is None else base / xxhash.xxh3_64_hexdigest(str(path).encode())
+        self.index = KeyIndex(directory, settings.key_index_bytes)
         self._snapshot: LogSnapshot | None = None
         self._refusal: str | None = None
 
@@ -186,11 +171,7 @@ class MergeOnRead:
             if len(part.positions)
         }
         if not snapshot.has_vectors and removed:
-            _LOGGER.warning(
-                "the Delta table %s gets deletion vectors (reader version 3): its readers must know them, see the documentation;"
-                ' set merge_strategy = "rewrite" for tables that must not have any',
-                self._path,
-            )
+            log_enabled(self._path)
         metrics = {
             "numTargetRowsInserted": counts.inserted,
             "numTargetRowsUpdated": counts.updated,
@@ -209,6 +190,15 @@ class MergeOnRead:
         )
         self.index.keep(snapshot.files.keys(), plan.match)
         return counts
+
+
+def log_enabled(path: Place) -> None:
+    """Log that a table gets deletion vectors, which not every reader knows."""
+    _LOGGER.warning(
+        "the Delta table %s gets deletion vectors (reader version 3): its readers must know them, see the documentation;"
+        ' set merge_strategy = "rewrite" for tables that must not have any',
+        path,
+    )
 
 
 def _merge_images(
@@ -320,33 +310,33 @@ def _read_columns(
         stored = [name for name in stored if name in parquet.schema_arrow.names]
         count = parquet.metadata.num_rows if count is None else count
         if stored and positions is None:
-            rows = parquet.read(columns=stored, use_threads=False)
+            rows = _cast(parquet.read(columns=stored, use_threads=False), schema)
         elif stored:
-            rows = _read_groups(parquet, stored, positions)
+            rows = _read_groups(parquet, stored, positions, schema)
     arrays = []
     for name in columns:
         kind = schema.field(name).type
         if rows is not None and name in stored:
-            arrays.append(rows[name].cast(kind))
+            arrays.append(rows[name])
         else:
             text = file.partition_values.get(name)
             arrays.append(pa.nulls(count, kind) if text is None else pa.repeat(_partition_value(text, kind), count))
     return pa.table(arrays, names=list(columns)) if arrays else pa.table({"": pa.nulls(count)}).select([])
 
 
-def _read_groups(parquet: Any, columns: list[str], positions: Any) -> pa.Table:
+def _read_groups(parquet: Any, columns: list[str], positions: Any, schema: pa.Schema) -> pa.Table:
     sizes = [parquet.metadata.row_group(number).num_rows for number in range(parquet.metadata.num_row_groups)]
     begins = np.concatenate([[0], np.cumsum(sizes)])
     places = np.searchsorted(positions, begins)
     parts = [
         take_rows(
-            parquet.read_row_group(number, columns=columns, use_threads=False),
+            _cast(parquet.read_row_group(number, columns=columns, use_threads=False), schema),  # pyarrow takes from no views
             pa.array(positions[places[number] : places[number + 1]] - begins[number]),
         )
         for number in range(len(sizes))
         if places[number + 1] > places[number]
     ]
-    return pa.concat_tables(parts) if parts else parquet.schema_arrow.empty_table().select(columns)
+    return pa.concat_tables([pa.schema([schema.field(name) for name in columns]).empty_table(), *parts])
 
 
 def _partition_value(text: str, kind: pa.DataType) -> pa.Scalar:
