@@ -133,6 +133,10 @@ class ClusterEngine:
         """Put small files together, with all rows sorted by some columns where any are named."""
         self._by_size.compact(cluster_by)
 
+    def fold(self) -> bool:
+        """Write some of the files with many deleted rows again, in the driver, if the table has very many."""
+        return self._small.fold()
+
     def vacuum(self, kept_us: int) -> None:
         """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""
         self._log.vacuum(kept_us)

@@ -203,6 +203,10 @@ class DeltaSparkEngine:
         self._tables.compact(self.path, cluster_by)
         self._refresh()
 
+    def fold(self) -> bool:
+        """Nothing: OPTIMIZE writes files with many deleted rows again, and the driver is not to."""
+        return False
+
     def vacuum(self, kept_us: int) -> None:
         """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""
         self._log.vacuum(kept_us)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,17 +20,19 @@ from headstream.errors import StorageError
 from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.columns.raw import match_keys
 from headstream.replicate.engines.engine import RowCounts
+from headstream.replicate.engines.folding import COMPACTION_STEPS, fold, must_fold
 from headstream.replicate.engines.mapped import MappedTables, needs_column_mapping, path_properties
 from headstream.replicate.engines.merge_on_read import OWN_TABLE, MergeOnRead
 from headstream.replicate.engines.plan import MergePlan, quote_name
 from headstream.replicate.engines.rewriting import is_cheaper, matched_changes, rewritten
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
-from headstream.replicate.storage.delta_log import LogSnapshot
+from headstream.replicate.storage.delta_log import LogSnapshot, merge_on_read_refusal
 from headstream.replicate.storage.delta_places import Translated, delta_options, make_parent, open_table, remove_file
 from headstream.replicate.storage.places import Place
 
 __all__ = ["DeltaLakeEngine", "TableLog"]
 
+_LOGGER: Final = logging.getLogger(__name__)
 _SPARK_TYPES: Final = {
     "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
     "boolean": "BOOLEAN", "binary": "BINARY", "string": "STRING", "date": "DATE", "timestamp": "TIMESTAMP",
@@ -49,6 +52,7 @@ class TableLog:
     def __init__(self, path: Place) -> None:
         self.path = path
         self._has_files = False
+        self._snapshot: LogSnapshot | None = None
         with Translated(path, "the table cannot be opened"):
             self._table = open_table(path)
 
@@ -114,6 +118,15 @@ class TableLog:
         """Whether files can have deletion vectors: another engine has enabled them. Statistics then count deleted rows too."""
         return "deletionVectors" in (self.table.protocol().reader_features or ())
 
+    @property
+    def snapshot(self) -> LogSnapshot:
+        """The table with its deletion vectors, of the newest version that was read or a later one."""
+        if self._snapshot is None:
+            self._snapshot = LogSnapshot.read(self.path, at_least=self.table.version())
+        elif self._snapshot.version < self.table.version():
+            self._snapshot.advance()
+        return self._snapshot
+
     def count_rows(self) -> int | None:
         """Return the number of rows by the statistics of files; None if those do not say."""
         counts = pa.table(self.table.get_add_actions())["num_records"]
@@ -170,7 +183,7 @@ class DeltaLakeEngine:
         self._mapped = mapped
         self._log = log if isinstance(log, TableLog) else TableLog(log)
         self._properties = OWN_TABLE if strategy == "auto" else {}
-        self._on_read = None if strategy == "rewrite" else MergeOnRead(self.path, strategy, settings or MergeSettings())
+        self._on_read = None if strategy == "rewrite" else MergeOnRead(self.path, self._advanced, strategy, settings or MergeSettings())
 
     @property
     def path(self) -> Place:
@@ -263,6 +276,11 @@ class DeltaLakeEngine:
                 raise
             metrics = next(entry["operationMetrics"] for entry in self._log.table.history() if entry["operation"] == "MERGE")
         return RowCounts(*(int(metrics[f"num_target_rows_{name}"]) for name in ("inserted", "updated", "deleted")))
+
+    def _advanced(self) -> LogSnapshot:
+        snapshot = self._log.snapshot
+        snapshot.advance()
+        return snapshot
 
     def merge_on_read(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts | None:
         """Run a merge by deletion vectors, as merge(); None if files are to be rewritten instead, by the table's strategy."""
@@ -369,6 +387,9 @@ class DeltaLakeEngine:
             self._mapped.compact(self.path, cluster_by)
             self._log.refresh()
             return
+        if not cluster_by and self._log.may_have_vectors and merge_on_read_refusal(self._log.snapshot) is None:
+            self._fold(COMPACTION_STEPS)
+            return
         self._refuse_unescaped_paths()
         with self._committing("the table cannot be compacted"):
             optimize = self._log.table.optimize
@@ -376,6 +397,23 @@ class DeltaLakeEngine:
                 optimize.z_order(cluster_by)
             else:
                 optimize.compact()
+
+    def fold(self) -> bool:
+        """Write some of the files with many deleted rows again, if the table has very many files with deletion vectors."""
+        if self._log.is_mapped or not self._log.may_have_vectors or not must_fold(self._log.snapshot):
+            return False
+        if merge_on_read_refusal(self._log.snapshot) is not None:
+            return False
+        self._fold(1)
+        return True
+
+    def _fold(self, steps: int) -> None:
+        with self._committing("the table cannot be folded"):
+            done = fold(self._log.snapshot, steps=steps)
+        if done.commits:
+            self._log.refresh()
+            found = (self.path, done.removed, done.added, done.deleted)
+            _LOGGER.info("%s: %d files were folded into %d, without %d deleted rows", *found)
 
     def vacuum(self, kept_us: int) -> None:
         """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""

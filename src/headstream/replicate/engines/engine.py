@@ -120,6 +120,13 @@ class TableEngine(Protocol):
                 values reads few files; empty: large files are not rewritten.
         """
 
+    def fold(self) -> bool:
+        """Rewrite some files with many deleted rows, if so many files have deletion vectors that this cannot wait for compact().
+
+        Returns:
+            Whether there were such files.
+        """
+
     def vacuum(self, kept_us: int) -> None:
         """Delete files that no version of the table has needed for a time.
 

@@ -166,12 +166,13 @@ class KeyIndex:
     """The indexes of a table's data files, in a directory of bounded size.
 
     Args:
-        directory: Of this table alone; created when it is needed. None: no index is kept.
-        most_bytes: Size of the directory at which no more indexes are written.
+        base: The directory of the indexes of all tables, created when it is needed. None: no index is kept.
+        table: The table's directory or URI.
+        most_bytes: Size of the table's indexes at which no more are written.
     """
 
-    def __init__(self, directory: Path | None, most_bytes: int) -> None:
-        self._directory = directory
+    def __init__(self, base: Path | None, table: str, most_bytes: int) -> None:
+        self._directory = None if base is None else base / xxhash.xxh3_64_hexdigest(table.encode())
         self._most_bytes = most_bytes
         self._open: dict[str, FileKeys] = {}
         self._lock = threading.Lock()

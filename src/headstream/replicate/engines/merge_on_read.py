@@ -19,7 +19,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 from deltalake import DeltaTable, write_deltalake
 
 from headstream.errors import StorageError
@@ -41,6 +40,7 @@ OWN_TABLE: Final = {"headstream.mergeStrategy": "auto"}
 _ATTEMPTS: Final = 5
 _THREADS: Final = 2
 _SEQUENCE: Final = "_hs_sequence"
+_EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
 _ROW, _TOUCHED = "_hs_row", "_hs_touched"
 
 
@@ -66,17 +66,17 @@ class MergeOnRead:
 
     Args:
         path: The table's directory or URI.
+        advanced: Returns its newest state.
         strategy: `auto` or `deletion-vectors`.
     """
 
-    def __init__(self, path: Place, strategy: MergeStrategy, settings: MergeSettings) -> None:
-        self._path = path
+    def __init__(
+        self, path: Place, advanced: Callable[[], LogSnapshot], strategy: MergeStrategy, settings: MergeSettings
+    ) -> None:
+        self._advanced = advanced
         self._strategy = strategy
         self._settings = settings
-        base = settings.key_index
-        directory = None if base is None else base / xxhash.xxh3_64_hexdigest(str(path).encode())
-        self.index = KeyIndex(directory, settings.key_index_bytes)
-        self._snapshot: LogSnapshot | None = None
+        self.index = KeyIndex(settings.key_index, str(path), settings.key_index_bytes)
         self._refusal: str | None = None
 
     def merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts | None:
@@ -86,11 +86,11 @@ class MergeOnRead:
             StorageError: the table cannot be read or written, or has two rows of one key.
             HeadstreamError, OSError, pyarrow.ArrowException: as libraries raise them.
         """
-        applied = self._advanced().transactions.get(app_id)
+        snapshot = self._advanced()
+        applied = snapshot.transactions.get(app_id)
         for _ in range(_ATTEMPTS):
-            snapshot = self._advanced()
             if snapshot.transactions.get(app_id) != applied:
-                raise StorageError(f"another process applies {app_id} to the table at the same time", where=str(self._path))
+                raise StorageError(f"another process applies {app_id} to the table at the same time", where=str(snapshot.table))
             if not self._may_merge(snapshot, plan):
                 return None
             sought = SoughtKeys(_cast(changes.select(list(plan.match)), snapshot.schema))
@@ -101,19 +101,12 @@ class MergeOnRead:
             try:
                 return self._commit(snapshot, plan, changes, self._find(snapshot, candidates, sought), app_id, version)
             except Conflict:
-                continue
+                snapshot = self._advanced()
         raise StorageError(
             f"other writers have changed the table in each of {_ATTEMPTS} attempts to commit a merge",
-            where=str(self._path),
+            where=str(snapshot.table),
             advice="Have other writers of the table work at other times; the merge is repeated",
         )
-
-    def _advanced(self) -> LogSnapshot:
-        if self._snapshot is None:
-            self._snapshot = LogSnapshot.read(self._path)
-        else:
-            self._snapshot.advance()
-        return self._snapshot
 
     def _may_merge(self, snapshot: LogSnapshot, plan: MergePlan) -> bool:
         if not snapshot.has_vectors and self._strategy == "auto" and not OWN_TABLE.items() <= snapshot.configuration.items():
@@ -124,7 +117,7 @@ class MergeOnRead:
         if refusal is None and unusual:
             refusal = f"the key column {unusual[0]} of type {kinds[unusual[0]]}"
         if refusal is not None and refusal != self._refusal:
-            _LOGGER.warning("changes of %s are merged by rewriting files, not by deletion vectors: it has %s", self._path, refusal)
+            _LOGGER.warning("changes of %s are merged by rewriting files, not by deletion vectors: it has %s", snapshot.table, refusal)
         self._refusal = refusal
         return refusal is None
 
@@ -151,7 +144,7 @@ class MergeOnRead:
             key = sought.keys.slice(int(numbers[counts > 1][0]), 1).to_pylist()[0]
             raise StorageError(
                 f"the table has several rows with the key {key}",
-                where=str(self._path),
+                where=str(snapshot.table),
                 advice='Delete all but one, or set merge_strategy = "rewrite", which changes each of them alike',
             )
         return [part for part in found if len(part.positions)]
@@ -171,7 +164,7 @@ class MergeOnRead:
             if len(part.positions)
         }
         if not snapshot.has_vectors and removed:
-            log_enabled(self._path)
+            log_enabled(snapshot.table)
         metrics = {
             "numTargetRowsInserted": counts.inserted,
             "numTargetRowsUpdated": counts.updated,
@@ -356,23 +349,35 @@ def _candidates(snapshot: LogSnapshot, sought: SoughtKeys) -> list[DataFile]:
 
 def _file_test(name: str, values: pa.ChunkedArray, is_partition: bool) -> Callable[[DataFile], bool] | None:
     """Return what tells whether a file can have one of some values of a column; None if no statistics tell."""
-    kind = values.type
-    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date32(kind)):
+    kind, is_date = values.type, pa.types.is_date32(values.type)
+    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or is_date):
         return None
-    chosen = [str(value) if pa.types.is_date32(kind) else value for value in pc.unique(values).drop_null().to_pylist()]
-    if is_partition:
-        texts = {str(value) for value in chosen}
-        return lambda file: name not in file.partition_values or file.partition_values[name] in texts
-    chosen.sort()
+    chosen = sorted(pc.unique(values.cast(pa.int32()) if is_date else values).drop_null().to_pylist())
 
     def can_have(file: DataFile) -> bool:
-        least, greatest = (file.stats.get(bound, {}).get(name) for bound in ("minValues", "maxValues"))
+        if is_partition:
+            least = greatest = file.partition_values.get(name)
+            if least is None:
+                return False
+        else:
+            least, greatest = (file.stats.get(bound, {}).get(name) for bound in ("minValues", "maxValues"))
         if least is None or greatest is None:
             return bool(chosen) and (file.rows is None or file.stats.get("nullCount", {}).get(name) != file.rows)
-        place = bisect.bisect_left(chosen, least)
-        return place < len(chosen) and bool(chosen[place] <= greatest)
+        try:
+            low, high = (_comparable(bound, kind) for bound in (least, greatest))
+        except ValueError:  # a date of another millennium
+            return True
+        place = bisect.bisect_left(chosen, low)
+        return place < len(chosen) and bool(chosen[place] <= high)
 
     return can_have
+
+
+def _comparable(bound: Any, kind: pa.DataType) -> Any:
+    """Return a value of statistics or of a partition as the keys are compared: dates as days since 1970."""
+    if pa.types.is_date32(kind):
+        return datetime.date.fromisoformat(bound).toordinal() - _EPOCH
+    return int(bound) if pa.types.is_integer(kind) else bound
 
 
 def _is_among(values: Positions, found: Any) -> Any:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import quote
@@ -22,10 +21,14 @@ from headstream.replicate.storage.delta_log import DataFile, LogSnapshot
 from headstream.replicate.storage.delta_places import Translated
 from headstream.replicate.storage.table_files import write_file
 
-__all__ = ["write_data_files"]
+__all__ = ["DataFileWriter", "target_size", "write_data_files"]
 
-_MOST_BYTES: Final = 256 << 20
-"""Of one file's rows in memory; the file is several times smaller."""
+_GROUP_BYTES: Final = 128 << 20
+"""Of a row group in memory."""
+_MOST_BYTES: Final = 100 << 20
+"""Size from which a file is not written on, where the table's properties do not say: deltalake's."""
+_MOST_TAKEN_BYTES: Final = 1 << 30
+"""Of rows that are taken by their numbers: Arrow puts all of a column's text together then, at most 2 GiB."""
 _NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
 _LONGEST_NAME: Final = 200
 """Bytes of a partition's directory; files with longer values are in the table's directory."""
@@ -35,6 +38,87 @@ _LONGEST_TEXT: Final = 32
 _GREATEST: Final = "\U0010ffff"
 _EXACT_DIGITS: Final = 15
 """Digits of a decimal that a JSON number keeps in every reader."""
+
+
+class DataFileWriter:
+    """Writes rows of one partition into new files; they belong to the table once a commit adds them.
+
+    Holds one row group and one file in memory.
+
+    Args:
+        snapshot: The table.
+        values: Partition column -> value as the log has it.
+    """
+
+    def __init__(self, snapshot: LogSnapshot, values: Mapping[str, str | None]) -> None:
+        self._snapshot = snapshot
+        self._values = dict(values)
+        self._most_bytes = target_size(snapshot.configuration)
+        self._schema = pa.schema([field for field in snapshot.schema if field.name not in snapshot.partition_columns])
+        self._files: list[DataFile] = []
+        self._waiting: list[pa.Table] = []
+        self._open()
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows.
+
+        Args:
+            rows: In the table's types, without partition columns; columns that are absent are null.
+        """
+        fields = self._schema
+        known = set(rows.column_names)
+        columns = [rows[f.name] if f.name in known else pa.nulls(rows.num_rows, f.type) for f in fields]
+        self._waiting.append(pa.table(columns, fields.names).cast(fields))
+        if sum(part.nbytes for part in self._waiting) >= _GROUP_BYTES:
+            self._flush()
+
+    def finish(self) -> list[DataFile]:
+        """Write what is left, and return all files."""
+        self._flush()
+        self._close()
+        return self._files
+
+    def _open(self) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(
+            self._sink, self._schema, compression="snappy", store_schema=False, coerce_timestamps="us"
+        )
+        self._statistics = _Statistics(self._snapshot, self._schema.names)
+
+    def _flush(self) -> None:
+        rows = pa.concat_tables(self._waiting) if self._waiting else self._schema.empty_table()
+        self._waiting = []
+        length = max(1, rows.num_rows // max(1, -(-rows.nbytes // _GROUP_BYTES)))
+        for begin in range(0, rows.num_rows, length):
+            part = rows.slice(begin, length)
+            self._writer.write_table(part)
+            self._statistics.add(part)
+            if self._sink.tell() >= self._most_bytes:
+                self._close()
+                self._open()
+
+    def _close(self) -> None:
+        self._writer.close()
+        content = self._sink.getvalue()
+        if not self._statistics.rows:
+            return
+        name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+        folders = [
+            f"{quote(column, safe='')}={_NULL_DIRECTORY if value is None else quote(value, safe='')}"
+            for column, value in self._values.items()
+        ]
+        if all(len(folder) <= _LONGEST_NAME for folder in folders):
+            name = "/".join([*folders, name])
+        write_file(self._snapshot.table, name, content.to_pybytes())
+        action = {
+            "path": quote(name, safe="/=-._"),
+            "partitionValues": self._values,
+            "size": content.size,
+            "modificationTime": time.time_ns() // 1_000_000,
+            "dataChange": True,
+            "stats": self._statistics.text(),
+        }
+        self._files.append(DataFile(action))
 
 
 def write_data_files(snapshot: LogSnapshot, rows: pa.Table) -> list[DataFile]:
@@ -52,14 +136,26 @@ def write_data_files(snapshot: LogSnapshot, rows: pa.Table) -> list[DataFile]:
         if not field.nullable and (field.name not in rows.column_names or rows[field.name].null_count):
             raise StorageError(f"the column {field.name} must have values", where=str(snapshot.table))
     with Translated(snapshot.table, "the rows cannot be written"):
-        columns = [rows[f.name] if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type) for f in schema]
-        whole = pa.table(columns, schema.names).cast(schema)
-        partitioned = snapshot.partition_columns
-        return [
-            _write(snapshot, values, part.drop_columns(partitioned))
-            for values, found in _partitions(whole, partitioned)
-            for part in _portions(found)
-        ]
+        written = []
+        columns = snapshot.partition_columns
+        for name in columns:
+            if name not in rows.column_names:
+                rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
+        for values, part in _partitions(rows, columns):
+            writer = DataFileWriter(snapshot, values)
+            writer.write(part.drop_columns(columns))
+            written += writer.finish()
+        return written
+
+
+def target_size(configuration: Mapping[str, str]) -> int:
+    """Return the size from which a table's files are large enough, bytes.
+
+    Args:
+        configuration: The table's properties.
+    """
+    text = configuration.get("delta.targetFileSize", "")
+    return int(text) if text.isdecimal() else _MOST_BYTES
 
 
 def _partitions(rows: pa.Table, columns: list[str]) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
@@ -75,15 +171,13 @@ def _partitions(rows: pa.Table, columns: list[str]) -> Iterator[tuple[dict[str, 
     order = np.argsort(codes, kind="stable")
     begins = [0, *(np.flatnonzero(np.diff(codes[order])) + 1).tolist()]
     for begin, end in zip(begins, [*begins[1:], rows.num_rows], strict=True):
-        part = rows.take(pa.array(order[begin:end])) if len(begins) > 1 else rows
+        if len(begins) == 1:
+            part = rows
+        elif rows.nbytes < _MOST_TAKEN_BYTES:
+            part = rows.take(pa.array(order[begin:end]))
+        else:
+            part = rows.filter(pa.array(codes == codes[order[begin]]))
         yield {name: _partition_text(part[name][0].as_py()) for name in columns}, part
-
-
-def _portions(rows: pa.Table) -> Iterator[pa.Table]:
-    count = max(1, -(-rows.nbytes // _MOST_BYTES))
-    length = -(-rows.num_rows // count)
-    for begin in range(0, rows.num_rows, length):
-        yield rows.slice(begin, length)
 
 
 def _partition_text(value: Any) -> str | None:
@@ -97,71 +191,80 @@ def _partition_text(value: Any) -> str | None:
     return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 
-def _write(snapshot: LogSnapshot, values: dict[str, str | None], rows: pa.Table) -> DataFile:
-    name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-    folders = [f"{quote(column, safe='')}={_NULL_DIRECTORY if v is None else quote(v, safe='')}" for column, v in values.items()]
-    if all(len(folder) <= _LONGEST_NAME for folder in folders):
-        name = "/".join([*folders, name])
-    sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="snappy", store_schema=False, coerce_timestamps="us")
-    content = sink.getvalue()
-    write_file(snapshot.table, name, content.to_pybytes())
-    action = {
-        "path": quote(name, safe="/=-._"),
-        "partitionValues": values,
-        "size": content.size,
-        "modificationTime": time.time_ns() // 1_000_000,
-        "dataChange": True,
-        "stats": json.dumps(_statistics(snapshot, rows), separators=(",", ":"), ensure_ascii=False),
-    }
-    return DataFile(action)
+class _Statistics:
+    """A file's statistics: of the columns that the table's properties name, by default of the first ones."""
+
+    def __init__(self, snapshot: LogSnapshot, columns: Sequence[str]) -> None:
+        configuration = snapshot.configuration
+        named = configuration.get("delta.dataSkippingStatsColumns")
+        count = int(configuration.get("delta.dataSkippingNumIndexedCols", _DEFAULT_INDEXED))
+        if named is not None:
+            wanted = {part.strip().strip("`") for part in named.split(",")}
+            columns = [name for name in columns if name in wanted]
+        elif count >= 0:
+            columns = columns[:count]
+        self.rows = 0
+        self._nulls = dict.fromkeys(columns, 0)
+        self._kinds: dict[str, pa.DataType] = {}
+        self._bounds: dict[str, list[Any]] = {name: [] for name in columns}
+        self._unknown: set[str] = set()
+
+    def add(self, rows: pa.Table) -> None:
+        """Take account of rows."""
+        self.rows += rows.num_rows
+        for name in self._nulls:
+            column = rows[name]
+            self._kinds[name] = column.type
+            self._nulls[name] += column.null_count
+            bounds = _bounds(column)
+            if bounds is None:
+                self._unknown.add(name)
+            elif bounds:
+                known = [*self._bounds[name], *bounds]
+                self._bounds[name] = [min(known), max(known)]
+
+    def text(self) -> str:
+        """Return them as JSON."""
+        least, greatest = {}, {}
+        for name, bounds in self._bounds.items():
+            if bounds and name not in self._unknown:
+                least[name], last = _as_json(self._kinds[name], *bounds)
+                greatest |= {} if last is None else {name: last}
+        nulls = {name: count for name, count in self._nulls.items() if not pa.types.is_nested(self._kinds[name])}
+        own = {"numRecords": self.rows, "minValues": least, "maxValues": greatest, "nullCount": nulls, "tightBounds": True}
+        return json.dumps(own, separators=(",", ":"), ensure_ascii=False)
 
 
-def _statistics(snapshot: LogSnapshot, rows: pa.Table) -> dict[str, Any]:
-    """Return a file's statistics: of the columns that the table's properties name, by default of the first ones."""
-    configuration = snapshot.configuration
-    named = configuration.get("delta.dataSkippingStatsColumns")
-    count = int(configuration.get("delta.dataSkippingNumIndexedCols", _DEFAULT_INDEXED))
-    if named is not None:
-        columns = [name for name in rows.column_names if name in {part.strip().strip("`") for part in named.split(",")}]
-    else:
-        columns = rows.column_names if count < 0 else rows.column_names[:count]
-    least, greatest, nulls = {}, {}, {}
-    for name in columns:
-        if pa.types.is_nested(rows.schema.field(name).type):
-            continue
-        nulls[name] = rows[name].null_count
-        bounds = _bounds(rows[name])
-        if bounds is not None:
-            least[name], greatest[name] = bounds
-    greatest = {name: value for name, value in greatest.items() if value is not None}
-    own = {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-    return own | {"tightBounds": True}
-
-
-def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
-    """Return the least and the greatest value as JSON has them, the greatest None if it is unknown; None if both are."""
+def _bounds(column: pa.ChunkedArray) -> tuple[Any, ...] | None:
+    """Return the least and the greatest value, nothing if all are null, and None if a reader could understand them otherwise."""
     kind = column.type
-    is_text, is_time, is_decimal = pa.types.is_string(kind), pa.types.is_timestamp(kind), pa.types.is_decimal(kind)
-    if not (
-        is_text or is_time or is_decimal or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_date(kind)
-    ):
+    tests = (
+        pa.types.is_string,
+        pa.types.is_timestamp,
+        pa.types.is_decimal,
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_date,
+    )
+    if not any(test(kind) for test in tests):
         return None
     if pa.types.is_floating(kind) and not pc.all(pc.is_finite(column)).as_py():
         return None  # NaN is the greatest value to one reader and none to another
-    if is_decimal and kind.precision > _EXACT_DIGITS and kind.scale:
+    if pa.types.is_decimal(kind) and kind.precision > _EXACT_DIGITS and kind.scale:
         return None
-    found = pc.min_max(column).as_py() if not is_time else pc.min_max(column.cast(pa.int64())).as_py()
-    least, greatest = found["min"], found["max"]
-    if least is None:
-        return None
-    if is_text:
+    found = pc.min_max(column.cast(pa.int64()) if pa.types.is_timestamp(kind) else column).as_py()
+    return () if found["min"] is None else (found["min"], found["max"])
+
+
+def _as_json(kind: pa.DataType, least: Any, greatest: Any) -> tuple[Any, Any]:
+    """Return bounds as the log has them; the greatest is None if it cannot be given."""
+    if pa.types.is_string(kind):
         return least[:_LONGEST_TEXT], _greatest_text(greatest)
-    if is_time:  # in milliseconds, which all readers know
+    if pa.types.is_timestamp(kind):  # in milliseconds, which all readers know
         suffix = "Z" if kind.tz is not None else ""
-        return tuple(_millisecond(us) + suffix for us in (least // 1000, math.ceil(greatest / 1000)))
-    if is_decimal:
-        return tuple(float(value) if kind.scale else int(value) for value in (least, greatest))
+        return _millisecond(least // 1000) + suffix, _millisecond(-(-greatest // 1000)) + suffix
+    if pa.types.is_decimal(kind):
+        return (float(least), float(greatest)) if kind.scale else (int(least), int(greatest))
     if pa.types.is_date(kind):
         return least.isoformat(), greatest.isoformat()
     return least, greatest

@@ -23,7 +23,7 @@ from headstream.replicate.storage.delta_places import Translated, open_table
 from headstream.replicate.storage.table_files import create_file
 from headstream.version import __version__
 
-__all__ = ["Conflict", "commit_files", "commit_rows", "write_data_files"]
+__all__ = ["Conflict", "commit_files", "commit_rows", "write_checkpoint", "write_data_files"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 _CHECKPOINT_INTERVAL: Final = 100
@@ -133,7 +133,11 @@ def _commit(snapshot: LogSnapshot, actions: list[dict[str, Any]], operation: str
         raise Conflict
     snapshot.apply(number, actions)
     snapshot.read_at = time.monotonic()
-    _checkpoint(snapshot)
+    if number % int(snapshot.configuration.get("delta.checkpointInterval", _CHECKPOINT_INTERVAL)) == 0:
+        try:
+            write_checkpoint(snapshot)  # nothing else does after these commits
+        except StorageError as error:  # the commit is made
+            _LOGGER.warning("%s", error)
     return number
 
 
@@ -160,21 +164,18 @@ def _is_own(snapshot: LogSnapshot, number: int, own: str, *, is_known: bool) -> 
     return any((action.get("commitInfo") or {}).get("txnId") == own for action in actions)
 
 
-def _checkpoint(snapshot: LogSnapshot) -> None:
-    """Write a checkpoint if one is due; nothing else does after these commits. The commit is made whether it succeeds or not."""
-    configuration = snapshot.configuration
-    if snapshot.version % int(configuration.get("delta.checkpointInterval", _CHECKPOINT_INTERVAL)):
-        return
-    try:
-        with Translated(snapshot.table, "the checkpoint cannot be written"):
-            table = open_table(snapshot.table)
-            if table is None:
-                return
+def write_checkpoint(snapshot: LogSnapshot) -> None:
+    """Write a checkpoint, and delete the commits before it that are older than the table's properties keep them.
+
+    Raises:
+        StorageError: the store cannot be used.
+    """
+    with Translated(snapshot.table, "the checkpoint cannot be written"):
+        table = open_table(snapshot.table)
+        if table is not None:
             table.create_checkpoint()
-            if configuration.get("delta.enableExpiredLogCleanup", "true") == "true":
+            if snapshot.configuration.get("delta.enableExpiredLogCleanup", "true") == "true":
                 table.cleanup_metadata()
-    except StorageError as error:
-        _LOGGER.warning("%s", error)
 
 
 def _enabling(snapshot: LogSnapshot) -> list[dict[str, Any]]:

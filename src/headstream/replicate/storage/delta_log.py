@@ -194,6 +194,7 @@ class LogSnapshot:
         self.version = -1
         self.protocol = Protocol()
         self.metadata: Mapping[str, Any] = {}
+        self._schema: pa.Schema | None = None
         self.files: dict[str, DataFile] = {}
         self.transactions: dict[str, int] = {}
         self.removed: dict[tuple[str, DeletionVector | None], int] = {}
@@ -218,7 +219,9 @@ class LogSnapshot:
     @property
     def schema(self) -> pa.Schema:
         """The columns and their Arrow types, those of partitions too."""
-        return pa.schema(Schema.from_json(self.metadata["schemaString"]).to_arrow())
+        if self._schema is None:
+            self._schema = pa.schema(Schema.from_json(self.metadata["schemaString"]).to_arrow())
+        return self._schema
 
     @property
     def has_vectors(self) -> bool:
@@ -341,6 +344,7 @@ class LogSnapshot:
         elif (found := action.get("metaData")) and found.get("schemaString") is not None:
             configuration = found.get("configuration") or {}
             self.metadata = {**found, "configuration": dict(configuration)}
+            self._schema = None
 
     def _remove(self, path: str, vector: DeletionVector | None) -> None:
         """Remove a live file; its path can be escaped in another way than where it was added."""

@@ -289,6 +289,8 @@ class TargetTable:
             self._opened(keys).engine.compact(self._settings.cluster_by)
             if self._changes is not None and self._settings.changes:
                 self._changes.engine.compact()
+        elif self._table is not None and self._table.engine.fold():
+            worked = True
         if schedule.is_due(schedule.vacuum_every_us, self._state.vacuumed_us, now_us):
             self._state.vacuumed_us, worked = now_us, True
             self._merges.keep()
