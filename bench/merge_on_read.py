@@ -101,7 +101,7 @@ class Table:
         self._count += 1
         old = self._rng.choice(self.rows, changes * 9 // 10, replace=False)
         new = self.rows * self._count + np.arange(changes - len(old))
-        source = make_rows(np.concatenate([old, new]), self._count, self._rng)
+        source = make_rows(np.concatenate([old, new]), self._count * 1_000_000, self._rng)
         flags = pa.array(np.arange(changes) < changes // 10)
         source = source.append_column("_hs_delete", flags).append_column("_hs_resolved", pa.array([False] * changes))
         plan = plan_merge(list(TYPES), ["id"])

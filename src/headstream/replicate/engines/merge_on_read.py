@@ -139,9 +139,9 @@ class MergeOnRead:
             part.only(~_is_among(part.positions, deleted[part.file.path])) if part.file.path in deleted else part for part in found
         ]
         matched = np.concatenate([np.empty(0, np.int64), *(part.changes for part in found)])
-        if len(np.unique(matched)) < len(matched):
-            numbers, counts = np.unique(matched, return_counts=True)
-            key = sought.keys.slice(int(numbers[counts > 1][0]), 1).to_pylist()[0]
+        counts = np.bincount(matched, minlength=1)
+        if counts.max() > 1:
+            key = sought.keys.slice(int(counts.argmax()), 1).to_pylist()[0]
             raise StorageError(
                 f"the table has several rows with the key {key}",
                 where=str(snapshot.table),
@@ -159,7 +159,7 @@ class MergeOnRead:
         gone, rows, counts = merge(snapshot, plan, changes, found)
         old = snapshot.deleted_rows(part.file for part in gone)
         removed = {
-            part.file.path: np.union1d(old.get(part.file.path, np.empty(0, np.uint32)), part.positions).astype(np.uint32)
+            part.file.path: _joined(old.get(part.file.path), part.positions)
             for part in gone
             if len(part.positions)
         }
@@ -352,7 +352,10 @@ def _file_test(name: str, values: pa.ChunkedArray, is_partition: bool) -> Callab
     kind, is_date = values.type, pa.types.is_date32(values.type)
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or is_date):
         return None
-    chosen = sorted(pc.unique(values.cast(pa.int32()) if is_date else values).drop_null().to_pylist())
+    if pa.types.is_string(kind):
+        chosen: Any = sorted(pc.unique(values).drop_null().to_pylist())
+    else:
+        chosen = np.sort(values.cast(pa.int32() if is_date else pa.int64()).drop_null().to_numpy())
 
     def can_have(file: DataFile) -> bool:
         if is_partition:
@@ -362,7 +365,7 @@ def _file_test(name: str, values: pa.ChunkedArray, is_partition: bool) -> Callab
         else:
             least, greatest = (file.stats.get(bound, {}).get(name) for bound in ("minValues", "maxValues"))
         if least is None or greatest is None:
-            return bool(chosen) and (file.rows is None or file.stats.get("nullCount", {}).get(name) != file.rows)
+            return len(chosen) > 0 and (file.rows is None or file.stats.get("nullCount", {}).get(name) != file.rows)
         try:
             low, high = (_comparable(bound, kind) for bound in (least, greatest))
         except ValueError:  # a date of another millennium
@@ -378,6 +381,12 @@ def _comparable(bound: Any, kind: pa.DataType) -> Any:
     if pa.types.is_date32(kind):
         return datetime.date.fromisoformat(bound).toordinal() - _EPOCH
     return int(bound) if pa.types.is_integer(kind) else bound
+
+
+def _joined(old: Any, new: Positions) -> Any:
+    """Return the deleted rows of a file: those that were deleted, and others; each rises."""
+    added = new.astype(np.uint32)
+    return added if old is None else np.sort(np.concatenate([old.astype(np.uint32), added]), kind="stable")
 
 
 def _is_among(values: Positions, found: Any) -> Any:
