@@ -20,7 +20,7 @@ import pyarrow as pa
 from headstream.errors import StorageError
 from headstream.replicate.storage.data_files import DataFileWriter, target_size
 from headstream.replicate.storage.delta_commit import Conflict, commit_files
-from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, open_parquet
+from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, read_batches
 from headstream.replicate.storage.delta_places import Translated
 
 __all__ = ["COMPACTION_STEPS", "Folded", "fold", "must_fold"]
@@ -34,7 +34,6 @@ _STEP_BYTES: Final = 256 << 20
 COMPACTION_STEPS: Final = 16
 """Most commits of a scheduled compaction: 4 GiB."""
 _ATTEMPTS: Final = 5
-_BATCH_ROWS: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +140,13 @@ def _fold(snapshot: LogSnapshot, chosen: Iterable[Sequence[DataFile]]) -> Folded
             for file in group:
                 gone = deleted.get(file.path)
                 begin = 0
-                for batch in open_parquet(snapshot, file).iter_batches(_BATCH_ROWS):
-                    rows = pa.table(batch)
+                for rows in read_batches(snapshot, file):
+                    stays = np.ones(rows.num_rows, np.bool_)
                     if gone is not None:
-                        first, last = np.searchsorted(gone, [begin, begin + batch.num_rows])
-                        stays = np.ones(batch.num_rows, np.bool_)
+                        first, last = np.searchsorted(gone, [begin, begin + rows.num_rows])
                         stays[gone[first:last].astype(np.int64) - begin] = False
-                        rows = rows.filter(pa.array(stays))
-                    begin += batch.num_rows
-                    writer.write(rows)
+                    begin += rows.num_rows
+                    writer.write(rows if gone is None else rows.filter(pa.array(stays)))
             removed += group
             added += writer.finish()
     done = Folded(1, len(removed), len(added), sum(file.deleted for file in removed))

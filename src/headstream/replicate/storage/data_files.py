@@ -228,7 +228,8 @@ class _Statistics:
         least, greatest = {}, {}
         for name, bounds in self._bounds.items():
             if bounds and name not in self._unknown:
-                least[name], last = _as_json(self._kinds[name], *bounds)
+                first, last = _as_json(self._kinds[name], *bounds)
+                least |= {} if first is None else {name: first}
                 greatest |= {} if last is None else {name: last}
         nulls = {name: count for name, count in self._nulls.items() if not pa.types.is_nested(self._kinds[name])}
         own = {"numRecords": self.rows, "minValues": least, "maxValues": greatest, "nullCount": nulls, "tightBounds": True}
@@ -252,21 +253,24 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, ...] | None:
         return None  # NaN is the greatest value to one reader and none to another
     if pa.types.is_decimal(kind) and kind.precision > _EXACT_DIGITS and kind.scale:
         return None
-    found = pc.min_max(column.cast(pa.int64()) if pa.types.is_timestamp(kind) else column).as_py()
+    if pa.types.is_temporal(kind):  # Python has no years beyond 9999
+        column = column.cast(pa.int64() if pa.types.is_timestamp(kind) else pa.int32())
+    found = pc.min_max(column).as_py()
     return () if found["min"] is None else (found["min"], found["max"])
 
 
 def _as_json(kind: pa.DataType, least: Any, greatest: Any) -> tuple[Any, Any]:
-    """Return bounds as the log has them; the greatest is None if it cannot be given."""
+    """Return bounds as the log has them, None for one that it cannot have."""
     if pa.types.is_string(kind):
         return least[:_LONGEST_TEXT], _greatest_text(greatest)
     if pa.types.is_timestamp(kind):  # in milliseconds, which all readers know
         suffix = "Z" if kind.tz is not None else ""
-        return _millisecond(least // 1000) + suffix, _millisecond(-(-greatest // 1000)) + suffix
+        return _moment(milliseconds=least // 1000, suffix=suffix), _moment(milliseconds=-(-greatest // 1000), suffix=suffix)
+    if pa.types.is_date(kind):
+        first, last = _moment(days=least), _moment(days=greatest)
+        return first and first[:10], last and last[:10]
     if pa.types.is_decimal(kind):
         return (float(least), float(greatest)) if kind.scale else (int(least), int(greatest))
-    if pa.types.is_date(kind):
-        return least.isoformat(), greatest.isoformat()
     return least, greatest
 
 
@@ -276,6 +280,10 @@ def _greatest_text(text: str) -> str | None:
     return None if text[_LONGEST_TEXT] == _GREATEST else text[:_LONGEST_TEXT] + _GREATEST
 
 
-def _millisecond(number: int) -> str:
-    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=number)
-    return moment.isoformat(timespec="milliseconds")
+def _moment(*, days: int = 0, milliseconds: int = 0, suffix: str = "") -> str | None:
+    """Return a time since 1970 as the log has it; None before the year 1 and after 9999."""
+    try:
+        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(days=days, milliseconds=milliseconds)
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="milliseconds") + suffix

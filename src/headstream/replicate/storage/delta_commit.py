@@ -146,21 +146,13 @@ def _is_created(snapshot: LogSnapshot, number: int, content: bytes, own: str) ->
     try:
         if create_file(snapshot.table, f"_delta_log/{number:020d}.json", content):
             return True
-    except StorageError:  # its answer can be lost
-        if not _is_own(snapshot, number, own, is_known=False):
-            raise
-        return True
-    return _is_own(snapshot, number, own, is_known=True)
-
-
-def _is_own(snapshot: LogSnapshot, number: int, own: str, *, is_known: bool) -> bool:
-    """Return whether a commit is the one with this identifier; False if it cannot be read and is not known to exist."""
-    try:
+    except StorageError as error:  # its answer can be lost
+        try:
+            actions = snapshot.read_commit(number)
+        except StorageError:
+            raise error from None
+    else:
         actions = snapshot.read_commit(number)
-    except StorageError:
-        if is_known:
-            raise
-        return False
     return any((action.get("commitInfo") or {}).get("txnId") == own for action in actions)
 
 

@@ -27,7 +27,7 @@ from headstream.replicate.storage.delta_places import Translated
 from headstream.replicate.storage.places import Place
 from headstream.replicate.storage.table_files import file_names, open_parquet_file, read_file
 
-__all__ = ["DataFile", "LogSnapshot", "Protocol", "merge_on_read_refusal", "open_parquet"]
+__all__ = ["DataFile", "LogSnapshot", "Protocol", "merge_on_read_refusal", "open_parquet", "read_batches"]
 
 _LOG: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
@@ -37,6 +37,7 @@ _PARSED: Final = ("stats_parsed", "partitionValues_parsed")
 _KINDS: Final = ("add", "remove", "metaData", "protocol", "txn", "sidecar")
 _ATTEMPTS: Final = 3
 """Reads of a whole log: another writer can delete old commits and checkpoints meanwhile."""
+_BATCH_ROWS: Final = 1 << 16
 _MOST_CACHED_BYTES: Final = 64 << 20
 """Of decoded deletion vectors that a snapshot keeps."""
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
@@ -410,6 +411,21 @@ def open_parquet(snapshot: LogSnapshot, file: DataFile) -> pq.ParquetFile:
         StorageError: it is missing, or no Parquet file.
     """
     return open_parquet_file(snapshot.table, unquote(file.path), file.size)
+
+
+def read_batches(snapshot: LogSnapshot, file: DataFile) -> Iterator[pa.Table]:
+    """Yield the rows of a data file, deleted ones too, in order and in the table's types; columns that it lacks are absent.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    # A file can have types of its own: those that deltalake writes have views of text, which pyarrow cannot filter.
+    types = {field.name: field for field in snapshot.schema}
+    with Translated(snapshot.table / unquote(file.path), "the data file cannot be read"):
+        parquet = open_parquet(snapshot, file)
+        columns = [name for name in parquet.schema_arrow.names if name in types]
+        for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns):
+            yield pa.table(batch).cast(pa.schema([types[name] for name in batch.schema.names]))
 
 
 def _vector_of(action: Mapping[str, Any]) -> DeletionVector | None:

@@ -212,7 +212,10 @@ def test_statistics_prune_no_file_whose_rows_match(tmp_path: Path) -> None:
         "n": (pa.decimal128(20, 0), [Decimal(2**64 - 1), Decimal(0), Decimal(-5)]),
         "w": (pa.decimal128(38, 10), [Decimal("1234567890123456.0123456789"), None, Decimal(1)]),
         "f": (pa.float64(), [float("inf"), 0.1, -1e300]),
-        "t": (pa.timestamp("us", "UTC"), [moment, moment + datetime.timedelta(microseconds=1), None]),
+        "t": (
+            pa.timestamp("us", "UTC"),
+            [moment, moment + datetime.timedelta(microseconds=1), datetime.datetime.max.replace(tzinfo=datetime.UTC)],
+        ),
         "u": (pa.timestamp("us"), [moment.replace(tzinfo=None)] * 3),
         "y": (pa.date32(), [datetime.date(1, 1, 1), datetime.date(9999, 12, 31), None]),
         "k": (pa.bool_(), [True, False, None]),
