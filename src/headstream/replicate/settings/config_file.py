@@ -2,8 +2,8 @@
 
 At the top are the pipeline's own settings, under the names of ReplicateConfig (times as "60s", sizes as "10GB"), and
 include, exclude. [defaults] has the settings of every table, [table."pattern"] those that differ for some, in order;
-[merge], [registry], [storage], [format], [topic_tables] and [kafka] are the fields of those names. [spark] has settings of the Spark
-session, `driver.memory = "4g"` or under their full names. Relative paths are relative to the file's directory.
+[merge], [registry], [storage], [format], [topic_tables] and [kafka] are the fields of those names. [spark] has settings of the
+Spark session, `driver.memory = "4g"` or under their full names. Relative paths are relative to the file's directory.
 """
 
 from __future__ import annotations
@@ -255,7 +255,9 @@ class _SettingsLoader:
         merge = self._section(document, "merge", _merge_readers(self._path.absolute().parent)) or {}
         strategy = {"merge_strategy": merge.pop("strategy")} if "strategy" in merge else {}
         if merge:
-            self._build(values, "merge", MergeSettings, {"key_index_bytes" if k == "key_index_size" else k: v for k, v in merge.items()})
+            self._build(
+                values, "merge", MergeSettings, {"key_index_bytes" if k == "key_index_size" else k: v for k, v in merge.items()}
+            )
         values["rules"] = self._rules(document, strategy)
         registry = self._section(document, "registry", _registry_readers(self._path.absolute().parent))
         if registry is not None:
