@@ -79,12 +79,12 @@ def test_find_gives_no_index_that_is_damaged_or_of_other_rows(tmp_path: Path, da
 
 def test_index_is_bounded_and_loses_what_is_of_no_present_file(tmp_path: Path) -> None:
     keys = keys_of([*range(40)], ("number",))
-    index = KeyIndex(tmp_path, "table", 10 * 1024)
+    index = KeyIndex(tmp_path, "table", 64 * 1024)
     for number in range(100):
         index.build(f"file {number}", keys)
     count = len(list(tmp_path.rglob("*.keys")))
-    assert 0 < count < 30
-    assert index.size_bytes <= 10 * 1024
+    assert 20 < count < 90
+    assert index.size_bytes <= 64 * 1024
     index.keep(["file 1", "file 99"], keys.column_names)
     assert index.find("file 1", 40, keys.column_names) is not None
     assert index.find("file 0", 40, keys.column_names) is None
