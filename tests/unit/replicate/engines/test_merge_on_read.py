@@ -46,7 +46,9 @@ def row(number: int, at: int, *, delete: bool = False, resolved: bool = False) -
 
 def source(rows: list[dict[str, Any]]) -> pa.Table:
     book = {"_hs_sequence": pa.string(), "_hs_versions": pa.string(), "_hs_delete": pa.bool_(), "_hs_resolved": pa.bool_()}
-    arrays = {name: pa.array([found[name] for found in rows], pa.int32() if name == "d" else kind) for name, kind in TYPES.items()}
+    arrays = {
+        name: pa.array([found[name] for found in rows], pa.int32() if name == "d" else kind) for name, kind in TYPES.items()
+    }
     arrays["d"] = arrays["d"].cast(pa.date32())
     return pa.table(arrays | {name: pa.array([found[name] for found in rows], kind) for name, kind in book.items()})
 
@@ -155,7 +157,9 @@ def test_auto_rewrites_small_tables_and_leaves_other_programs_tables_without_vec
     assert LogSnapshot.read(tmp_path / "c").has_vectors
 
 
-def test_table_that_may_not_have_vectors_is_rewritten_and_the_log_says_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_table_that_may_not_have_vectors_is_rewritten_and_the_log_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     engine = open_engine(tmp_path / "t", "deletion-vectors")
     create(engine)
     DeltaTable(str(tmp_path / "t")).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
