@@ -205,7 +205,8 @@ def test_column_that_needs_mapping_is_added_to_a_table_without(open_engine: Open
     rows = {"ID": pa.array([1, 2], pa.int32()), "name": pa.array(["b", "c"]), "order date": pa.array([date(2024, 2, 29)] * 2)}
     columns = ["ID", "name", "`order date`"]
     plan = MergePlan(
-        predicate="t.ID = s.ID",
+        match=["ID"],
+        where=[],
         delete_when=None,
         update_when="true",
         update={name: f"s.{name}" for name in columns},
@@ -267,7 +268,7 @@ def test_every_type_keeps_its_values(open_engine: Open, tmp_path: Path, names: s
         **{column[kind]: pa.array([*values, None], arrow_type(kind)) for kind, values in VALUES.items()},
     }
     every = {quote_name(name): f"s.{quote_name(name)}" for name in rows}
-    plan = MergePlan("t.id = s.id", None, "true", every, "true", every)
+    plan = MergePlan(["id"], [], None, "true", every, "true", every)
     assert engine.merge(plan, pa.table(rows), "test", 1) == RowCounts(inserted=3)
     assert open_engine("t").merge(plan, pa.table(rows), "test", 2) == RowCounts(updated=3)
     assert open_engine("t").read(list(rows), "true").sort_by("id").to_pydict() == pa.table(rows).to_pydict()

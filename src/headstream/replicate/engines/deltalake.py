@@ -22,8 +22,10 @@ from headstream.replicate.columns.raw import match_keys
 from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.engines.folding import COMPACTION_STEPS, fold, must_fold
 from headstream.replicate.engines.mapped import MappedTables, needs_column_mapping, path_properties
+from headstream.replicate.engines.merge_on_read import OWN_TABLE, MergeOnRead
 from headstream.replicate.engines.plan import MergePlan, quote_name
-from headstream.replicate.engines.rewriting import is_cheaper, rewritten
+from headstream.replicate.engines.rewriting import is_cheaper, matched_changes, rewritten
+from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
 from headstream.replicate.storage.delta_log import LogSnapshot, merge_on_read_refusal
 from headstream.replicate.storage.delta_places import Translated, delta_options, make_parent, open_table, remove_file
 from headstream.replicate.storage.places import Place
@@ -167,11 +169,21 @@ class DeltaLakeEngine:
     Args:
         log: The log of the table, or its directory or URI.
         mapped: Makes and changes it where its column names need mapping.
+        strategy: Of merges.
+        settings: Of merges by deletion vectors.
     """
 
-    def __init__(self, log: TableLog | Place, mapped: MappedTables) -> None:
+    def __init__(
+        self,
+        log: TableLog | Place,
+        mapped: MappedTables,
+        strategy: MergeStrategy = "rewrite",
+        settings: MergeSettings | None = None,
+    ) -> None:
         self._mapped = mapped
         self._log = log if isinstance(log, TableLog) else TableLog(log)
+        self._properties = OWN_TABLE if strategy == "auto" else {}
+        self._on_read = None if strategy == "rewrite" else MergeOnRead(self.path, self._advanced, strategy, settings or MergeSettings())
 
     @property
     def path(self) -> Place:
@@ -200,7 +212,7 @@ class DeltaLakeEngine:
                     str(self.path),
                     schema=arrow,
                     partition_by=list(partition_by) or None,
-                    configuration=path_properties(columns, partition_by),
+                    configuration={**path_properties(columns, partition_by), **self._properties},
                     storage_options=delta_options(self.path),
                 )
         self._log.refresh()
@@ -249,6 +261,9 @@ class DeltaLakeEngine:
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Run a merge in one commit that remembers (app_id, version)."""
         assert isinstance(changes, pa.Table), "takes_frames is false"
+        counts = self.merge_on_read(plan, changes, app_id, version)
+        if counts is not None:
+            return counts
         self._refuse_unescaped_paths()
         if is_cheaper(self._log.table, plan):
             return self._rewrite(plan, changes, app_id, version)
@@ -262,6 +277,21 @@ class DeltaLakeEngine:
             metrics = next(entry["operationMetrics"] for entry in self._log.table.history() if entry["operation"] == "MERGE")
         return RowCounts(*(int(metrics[f"num_target_rows_{name}"]) for name in ("inserted", "updated", "deleted")))
 
+    def _advanced(self) -> LogSnapshot:
+        snapshot = self._log.snapshot
+        snapshot.advance()
+        return snapshot
+
+    def merge_on_read(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts | None:
+        """Run a merge by deletion vectors, as merge(); None if files are to be rewritten instead, by the table's strategy."""
+        if self._on_read is None:
+            return None
+        with self._committing("the merge failed"):
+            counts = self._on_read.merge(plan, changes, app_id, version)
+            if counts is not None:
+                self._log.refresh()
+        return counts
+
     def _merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> dict[str, Any]:
         with self._committing("the merge failed"):
             merge = self._log.table.merge(
@@ -273,7 +303,8 @@ class DeltaLakeEngine:
 
     def _rewrite(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts:
         before = self._log.table.version()
-        rows, counts = rewritten(self.read(list(self.columns), "TRUE"), changes, plan)
+        stored = self.read(list(self.columns), "TRUE")
+        rows, counts = rewritten(stored, changes, plan, matched_changes(stored, changes, plan.match))
         try:
             with self._committing("the merge failed"):
                 # The predicate has a row that another writer appends meanwhile be a conflict, as with a merge.

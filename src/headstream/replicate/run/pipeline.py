@@ -243,7 +243,7 @@ class ReplicatePipeline:
         self._schema_count = -1
         self._is_collecting = False
         self._planned: int | None = None
-        engines = Engines(spark)
+        engines = Engines(spark, config.merge_settings)
         engines.check(config.table_places, config.rules.engines)
         self._store_session = open_store_session(spark) if engines.uses_spark(config.rules.engines) else None
         self._catalog = CatalogTables(spark, config, self._zone)

@@ -346,7 +346,7 @@ class TargetTables:
         def publish() -> None:
             self._keeper.publish([below, TABLES_NAME] if self._memory.take_rejections(name) else [below])
 
-        return lambda path, kind: GuardedEngine(self._open_engine(path, kind), publish)
+        return lambda path, *settings: GuardedEngine(self._open_engine(path, *settings), publish)
 
 
 def _group(

@@ -24,6 +24,7 @@ from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.engines.engine import RowCounts, TableEngine
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.spelling import in_table_spelling
+from headstream.replicate.settings.merge_settings import MergeStrategy
 from headstream.replicate.settings.table_settings import TableSettings
 from headstream.replicate.storage.places import Place
 from headstream.replicate.tables.change_table import ChangeTable
@@ -74,8 +75,8 @@ def without_forgotten(changes: pa.Table, table: Scd1Table, forgotten: str) -> tu
     return pa.concat_tables([kept, departures(changes.take(numbers), table.keys)]), rejected
 
 
-OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"]], TableEngine]
-"""A table's directory or URI, and the setting of its engine -> the engine."""
+OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"], MergeStrategy], TableEngine]
+"""A table's directory or URI, and the settings of its engine and of its merges -> the engine."""
 
 _BURIALS: Final = 8
 """Deletions are forgotten in steps of this fraction: they are remembered for at most an eighth longer than configured."""
@@ -326,10 +327,12 @@ class TargetTable:
             if self._tombstones.highest < self._state.newest_deletion:  # deleted manually, or lost
                 self._state.forgotten = max(self._state.forgotten, self._state.newest_deletion)
                 self._merges.keep()
-        engine = self._open_engine(self._path, (settings or TableSettings()).engine)
+        # Without settings, nothing that a table's readers have to know.
+        kind, strategy = ("auto", "rewrite") if settings is None else (settings.engine, settings.merge_strategy)
+        engine = self._open_engine(self._path, kind, strategy)
         self._table = open_rows(self._name, engine, keys, settings, self._tombstones, was_soft=self._state.soft)
         self._settings = settings
         return self._table
 
     def _open_changes(self, path: Place) -> TableEngine:
-        return self._open_engine(path, "auto" if self._settings is None else self._settings.engine)
+        return self._open_engine(path, "auto" if self._settings is None else self._settings.engine, "rewrite")
