@@ -41,7 +41,7 @@ __all__ = ["VectorHistory", "rows_by_deltalake"]
 
 _MEMORY: Final = "/dev/shm"
 _ATTEMPTS: Final = 5
-_CITIES: Final = ("Zürich / a", "b", None)
+_CITIES: Final = ("Zurich", "b", None)
 _SCHEMA: Final = pa.schema([("id", pa.int64()), ("seq", pa.int64()), ("city", pa.string()), ("value", pa.string())])
 Row = tuple[int, int, str | None, str]
 Model = dict[int, Row]

@@ -183,7 +183,9 @@ class DeltaLakeEngine:
         self._mapped = mapped
         self._log = log if isinstance(log, TableLog) else TableLog(log)
         self._properties = OWN_TABLE if strategy == "auto" else {}
-        self._on_read = None if strategy == "rewrite" else MergeOnRead(self.path, self._advanced, strategy, settings or MergeSettings())
+        self._on_read = (
+            None if strategy == "rewrite" else MergeOnRead(self.path, self._advanced, strategy, settings or MergeSettings())
+        )
 
     @property
     def path(self) -> Place:

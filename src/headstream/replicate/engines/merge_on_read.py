@@ -117,7 +117,9 @@ class MergeOnRead:
         if refusal is None and unusual:
             refusal = f"the key column {unusual[0]} of type {kinds[unusual[0]]}"
         if refusal is not None and refusal != self._refusal:
-            _LOGGER.warning("changes of %s are merged by rewriting files, not by deletion vectors: it has %s", snapshot.table, refusal)
+            _LOGGER.warning(
+                "changes of %s are merged by rewriting files, not by deletion vectors: it has %s", snapshot.table, refusal
+            )
         self._refusal = refusal
         return refusal is None
 
@@ -136,7 +138,8 @@ class MergeOnRead:
             found = [part for part in pool.map(find, candidates) if len(part.positions)]
         deleted = snapshot.deleted_rows(part.file for part in found)
         found = [
-            part.only(~_is_among(part.positions, deleted[part.file.path])) if part.file.path in deleted else part for part in found
+            part.only(~_is_among(part.positions, deleted[part.file.path])) if part.file.path in deleted else part
+            for part in found
         ]
         matched = np.concatenate([np.empty(0, np.int64), *(part.changes for part in found)])
         counts = np.bincount(matched, minlength=1)
@@ -158,11 +161,7 @@ class MergeOnRead:
         merge = _merge_by_sql if plan.effect == "sql" else _merge_images
         gone, rows, counts = merge(snapshot, plan, changes, found)
         old = snapshot.deleted_rows(part.file for part in gone)
-        removed = {
-            part.file.path: _joined(old.get(part.file.path), part.positions)
-            for part in gone
-            if len(part.positions)
-        }
+        removed = {part.file.path: _joined(old.get(part.file.path), part.positions) for part in gone if len(part.positions)}
         if not snapshot.has_vectors and removed:
             log_enabled(snapshot.table)
         metrics = {
@@ -290,9 +289,7 @@ def _read_rows(snapshot: LogSnapshot, part: _Found, columns: Sequence[str]) -> p
     return _read_columns(snapshot, part.file, columns, part.positions)
 
 
-def _read_columns(
-    snapshot: LogSnapshot, file: DataFile, columns: Sequence[str], positions: Positions | None = None
-) -> pa.Table:
+def _read_columns(snapshot: LogSnapshot, file: DataFile, columns: Sequence[str], positions: Positions | None = None) -> pa.Table:
     """Return columns of a file, in the table's types: of all rows, or of those at some positions, which rise."""
     schema = snapshot.schema
     count = len(positions) if positions is not None else file.rows

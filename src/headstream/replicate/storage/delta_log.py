@@ -41,6 +41,7 @@ _BATCH_ROWS: Final = 1 << 16
 _MOST_CACHED_BYTES: Final = 64 << 20
 """Of decoded deletion vectors that a snapshot keeps."""
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_.=/-]+")
 _VECTORS: Final = "deletionVectors"
 _SUPPORTED: Final = frozenset(
     {"appendOnly", "invariants", _VECTORS, "changeDataFeed", "checkConstraints", "generatedColumns", "identityColumns",
@@ -401,6 +402,9 @@ def merge_on_read_refusal(snapshot: LogSnapshot) -> str | None:
         return f"partitions by {unusual[0]} of type {types.get(unusual[0])}"
     if any(_ABSOLUTE.match(path) for path in snapshot.files):
         return "files of another table (a shallow clone)"
+    if not all(_PLAIN_PATH.fullmatch(path) for path in snapshot.files):
+        # polars 2.1 does not apply the deletion vectors of such files, and says nothing.
+        return "partitions whose values are escaped in the names of their directories"
     return None
 
 
@@ -414,13 +418,15 @@ def open_parquet(snapshot: LogSnapshot, file: DataFile) -> pq.ParquetFile:
 
 
 def read_batches(snapshot: LogSnapshot, file: DataFile) -> Iterator[pa.Table]:
-    """Yield the rows of a data file, deleted ones too, in order and in the table's types; columns that it lacks are absent.
+    """Yield the rows of a data file, deleted ones too, in order and in the table's types.
+
+    Columns that the file lacks are absent, and so are those of partitions, which Spark writes into some files.
 
     Raises:
         StorageError: it cannot be read.
     """
     # A file can have types of its own: those that deltalake writes have views of text, which pyarrow cannot filter.
-    types = {field.name: field for field in snapshot.schema}
+    types = {field.name: field for field in snapshot.schema if field.name not in snapshot.partition_columns}
     with Translated(snapshot.table / unquote(file.path), "the data file cannot be read"):
         parquet = open_parquet(snapshot, file)
         columns = [name for name in parquet.schema_arrow.names if name in types]
