@@ -127,7 +127,8 @@ def _commit(snapshot: LogSnapshot, actions: list[dict[str, Any]], operation: str
         "engineInfo": f"Headstream/{__version__}",
         "txnId": own,
     }
-    lines = [json.dumps(action, separators=(",", ":"), ensure_ascii=False) for action in [{"commitInfo": information}, *actions]]
+    actions = [{"commitInfo": information}, *actions]
+    lines = [json.dumps(action, separators=(",", ":"), ensure_ascii=False) for action in actions]
     if not _is_created(snapshot, number, "\n".join([*lines, ""]).encode(), own):
         snapshot.advance()
         raise Conflict

@@ -164,6 +164,7 @@ class LogSnapshot:
         metadata: The newest `metaData` action: `schemaString`, `partitionColumns`, `configuration`.
         files: Path as in the log -> live file.
         transactions: app_id -> version of its newest `txn` action.
+        folded_ms: When files were last folded or put together, milliseconds since 1970 UTC; None if no commit that was read did.
         removed: (Decoded path, vector) -> when it was removed, milliseconds since 1970 UTC, of removed files that the log has
             not forgotten; empty unless read() was asked for them.
     """
@@ -200,6 +201,7 @@ class LogSnapshot:
         self.files: dict[str, DataFile] = {}
         self.transactions: dict[str, int] = {}
         self.removed: dict[tuple[str, DeletionVector | None], int] = {}
+        self.folded_ms: int | None = None
         self.read_at = time.monotonic()
 
     @property
@@ -343,6 +345,8 @@ class LogSnapshot:
             self.transactions[found["appId"]] = found["version"]
         elif (found := action.get("protocol")) and found.get("minReaderVersion") is not None:
             self.protocol = Protocol.from_action(found)
+        elif (found := action.get("commitInfo")) and found.get("operation") == "OPTIMIZE":
+            self.folded_ms = found.get("timestamp")
         elif (found := action.get("metaData")) and found.get("schemaString") is not None:
             configuration = found.get("configuration") or {}
             self.metadata = {**found, "configuration": dict(configuration)}
