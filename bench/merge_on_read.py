@@ -1,8 +1,8 @@
 """Merges by deletion vectors beside merges that rewrite files: seconds, bytes written, and reading before and after.
 
 Tables of ten columns and two of bookkeeping, in files of 200,000 rows; changes of keys anywhere: 80 % updates, 10 % deletes, 10 %
-inserts. `scan` reads the key column in each merge, `index` has key indexes, which the first merge has built. CPU seconds are those
-of the process and all its threads; what is written is compared with the changes themselves as a Parquet file.
+inserts. `scan` reads the key column in each merge, `index` has key indexes, which the first merge has built. CPU seconds are
+those of the process and all its threads; what is written is compared with the changes themselves as a Parquet file.
 Results in results/merge_on_read.txt.
 
     python -m bench.merge_on_read [--quick]
@@ -138,7 +138,8 @@ def compare(report: Report, directory: Path, rows: int, sizes: tuple[int, ...]) 
             wall, cpu, written = (statistics.median(spent[part] for spent, _ in found) for part in range(3))
             factor = statistics.median(factor for _, factor in found)
             report.line(
-                f"{rows:>10,} rows, {changes:>7,} changes, {way:7}: {wall:6.3f} s, {cpu:6.3f} CPU s, {changes / wall:>9,.0f} changes/s,"
+                f"{rows:>10,} rows, {changes:>7,} changes, {way:7}: {wall:6.3f} s, {cpu:6.3f} CPU s,"
+                f" {changes / wall:>9,.0f} changes/s, {changes / cpu:>9,.0f} per CPU s,"
                 f" {written / 1e6:6.1f} MB written, {factor:6.1f} times the changes"
             )
         if way == "index":
@@ -168,7 +169,10 @@ def repeat(report: Report, directory: Path, rows: int, changes: int, batches: in
     report.line(f"    a merge, the first tenth: {mean(merges[1 : tenth + 1])}; the last tenth: {mean(merges[-tenth:])}")
     wall = sum(spent.wall for spent in merges + folds)
     report.line(f"    all merges and folds {wall:.1f} s, {batches * changes / wall:,.0f} changes/s; folds {mean(folds)} each")
-    report.line(f"    reading before {clean.cpu:.2f} CPU s, after {after.cpu:.2f}, compacted {last.cpu:.2f}; compaction {fold.cpu:.1f} CPU s")
+    report.line(
+        f"    reading before {clean.cpu:.2f} CPU s, after {after.cpu:.2f}, compacted {last.cpu:.2f};"
+        f" compaction {fold.cpu:.1f} CPU s"
+    )
 
 
 def main() -> None:

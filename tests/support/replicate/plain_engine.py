@@ -14,7 +14,6 @@ from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
 from headstream.replicate.storage.places import Place
 
-
 STRATEGY = "HEADSTREAM_TEST_MERGE_STRATEGY"
 """The environment variable with the strategy of merges in tests; `auto` then takes deletion vectors whatever the size."""
 
@@ -25,7 +24,8 @@ def read_with_vectors(table: DeltaTable, *arguments: Any, **options: Any) -> pa.
     """Do what DeltaTable.to_pyarrow_table() does, also with a table that has deletion vectors."""
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return _read(table, *arguments, **options)
-    assert not arguments and options.keys() <= {"columns"}
+    assert not arguments, arguments
+    assert options.keys() <= {"columns"}, options
     rows = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
     rows = rows.cast(pa.schema(table.schema().to_arrow()))
     return rows.select(options["columns"]) if options.get("columns") else rows
@@ -35,7 +35,7 @@ def merging_of_tests(path: Place) -> tuple[MergeStrategy, MergeSettings]:
     """Return how a test's tables are merged: by STRATEGY, with key indexes for every other table."""
     strategy = os.environ.get(STRATEGY, "rewrite")
     if strategy != "rewrite":
-        DeltaTable.to_pyarrow_table = read_with_vectors  # type: ignore[method-assign]
+        DeltaTable.to_pyarrow_table = read_with_vectors  # type: ignore[method-assign, assignment]
     index = path.parent / "_keys" if isinstance(path, Path) and sum(path.name.encode()) % 2 else None
     return cast(MergeStrategy, strategy), MergeSettings(rewrite_below=0, key_index=index)
 

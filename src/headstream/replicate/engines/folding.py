@@ -18,12 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from headstream.errors import StorageError
+from headstream.replicate.engines.merge_on_read import OWN_TABLE
 from headstream.replicate.storage.data_files import DataFileWriter, target_size
-from headstream.replicate.storage.delta_commit import Conflict, commit_files
-from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, read_batches
+from headstream.replicate.storage.delta_commit import Conflict, commit_files, drop_vectors
+from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, merge_on_read_refusal, read_batches
 from headstream.replicate.storage.delta_places import Translated
+from headstream.replicate.storage.places import Place
 
-__all__ = ["COMPACTION_STEPS", "Folded", "fold", "must_fold"]
+__all__ = ["COMPACTION_STEPS", "Folded", "fold", "must_fold", "remove_vectors"]
 
 _DELETED_SHARE: Final = 0.2
 """Of a file's rows, from which the file is written again."""
@@ -64,13 +66,16 @@ def must_fold(snapshot: LogSnapshot) -> bool:
     return count >= _MOST_VECTORS and bool(_choose(snapshot, _STEP_BYTES))
 
 
-def fold(snapshot: LogSnapshot, *, steps: int = COMPACTION_STEPS, step_bytes: int = _STEP_BYTES) -> Folded:
+def fold(
+    snapshot: LogSnapshot, *, steps: int = COMPACTION_STEPS, step_bytes: int = _STEP_BYTES, all_vectors: bool = False
+) -> Folded:
     """Write files with many deleted rows, and small files, again.
 
     Args:
         snapshot: The table, which may have deletion vectors by merge_on_read_refusal(); it advances to the last commit.
         steps: Most commits; what is left is folded by the next call.
         step_bytes: Size of the files of one commit, bytes; one file may be larger.
+        all_vectors: Whether the files with vectors are written again, and no others.
 
     Raises:
         StorageError: the table cannot be read or written, or other writers came first each time.
@@ -78,7 +83,7 @@ def fold(snapshot: LogSnapshot, *, steps: int = COMPACTION_STEPS, step_bytes: in
     done = Folded()
     conflicts = 0
     while done.commits < steps:
-        chosen = _choose(snapshot, step_bytes)
+        chosen = _with_vectors(snapshot, step_bytes) if all_vectors else _choose(snapshot, step_bytes)
         if not chosen:
             break
         try:
@@ -86,11 +91,53 @@ def fold(snapshot: LogSnapshot, *, steps: int = COMPACTION_STEPS, step_bytes: in
         except Conflict:
             conflicts += 1
             if conflicts == _ATTEMPTS:
-                raise StorageError(
-                    f"other writers have changed the table in each of {_ATTEMPTS} attempts to fold files",
-                    where=str(snapshot.table),
-                ) from None
+                raise _outpaced(snapshot) from None
     return done
+
+
+def remove_vectors(table: Place) -> Folded:
+    """Write the files with deletion vectors again, and take the feature from the table, which older readers then can read.
+
+    Its older versions still need a reader that knows the feature.
+
+    Args:
+        table: Its directory or URI.
+
+    Raises:
+        StorageError: there is no table, it has not the feature, or it cannot be read or written.
+    """
+    snapshot = LogSnapshot.read(table)
+    if not snapshot.protocol.has_vectors:
+        raise StorageError("the table has no deletion vectors", where=str(table))
+    refusal = merge_on_read_refusal(snapshot)
+    if refusal is not None:
+        advice = "Let Spark do it: ALTER TABLE ... DROP FEATURE deletionVectors TRUNCATE HISTORY"
+        raise StorageError(f"the deletion vectors of a table with {refusal} cannot be removed", where=str(table), advice=advice)
+    done = Folded()
+    for _ in range(_ATTEMPTS):
+        done += fold(snapshot, steps=len(snapshot.files) + 1, all_vectors=True)
+        try:
+            drop_vectors(snapshot, OWN_TABLE)
+        except Conflict:
+            continue
+        return done
+    raise _outpaced(snapshot)
+
+
+def _with_vectors(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]]:
+    """Return files with vectors, each on its own, for one commit."""
+    chosen: list[list[DataFile]] = []
+    for file in snapshot.files.values():
+        if file.vector is not None and step_bytes > 0:
+            chosen.append([file])
+            step_bytes -= file.size
+    return chosen
+
+
+def _outpaced(snapshot: LogSnapshot) -> StorageError:
+    return StorageError(
+        f"other writers have changed the table in each of {_ATTEMPTS} attempts to fold files", where=str(snapshot.table)
+    )
 
 
 def _choose(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]]:

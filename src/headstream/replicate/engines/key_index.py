@@ -218,7 +218,7 @@ class KeyIndex:
         if is_exact and keys.column(0).null_count:
             is_exact = False  # the number of a null is that of a key
         numbers, checked = _numbers(keys), None if is_exact else keys
-        size = 12 * keys.num_rows + (0 if checked is None else checked.nbytes)
+        size = 2048 + 12 * keys.num_rows + (0 if checked is None else checked.nbytes)
         if self._directory is None or self.size_bytes + size > self._most_bytes or keys.num_rows > np.iinfo(np.uint32).max:
             return FileKeys(numbers, None, checked)
         order = np.argsort(numbers)
@@ -234,7 +234,7 @@ class KeyIndex:
         found = self._files()
         if len(found) <= len(kept) + len(kept) // 4 + 16:
             return
-        for path, size in found:
+        for path, _ in found:
             if path.name not in kept:
                 with self._lock:
                     self._open.pop(path.name, None)

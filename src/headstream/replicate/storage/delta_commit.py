@@ -12,7 +12,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from headstream.errors import StorageError
@@ -23,7 +23,7 @@ from headstream.replicate.storage.delta_places import Translated, open_table
 from headstream.replicate.storage.table_files import create_file
 from headstream.version import __version__
 
-__all__ = ["Conflict", "commit_files", "commit_rows", "write_checkpoint", "write_data_files"]
+__all__ = ["Conflict", "commit_files", "commit_rows", "drop_vectors", "write_checkpoint", "write_data_files"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 _CHECKPOINT_INTERVAL: Final = 100
@@ -110,6 +110,29 @@ def commit_files(
     actions = [_remove(file, data_change=False) for file in removed]
     actions += [_add(DataFile({**file.action, "dataChange": False}, file.vector)) for file in added]
     return _commit(snapshot, actions, operation, metrics)
+
+
+def drop_vectors(snapshot: LogSnapshot, properties: Collection[str] = ()) -> int:
+    """Take the feature from a table, in one commit, and write a checkpoint: no reader of the newest version needs older commits.
+
+    Args:
+        snapshot: The table, no file of which has a vector; it advances to the commit.
+        properties: Properties that it loses too.
+
+    Returns:
+        The commit's number.
+
+    Raises:
+        Conflict: another writer came first; nothing is committed.
+        StorageError: the store cannot be used.
+    """
+    assert all(file.vector is None for file in snapshot.files.values())
+    lost = {"delta.enableDeletionVectors", *properties}
+    configuration = {name: value for name, value in snapshot.configuration.items() if name not in lost}
+    metadata = {"metaData": {**snapshot.metadata, "configuration": configuration}}
+    number = _commit(snapshot, [{"protocol": snapshot.protocol.action_without_vectors}, metadata], "DROP FEATURE", {})
+    write_checkpoint(snapshot)
+    return number
 
 
 def _commit(snapshot: LogSnapshot, actions: list[dict[str, Any]], operation: str, metrics: Mapping[str, int]) -> int:

@@ -153,6 +153,18 @@ class Protocol:
             "writerFeatures": sorted({*writer, _VECTORS}),
         }
 
+    @property
+    def action_without_vectors(self) -> dict[str, Any]:
+        """The `protocol` action of the same table without the feature, with the versions that most readers and writers know."""
+        reader = sorted({*(self.reader_features or ())} - {_VECTORS})
+        writer = sorted({*(self.writer_features or ())} - {_VECTORS})
+        for version in range(2, max(_IMPLIED) + 1):
+            implied = {name for number, names in _IMPLIED.items() if number <= version for name in names}
+            if not reader and {*writer} == implied:
+                return {"minReaderVersion": 1, "minWriterVersion": version}
+        features = {"writerFeatures": writer, **({"readerFeatures": reader} if reader else {})}
+        return {"minReaderVersion": 3 if reader else 1, "minWriterVersion": 7, **features}
+
 
 class LogSnapshot:
     """The newest state of a table that was read; advance() reads what was committed since.

@@ -333,8 +333,8 @@ class TargetTable:
                 self._state.forgotten = max(self._state.forgotten, self._state.newest_deletion)
                 self._merges.keep()
         # Without settings, nothing that a table's readers have to know.
-        kind, strategy = ("auto", "rewrite") if settings is None else (settings.engine, settings.merge_strategy)
-        engine = self._open_engine(self._path, kind, strategy)
+        strategy: MergeStrategy = "rewrite" if settings is None else settings.merge_strategy
+        engine = self._open_engine(self._path, (settings or TableSettings()).engine, strategy)
         self._table = open_rows(self._name, engine, keys, settings, self._tombstones, was_soft=self._state.soft)
         self._settings = settings
         return self._table
