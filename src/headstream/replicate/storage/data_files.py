@@ -222,7 +222,8 @@ class _Statistics:
 
     def text(self) -> str:
         """Return them as JSON."""
-        least, greatest = {}, {}
+        least: dict[str, Any] = {}
+        greatest: dict[str, Any] = {}
         for name, bounds in self._bounds.items():
             if bounds and name not in self._unknown:
                 first, last = _as_json(self._kinds[name], *bounds)
