@@ -26,6 +26,7 @@ from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.engines.engine import RowCounts, TableEngine
 from headstream.replicate.engines.mapped import SparkMappedTables
 from headstream.replicate.engines.plan import MergePlan, quote_name
+from tests.campaigns.merge_on_read import VectorHistory
 from tests.support.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 from tests.support.replicate.histories import amount, current, deliver, random_history, tell
 from tests.support.replicate.moving_rows import MovingSource
@@ -257,7 +258,7 @@ VALUES: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("open_engine", ["deltalake", "in turn"], indirect=True)
-@pytest.mark.parametrize("names", ["plain", "difficult"])
+@pytest.mark.parametrize("names", [pytest.param("plain", marks=pytest.mark.nightly), "difficult"])
 def test_every_type_keeps_its_values(open_engine: Open, tmp_path: Path, names: str) -> None:
     column = {kind: (f"c{place}" if names == "plain" else f"a {kind}.`\"'(") for place, kind in enumerate(VALUES)}
     engine = open_engine("t")
@@ -319,6 +320,18 @@ def test_tables_with_deletion_vectors_are_merged_widened_and_vacuumed_by_both_en
     assert not list(path.rglob("deletion_vector_*.bin"))
     rows = DeltaSparkEngine(path, spark).read(["ID", "name"], "TRUE").sort_by("ID").to_pylist()
     assert [(row["ID"], row["name"]) for row in rows] == [(key, "b" if key == 4 else "a") for key in range(1, 9) if key != 3]
+
+
+@pytest.mark.parametrize("seeds", [range(7, 8), pytest.param(range(1000, 1020), marks=pytest.mark.soak)])
+@pytest.mark.timeout(1800)
+def test_spark_reads_and_changes_tables_with_our_deletion_vectors(spark: SparkSession, seeds: range) -> None:
+    def rows_by_spark(path: Path) -> list[Any]:
+        return [tuple(row) for row in spark.sql(f"SELECT id, seq, city, value FROM delta.`{path}`").collect()]
+
+    for seed in seeds:
+        history = VectorHistory(seed, 15, {"Spark": rows_by_spark}, spark)
+        history.run()
+        assert history.counts["compared with Spark"] == 1
 
 
 @pytest.mark.parametrize("open_engine", ["in turn"], indirect=True)

@@ -40,7 +40,7 @@ from tests.support.replicate.replicate_messages import make_change, make_table, 
 from tests.support.replicate.row_changes import check_commits
 from tests.support.replicate.store_servers import SERVERS, StoreServer
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]  # the servers are installed by tools/install_nightly_tools.sh
 
 KIT = make_table()
 SHARED = ("shop", "kit")

@@ -326,6 +326,13 @@ def _print_status(document: dict[str, Any], output: str) -> None:
     if tables:
         print_text("")
         print_objects(tables, ("table", "inserted", "updated", "deleted", "lag_seconds"), output)
+    vectors = [
+        {"table": name, **found, "folded": None if found["folded_us"] is None else format_time(found["folded_us"])}
+        for name, found in run.get("deletion_vectors", {}).items()
+    ]
+    if vectors:
+        print_text("")
+        print_objects(vectors, ("table", "strategy", "files", "deleted", "index_bytes", "folded"), output)
     if failing:
         print_text("")
         rows = [{**found, "since": format_time(found["since_us"]), "next": format_time(found["next_us"])} for found in failing]

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.replicate.engines.delta_spark import DeltaSparkEngine
 from headstream.replicate.engines.deltalake import DeltaLakeEngine, TableLog
-from headstream.replicate.engines.engine import RowCounts, TableEngine
+from headstream.replicate.engines.engine import RowCounts, TableEngine, VectorState
 from headstream.replicate.engines.mapped import MappedTables
 from headstream.replicate.engines.plan import MergePlan
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
@@ -136,6 +136,11 @@ class ClusterEngine:
     def fold(self) -> bool:
         """Write some of the files with many deleted rows again, in the driver, if the table has very many."""
         return self._small.fold()
+
+    @property
+    def vectors(self) -> VectorState | None:
+        """The table's deletion vectors; None if it has none and is not to get any."""
+        return self._small.vectors
 
     def vacuum(self, kept_us: int) -> None:
         """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headstream.errors import StorageError
 from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.engines.deltalake import TableLog
-from headstream.replicate.engines.engine import RowCounts
+from headstream.replicate.engines.engine import RowCounts, VectorState
 from headstream.replicate.engines.mapped import SparkMappedTables, needs_column_mapping, open_session, spark_path, translated
 from headstream.replicate.engines.merge_on_read import OWN_TABLE, log_enabled
 from headstream.replicate.engines.plan import MergePlan, quote_name
@@ -206,6 +206,11 @@ class DeltaSparkEngine:
     def fold(self) -> bool:
         """Nothing: OPTIMIZE writes files with many deleted rows again, and the driver is not to."""
         return False
+
+    @property
+    def vectors(self) -> VectorState | None:
+        """None: the driver does not read which files Spark's vectors are of."""
+        return None
 
     def vacuum(self, kept_us: int) -> None:
         """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from headstream.errors import StorageError
 from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.columns.raw import match_keys
-from headstream.replicate.engines.engine import RowCounts
+from headstream.replicate.engines.engine import RowCounts, VectorState
 from headstream.replicate.engines.folding import COMPACTION_STEPS, fold, must_fold
 from headstream.replicate.engines.mapped import MappedTables, needs_column_mapping, path_properties
 from headstream.replicate.engines.merge_on_read import OWN_TABLE, MergeOnRead
@@ -126,6 +126,14 @@ class TableLog:
         elif self._snapshot.version < self.table.version():
             self._snapshot.advance()
         return self._snapshot
+
+    @property
+    def vector_counts(self) -> tuple[int, int, int | None]:
+        """Files with deletion vectors, their deleted rows, and when files were last folded, milliseconds; as far as was read."""
+        if self._snapshot is None:
+            return 0, 0, None
+        counts = [file.deleted for file in list(self._snapshot.files.values()) if file.vector is not None]
+        return len(counts), sum(counts), self._snapshot.folded_ms
 
     def count_rows(self) -> int | None:
         """Return the number of rows by the statistics of files; None if those do not say."""
@@ -412,6 +420,15 @@ class DeltaLakeEngine:
             return False
         self._fold(1)
         return True
+
+    @property
+    def vectors(self) -> VectorState | None:
+        """The table's deletion vectors; None if it has none and is not to get any. Reads nothing."""
+        files, deleted, folded_ms = self._log.vector_counts
+        folded_us = None if folded_ms is None else folded_ms * 1000
+        if self._on_read is not None:
+            return VectorState(self._on_read.strategy, files, deleted, self._on_read.index.size_bytes, folded_us)
+        return VectorState("rewrite", files, deleted, 0, folded_us) if files else None
 
     def _fold(self, steps: int) -> None:
         with self._committing("the table cannot be folded"):

@@ -92,6 +92,8 @@ def fold(
             conflicts += 1
             if conflicts == _ATTEMPTS:
                 raise _outpaced(snapshot) from None
+    if done.commits:
+        write_checkpoint(snapshot)  # else readers read the commits of all merges since the last one
     return done
 
 

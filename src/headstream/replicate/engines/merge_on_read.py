@@ -74,7 +74,7 @@ class MergeOnRead:
         self, path: Place, advanced: Callable[[], LogSnapshot], strategy: MergeStrategy, settings: MergeSettings
     ) -> None:
         self._advanced = advanced
-        self._strategy = strategy
+        self.strategy = strategy
         self._settings = settings
         self.index = KeyIndex(settings.key_index, str(path), settings.key_index_bytes)
         self._refusal: str | None = None
@@ -96,7 +96,7 @@ class MergeOnRead:
             sought = SoughtKeys(_cast(changes.select(list(plan.match)), snapshot.schema))
             candidates = _candidates(snapshot, sought)
             touched = sum(file.size for file in candidates)
-            if self._strategy == "auto" and touched < max(self._settings.rewrite_below, changes.nbytes):
+            if self.strategy == "auto" and touched < max(self._settings.rewrite_below, changes.nbytes):
                 return None
             try:
                 return self._commit(snapshot, plan, changes, self._find(snapshot, candidates, sought), app_id, version)
@@ -109,7 +109,7 @@ class MergeOnRead:
         )
 
     def _may_merge(self, snapshot: LogSnapshot, plan: MergePlan) -> bool:
-        if not snapshot.has_vectors and self._strategy == "auto" and not OWN_TABLE.items() <= snapshot.configuration.items():
+        if not snapshot.has_vectors and self.strategy == "auto" and not OWN_TABLE.items() <= snapshot.configuration.items():
             return False
         refusal = merge_on_read_refusal(snapshot)
         kinds = {field.name: field.type for field in snapshot.schema}

@@ -496,6 +496,7 @@ class ReplicatePipeline:
 
     def _count_waiting(self) -> None:
         counts = self._ledger.counts()
+        self._summary.vectors = self._tables.vectors()
         self._summary.parked = sum(counts.get(state, 0) for state in ("parked", "called", "releasing"))
         self._summary.failing = {table: found.reason for table, found in self._processor.health.failing.items()}
         self._summary.delayed = counts.get("delayed", 0)

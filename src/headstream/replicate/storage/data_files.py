@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +30,8 @@ _MOST_BYTES: Final = 100 << 20
 _MOST_TAKEN_BYTES: Final = 1 << 30
 """Of rows that are taken by their numbers: Arrow puts all of a column's text together then, at most 2 GiB."""
 _NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
-_LONGEST_NAME: Final = 200
-"""Bytes of a partition's directory; files with longer values are in the table's directory."""
+_PLAIN_FOLDER: Final = re.compile(r"[A-Za-z0-9_.=-]{3,200}")
+"""A partition's directory. Files of other values are in the table's own: see merge_on_read_refusal(), and names have a limit."""
 _DEFAULT_INDEXED: Final = 32
 _LONGEST_TEXT: Final = 32
 """Characters of a text in statistics."""
@@ -103,15 +103,12 @@ class DataFileWriter:
         if not self._statistics.rows:
             return
         name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-        folders = [
-            f"{quote(column, safe='')}={_NULL_DIRECTORY if value is None else quote(value, safe='')}"
-            for column, value in self._values.items()
-        ]
-        if all(len(folder) <= _LONGEST_NAME for folder in folders):
+        folders = [f"{column}={_NULL_DIRECTORY if value is None else value}" for column, value in self._values.items()]
+        if all(_PLAIN_FOLDER.fullmatch(folder) for folder in folders):
             name = "/".join([*folders, name])
         write_file(self._snapshot.table, name, content.to_pybytes())
         action = {
-            "path": quote(name, safe="/=-._"),
+            "path": name,
             "partitionValues": self._values,
             "size": content.size,
             "modificationTime": time.time_ns() // 1_000_000,
@@ -225,7 +222,8 @@ class _Statistics:
 
     def text(self) -> str:
         """Return them as JSON."""
-        least, greatest = {}, {}
+        least: dict[str, Any] = {}
+        greatest: dict[str, Any] = {}
         for name, bounds in self._bounds.items():
             if bounds and name not in self._unknown:
                 first, last = _as_json(self._kinds[name], *bounds)

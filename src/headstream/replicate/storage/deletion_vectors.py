@@ -47,7 +47,9 @@ _MOST_IN_ARRAY: Final = 4096
 _LEAST_OFFSETS: Final = 4
 """Containers from which a bitmap with runs has their offsets too."""
 _MOST_INLINE: Final = 512
-"""Bytes below which a vector is stored in the log: another file costs a request."""
+_MOST_INLINE_TOGETHER: Final = 4096
+"""Bytes below which a vector, and all small ones of a commit, are stored in the log: another file costs a request. What is in the
+log is in each checkpoint too, with the vectors of files that were removed within days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ def read_vectors(table: Place, vectors: Iterable[DeletionVector]) -> dict[Deleti
 
 
 def write_vectors(table: Place, deleted: Mapping[str, Positions]) -> dict[str, DeletionVector]:
-    """Store the deletion vectors of data files, all in one new file; small ones are in their descriptors.
+    """Store the deletion vectors of data files, all in one new file; a few small ones are in their descriptors.
 
     Args:
         table: The table's directory or URI.
@@ -167,9 +169,11 @@ def write_vectors(table: Place, deleted: Mapping[str, Positions]) -> dict[str, D
     value = base64.b85encode(name.bytes).decode().translate(_TO_Z85)
     content = bytearray(b"\1")
     found = {}
+    encoded = {path: _encode(positions) for path, positions in deleted.items()}
+    may_inline = sum(len(vector) for vector in encoded.values() if len(vector) < _MOST_INLINE) < _MOST_INLINE_TOGETHER
     for path, positions in deleted.items():
-        vector = _encode(positions)
-        if len(vector) < _MOST_INLINE:
+        vector = encoded[path]
+        if may_inline and len(vector) < _MOST_INLINE:
             text = base64.b85encode(vector + bytes(-len(vector) % 4)).decode().translate(_TO_Z85)
             found[path] = DeletionVector("i", text, None, len(vector), len(positions))
             continue

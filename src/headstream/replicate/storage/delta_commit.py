@@ -150,17 +150,15 @@ def _commit(snapshot: LogSnapshot, actions: list[dict[str, Any]], operation: str
         "engineInfo": f"Headstream/{__version__}",
         "txnId": own,
     }
-    lines = [json.dumps(action, separators=(",", ":"), ensure_ascii=False) for action in [{"commitInfo": information}, *actions]]
+    actions = [{"commitInfo": information}, *actions]
+    lines = [json.dumps(action, separators=(",", ":"), ensure_ascii=False) for action in actions]
     if not _is_created(snapshot, number, "\n".join([*lines, ""]).encode(), own):
         snapshot.advance()
         raise Conflict
     snapshot.apply(number, actions)
     snapshot.read_at = time.monotonic()
     if number % int(snapshot.configuration.get("delta.checkpointInterval", _CHECKPOINT_INTERVAL)) == 0:
-        try:
-            write_checkpoint(snapshot)  # nothing else does after these commits
-        except StorageError as error:  # the commit is made
-            _LOGGER.warning("%s", error)
+        write_checkpoint(snapshot)  # nothing else does after these commits
     return number
 
 
@@ -182,15 +180,17 @@ def _is_created(snapshot: LogSnapshot, number: int, content: bytes, own: str) ->
 def write_checkpoint(snapshot: LogSnapshot) -> None:
     """Write a checkpoint, and delete the commits before it that are older than the table's properties keep them.
 
-    Raises:
-        StorageError: the store cannot be used.
+    A failure is a warning: readers need no checkpoint.
     """
-    with Translated(snapshot.table, "the checkpoint cannot be written"):
-        table = open_table(snapshot.table)
-        if table is not None:
-            table.create_checkpoint()
-            if snapshot.configuration.get("delta.enableExpiredLogCleanup", "true") == "true":
-                table.cleanup_metadata()
+    try:
+        with Translated(snapshot.table, "the checkpoint cannot be written"):
+            table = open_table(snapshot.table)
+            if table is not None:
+                table.create_checkpoint()
+                if snapshot.configuration.get("delta.enableExpiredLogCleanup", "true") == "true":
+                    table.cleanup_metadata()
+    except StorageError as error:
+        _LOGGER.warning("%s", error)
 
 
 def _enabling(snapshot: LogSnapshot) -> list[dict[str, Any]]:

@@ -41,6 +41,7 @@ _BATCH_ROWS: Final = 1 << 16
 _MOST_CACHED_BYTES: Final = 64 << 20
 """Of decoded deletion vectors that a snapshot keeps."""
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_.=/-]+")
 _VECTORS: Final = "deletionVectors"
 _SUPPORTED: Final = frozenset(
     {"appendOnly", "invariants", _VECTORS, "changeDataFeed", "checkConstraints", "generatedColumns", "identityColumns",
@@ -175,6 +176,7 @@ class LogSnapshot:
         metadata: The newest `metaData` action: `schemaString`, `partitionColumns`, `configuration`.
         files: Path as in the log -> live file.
         transactions: app_id -> version of its newest `txn` action.
+        folded_ms: When files were last folded or put together, milliseconds since 1970 UTC; None if no commit that was read did.
         removed: (Decoded path, vector) -> when it was removed, milliseconds since 1970 UTC, of removed files that the log has
             not forgotten; empty unless read() was asked for them.
     """
@@ -211,6 +213,7 @@ class LogSnapshot:
         self.files: dict[str, DataFile] = {}
         self.transactions: dict[str, int] = {}
         self.removed: dict[tuple[str, DeletionVector | None], int] = {}
+        self.folded_ms: int | None = None
         self.read_at = time.monotonic()
 
     @property
@@ -354,6 +357,8 @@ class LogSnapshot:
             self.transactions[found["appId"]] = found["version"]
         elif (found := action.get("protocol")) and found.get("minReaderVersion") is not None:
             self.protocol = Protocol.from_action(found)
+        elif (found := action.get("commitInfo")) and found.get("operation") == "OPTIMIZE":
+            self.folded_ms = found.get("timestamp")
         elif (found := action.get("metaData")) and found.get("schemaString") is not None:
             configuration = found.get("configuration") or {}
             self.metadata = {**found, "configuration": dict(configuration)}
@@ -413,6 +418,9 @@ def merge_on_read_refusal(snapshot: LogSnapshot) -> str | None:
         return f"partitions by {unusual[0]} of type {types.get(unusual[0])}"
     if any(_ABSOLUTE.match(path) for path in snapshot.files):
         return "files of another table (a shallow clone)"
+    if not all(_PLAIN_PATH.fullmatch(path) for path in snapshot.files):
+        # polars 2.1 does not apply the deletion vectors of such files, and says nothing.
+        return "partitions whose values are escaped in the names of their directories"
     return None
 
 
@@ -426,13 +434,15 @@ def open_parquet(snapshot: LogSnapshot, file: DataFile) -> pq.ParquetFile:
 
 
 def read_batches(snapshot: LogSnapshot, file: DataFile) -> Iterator[pa.Table]:
-    """Yield the rows of a data file, deleted ones too, in order and in the table's types; columns that it lacks are absent.
+    """Yield the rows of a data file, deleted ones too, in order and in the table's types.
+
+    Columns that the file lacks are absent, and so are those of partitions, which Spark writes into some files.
 
     Raises:
         StorageError: it cannot be read.
     """
     # A file can have types of its own: those that deltalake writes have views of text, which pyarrow cannot filter.
-    types = {field.name: field for field in snapshot.schema}
+    types = {field.name: field for field in snapshot.schema if field.name not in snapshot.partition_columns}
     with Translated(snapshot.table / unquote(file.path), "the data file cannot be read"):
         parquet = open_parquet(snapshot, file)
         columns = [name for name in parquet.schema_arrow.names if name in types]

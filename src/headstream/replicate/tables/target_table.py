@@ -21,7 +21,7 @@ from headstream.replicate.apply.type2.events import read_events
 from headstream.replicate.apply.type2.merge import Scd2Table
 from headstream.replicate.columns.changes import OPERATIONS, departures
 from headstream.replicate.columns.raw import Coordinates
-from headstream.replicate.engines.engine import RowCounts, TableEngine
+from headstream.replicate.engines.engine import RowCounts, TableEngine, VectorState
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.spelling import in_table_spelling
 from headstream.replicate.settings.merge_settings import MergeStrategy
@@ -261,6 +261,11 @@ class TargetTable:
         """End the newest load: settle() removes the rows that it did not contain."""
         self._state.loads.end()
         self._merges.keep()
+
+    @property
+    def vectors(self) -> VectorState | None:
+        """The table's deletion vectors, once it was merged into."""
+        return None if self._table is None else self._table.engine.vectors
 
     def maintain(self, schedule: Schedule, now_us: int, *, may_forget: bool) -> bool:
         """Run the maintenance steps that are due; return whether there were any.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,13 +12,15 @@ from deltalake import DeltaTable, write_deltalake
 
 from headstream.errors import StorageError
 from headstream.replicate.engines import folding
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
+from headstream.replicate.engines.engine import VectorState
 from headstream.replicate.engines.folding import Folded, fold, must_fold
 from headstream.replicate.storage import delta_commit
 from headstream.replicate.storage.delta_log import LogSnapshot
-from tests.support.replicate.plain_engine import open_plain_engine
+from tests.support.replicate.plain_engine import NoMappedTables, open_plain_engine
 from tests.support.replicate.row_changes import change_rows, ids_by_deltalake, read_ids
 
-CITIES = ["Zürich / a", None, ""]
+CITIES = ["Zurich", None, ""]
 
 
 def rows_of(ids: range) -> pa.Table:
@@ -141,3 +144,19 @@ def test_compaction_of_a_table_with_vectors_leaves_no_heavy_file(tmp_path: Path)
     snapshot.advance()
     assert not any(file.deleted for file in snapshot.files.values())
     assert ids_by_deltalake(tmp_path / "t") == read_ids(snapshot) == [number for number in range(2000) if number % 3]
+
+
+def test_vectors_tells_what_reading_a_table_has_to_skip_and_when_it_was_folded(tmp_path: Path) -> None:
+    snapshot = make_table(tmp_path / "t", 3, 1000)
+    change_rows(snapshot, {*range(0, 2000, 4)}, None, 1)
+    engine = DeltaLakeEngine(tmp_path / "t", NoMappedTables(), "deletion-vectors")
+    before_us = time.time_ns() // 1_000_000 * 1000
+    assert not engine.fold()  # reads the log
+    assert engine.vectors == VectorState("deletion-vectors", 2, 500, 0, None)
+    engine.compact()
+    found = engine.vectors
+    assert found is not None
+    assert (found.files, found.deleted) == (0, 0)
+    assert found.folded_us is not None
+    assert found.folded_us >= before_us
+    assert open_plain_engine(tmp_path / "t", "deltalake").vectors is None

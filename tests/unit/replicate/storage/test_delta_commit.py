@@ -303,6 +303,7 @@ def test_a_table_that_gets_deletion_vectors_lists_the_features_that_its_version_
         ({"field": {"delta.generationExpression": "id + 1"}}, "generated"),
         ({"field": {"delta.invariants": "{}"}}, "invariants"),
         ({"path": "file:/elsewhere/a.parquet"}, "shallow clone"),
+        ({"path": "p=New%20York/a.parquet"}, "partitions whose values are escaped"),
         ({"partition": "double"}, "partitions by p"),
         ({"configuration": {"delta.checkpointInterval": "5"}, "writerFeatures": ["timestampNtz", "appendOnly"]}, None),
     ],
