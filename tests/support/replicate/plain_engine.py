@@ -17,8 +17,8 @@ from headstream.replicate.settings.merge_settings import MergeSettings, MergeStr
 from headstream.replicate.storage.places import Place
 
 STRATEGY = "HEADSTREAM_TEST_MERGE_STRATEGY"
-"""The environment variable with the strategy of merges in tests: one of MergeStrategy, where `auto` takes deletion vectors whatever
-the size, or `in turn`: each engine that is opened has another one than the engine before."""
+"""The environment variable with the strategy of merges in tests: one of MergeStrategy, where `auto` takes deletion vectors
+whatever the table's size, or `in turn`: each engine that is opened has another one than the engine before."""
 
 _turns = itertools.cycle(["deletion-vectors", "rewrite"])
 _read = DeltaTable.to_pyarrow_table

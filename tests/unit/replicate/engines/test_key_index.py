@@ -77,7 +77,7 @@ def test_find_gives_no_index_that_is_damaged_or_of_other_rows(tmp_path: Path, da
     (file,) = tmp_path.rglob("*.keys")
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
-    file.write_bytes({"cut": content[:-9], "bit": content, "empty": b"", "none": file.read_bytes()}[damage])
+    file.write_bytes({"cut": bytes(content[:-9]), "bit": bytes(content), "empty": b"", "none": file.read_bytes()}[damage])
     index = KeyIndex(tmp_path, "table", 1 << 20)
     assert index.find("file", 4 if damage == "none" else 3, ["number 0"]) is None
 
