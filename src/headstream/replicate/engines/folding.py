@@ -20,7 +20,7 @@ import pyarrow as pa
 from headstream.errors import StorageError
 from headstream.replicate.engines.merge_on_read import OWN_TABLE
 from headstream.replicate.storage.data_files import DataFileWriter, target_size
-from headstream.replicate.storage.delta_commit import Conflict, commit_files, drop_vectors
+from headstream.replicate.storage.delta_commit import Conflict, commit_files, drop_vectors, write_checkpoint
 from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, merge_on_read_refusal, read_batches
 from headstream.replicate.storage.delta_places import Translated
 from headstream.replicate.storage.places import Place
