@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
@@ -15,8 +17,10 @@ from headstream.replicate.settings.merge_settings import MergeSettings, MergeStr
 from headstream.replicate.storage.places import Place
 
 STRATEGY = "HEADSTREAM_TEST_MERGE_STRATEGY"
-"""The environment variable with the strategy of merges in tests; `auto` then takes deletion vectors whatever the size."""
+"""The environment variable with the strategy of merges in tests: one of MergeStrategy, where `auto` takes deletion vectors whatever
+the size, or `in turn`: each engine that is opened has another one than the engine before."""
 
+_turns = itertools.cycle(["deletion-vectors", "rewrite"])
 _read = DeltaTable.to_pyarrow_table
 
 
@@ -36,8 +40,29 @@ def merging_of_tests(path: Place) -> tuple[MergeStrategy, MergeSettings]:
     strategy = os.environ.get(STRATEGY, "rewrite")
     if strategy != "rewrite":
         DeltaTable.to_pyarrow_table = read_with_vectors  # type: ignore[method-assign, assignment]
+    if strategy == "in turn":
+        strategy = next(_turns)
     index = path.parent / "_keys" if isinstance(path, Path) and sum(path.name.encode()) % 2 else None
     return cast(MergeStrategy, strategy), MergeSettings(rewrite_below=0, key_index=index)
+
+
+def parametrize_strategies(metafunc: pytest.Metafunc, ordinary: Collection[str]) -> None:
+    """Run a test with each strategy of merges: with some in the ordinary run, with the others in the nightly one.
+
+    Of a run that has STRATEGY set, all tests have that one.
+    """
+    if STRATEGY in os.environ or "merge_strategy" not in metafunc.fixturenames:
+        return
+    others = [name for name in ("rewrite", "auto", "deletion-vectors", "in turn") if name not in ordinary]
+    marked = [pytest.param(name, marks=pytest.mark.nightly) for name in others]
+    metafunc.parametrize("merge_strategy", [*ordinary, *marked], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def merge_strategy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have open_plain_engine() merge by a strategy."""
+    if hasattr(request, "param"):
+        monkeypatch.setenv(STRATEGY, request.param)
 
 
 class NoMappedTables:

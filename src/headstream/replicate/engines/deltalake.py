@@ -222,9 +222,13 @@ class DeltaLakeEngine:
                     str(self.path),
                     schema=arrow,
                     partition_by=list(partition_by) or None,
-                    configuration={**path_properties(columns, partition_by), **self._properties},
+                    configuration=path_properties(columns, partition_by),
                     storage_options=delta_options(self.path),
                 )
+            self._log.refresh()
+        if self._properties and not self._log.is_mapped:  # deltalake creates no table with properties that it does not know
+            with self._committing("the table cannot be made"):
+                self._log.table.alter.set_table_properties(dict(self._properties), raise_if_not_exists=False)
         self._log.refresh()
 
     def add_columns(self, added: Mapping[str, str]) -> None:

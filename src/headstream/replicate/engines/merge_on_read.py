@@ -164,10 +164,10 @@ class MergeOnRead:
         removed = {part.file.path: _joined(old.get(part.file.path), part.positions) for part in gone if len(part.positions)}
         if not snapshot.has_vectors and removed:
             log_enabled(snapshot.table)
-        metrics = {
-            "numTargetRowsInserted": counts.inserted,
-            "numTargetRowsUpdated": counts.updated,
-            "numTargetRowsDeleted": counts.deleted,
+        metrics = {  # under deltalake's names
+            "num_target_rows_inserted": counts.inserted,
+            "num_target_rows_updated": counts.updated,
+            "num_target_rows_deleted": counts.deleted,
         }
         added = write_data_files(snapshot, rows) if rows.num_rows else []
         commit_rows(
