@@ -19,7 +19,8 @@ from headstream.connect import connect
 from headstream.errors import ReplicateError, StorageError
 from headstream.replicate.checkpoint.reading import CheckpointReader
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
-from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions
+from headstream.replicate.decoding.decode import Decoder, decode_partitions
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.mask_orders import MaskOrders
 from headstream.replicate.inputs.inputs import add_declared_schemas
 from headstream.replicate.run.pipeline import StoredMetrics

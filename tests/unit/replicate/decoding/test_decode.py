@@ -27,7 +27,8 @@ from headstream.replicate.codec import (
     metadata_message,
 )
 from headstream.replicate.decoding import decode
-from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions
+from headstream.replicate.decoding.decode import Decoder, decode_partitions
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
