@@ -181,7 +181,8 @@ def _similar(files: Sequence[DataFile]) -> Sequence[DataFile]:
 
 
 def _fold(snapshot: LogSnapshot, chosen: Iterable[Sequence[DataFile]]) -> Folded:
-    removed, added = [], []
+    removed: list[DataFile] = []
+    added: list[DataFile] = []
     with Translated(snapshot.table, "the files cannot be folded"):
         for group in chosen:
             writer = DataFileWriter(snapshot, group[0].partition_values)
