@@ -1,4 +1,4 @@
-"""Merges by deletion vectors: the same rows and counts as merges that rewrite files, by every kind of plan, whoever else writes."""
+"""Merges by deletion vectors: the rows and counts of merges that rewrite files, by every kind of plan, whoever else writes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.engines.folding import remove_vectors
 from headstream.replicate.engines.plan import MergePlan, plan_merge
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
+from headstream.replicate.storage.delta_commit import Conflict, commit_rows
 from headstream.replicate.storage.delta_log import LogSnapshot, open_parquet
 from tests.support.replicate.plain_engine import NoMappedTables
 
@@ -96,7 +97,12 @@ def test_guard_column_is_read_only_where_statistics_cannot_decide(tmp_path: Path
     engine.merge(plan_merge(list(TYPES), ["n"]), source([row(number, 5) for number in range(9)]), "app", 1)
     engine.merge(plan_merge(list(TYPES), ["n"]), source([row(1, 1000)]), "app", 2)
     opened = []
-    monkeypatch.setattr(merge_on_read, "open_parquet", lambda *given: opened.append(given) or open_parquet(*given))
+
+    def opens(*given: Any) -> Any:
+        opened.append(given)
+        return open_parquet(*given)
+
+    monkeypatch.setattr(merge_on_read, "open_parquet", opens)
     assert engine.merge(plan_merge(list(TYPES), ["n"]), source([row(2, 2000)]), "app", 3) == RowCounts(updated=1)
     assert len(opened) == 0, "the only file that can have the key has an index"
     assert engine.merge(plan_merge(list(TYPES), ["n"]), source([row(2, 3)]), "app", 4) == RowCounts()
@@ -119,12 +125,11 @@ def test_merge_is_repeated_when_another_writer_has_changed_the_same_rows(tmp_pat
     create(engine)
     engine.merge(plan_merge(list(TYPES), ["n"]), source([row(number, 1) for number in range(6)]), "app", 1)
     others = [lambda t: t.delete("n = -9"), lambda t: t.update({"mine": "'kept'"}, predicate="n = -8")]
-    commit = merge_on_read.commit_rows
 
     def late(*given: Any, **options: Any) -> int:
         if others:
             others.pop()(DeltaTable(str(tmp_path / "t")))
-        return commit(*given, **options)
+        return commit_rows(*given, **options)
 
     monkeypatch.setattr(merge_on_read, "commit_rows", late)
     counts = engine.merge(plan_merge(list(TYPES), ["n"]), source([row(number, 2) for number in range(3)]), "app", 2)
@@ -137,7 +142,7 @@ def test_merge_is_repeated_when_another_writer_has_changed_the_same_rows(tmp_pat
 
 
 def _always_late(*given: Any, **options: Any) -> int:
-    raise merge_on_read.Conflict
+    raise Conflict
 
 
 def test_auto_rewrites_small_tables_and_leaves_other_programs_tables_without_vectors(
@@ -145,7 +150,10 @@ def test_auto_rewrites_small_tables_and_leaves_other_programs_tables_without_vec
 ) -> None:
     plan, changes = plan_merge(list(TYPES), ["n"]), source([row(number, 1) for number in range(2000)])
     again = source([row(number, 2) for number in range(3)])
-    for name, made_by, rewrite_below, has in (("a", "auto", 0, True), ("b", "auto", 1 << 20, False), ("c", "rewrite", 0, False)):
+    cases: list[tuple[str, MergeStrategy, int, bool]] = [
+        *(("a", "auto", 0, True), ("b", "auto", 1 << 20, False), ("c", "rewrite", 0, False))
+    ]
+    for name, made_by, rewrite_below, has in cases:
         create(open_engine(tmp_path / name, made_by))
         engine = open_engine(tmp_path / name, "auto", rewrite_below=rewrite_below)
         engine.merge(plan, changes, "app", 1)
