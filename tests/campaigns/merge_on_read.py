@@ -243,7 +243,7 @@ class VectorHistory:
         if fault is None:
             yield
             return
-        met = []
+        met: list[str] = []
 
         def create(table: Path, path: str, content: bytes) -> bool:
             if met:

@@ -28,7 +28,7 @@ def live_ids(snapshot: LogSnapshot, file: DataFile) -> dict[int, int]:
 
 def find_rows(snapshot: LogSnapshot, ids: Collection[int]) -> dict[str, Positions]:
     """Return file -> its deleted rows once those with some ids are."""
-    found = {}
+    found: dict[str, Positions] = {}
     for path, file in snapshot.files.items():
         mine = [position for number, position in live_ids(snapshot, file).items() if number in ids]
         if mine:

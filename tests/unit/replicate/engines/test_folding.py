@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,8 @@ from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.engines.engine import VectorState
 from headstream.replicate.engines.folding import Folded, fold, must_fold
 from headstream.replicate.storage import delta_commit
-from headstream.replicate.storage.delta_log import LogSnapshot
+from headstream.replicate.storage.delta_log import DataFile, LogSnapshot
+from headstream.replicate.storage.table_files import create_file
 from tests.support.replicate.plain_engine import NoMappedTables, open_plain_engine
 from tests.support.replicate.row_changes import change_rows, ids_by_deltalake, read_ids
 
@@ -56,11 +58,8 @@ def test_fold_writes_heavy_files_again_and_leaves_large_ones_with_few_deleted_ro
 def test_small_files_are_put_together_with_those_of_similar_size(sizes: list[int], together: int) -> None:
     """So a row is written again only as its file grows by half."""
 
-    class Sized:
-        def __init__(self, size: int) -> None:
-            self.size = size
-
-    assert len(folding._similar([Sized(size) for size in sizes])) == together  # type: ignore[arg-type]
+    files = [DataFile({"path": str(number), "size": size}) for number, size in enumerate(sizes)]
+    assert len(folding._similar(files)) == together
 
 
 def test_fold_keeps_every_row_in_its_partition_in_steps_of_bounded_size(tmp_path: Path) -> None:
@@ -90,12 +89,12 @@ def test_fold_keeps_every_row_in_its_partition_in_steps_of_bounded_size(tmp_path
 def test_fold_removes_a_row_that_another_writer_deleted_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = make_table(tmp_path / "t", 3, 100)
     change_rows(snapshot, {*range(50)}, None, 1)
-    own, deleted = delta_commit.create_file, []
+    deleted: list[Any] = []
 
     def overtaken(table: Path, path: str, content: bytes) -> bool:
         if not deleted:
             deleted.append(DeltaTable(table).delete("id = 150"))
-        return own(table, path, content)
+        return create_file(table, path, content)
 
     monkeypatch.setattr(delta_commit, "create_file", overtaken)
     assert fold(snapshot).commits == 1
@@ -106,11 +105,10 @@ def test_fold_removes_a_row_that_another_writer_deleted_meanwhile(tmp_path: Path
 def test_fold_ends_with_an_error_if_other_writers_come_first_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = make_table(tmp_path / "t", 3, 10)
     change_rows(snapshot, {1}, None, 1)
-    own = delta_commit.create_file
 
     def overtaken(table: Path, path: str, content: bytes) -> bool:
         write_deltalake(table, rows_of(range(1000, 1001)), mode="append")
-        return own(table, path, content)
+        return create_file(table, path, content)
 
     monkeypatch.setattr(delta_commit, "create_file", overtaken)
     with pytest.raises(StorageError, match="5 attempts to fold"):
