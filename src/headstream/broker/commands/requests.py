@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import Dispatcher
-from headstream.broker.commands.messages import fetched, filtered, filtered_head, polled, searches_states
+from headstream.broker.commands.messages import fetched, filtered, polled, searches_states
 from headstream.broker.commands.table import codes_where
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.topology import Fsync
@@ -21,7 +21,7 @@ from headstream.core.wire.codes import TABLE, Code
 from headstream.core.wire.commands.messages import PolledMessages, PollMessages, SendMessages
 from headstream.core.wire.commands.offsets import StoreOffset
 from headstream.core.wire.commands.sessions import Ping
-from headstream.core.wire.extensions.filters import FilterMessages
+from headstream.core.wire.extensions.filters import FilteredMessages, FilterMessages
 from headstream.core.wire.extensions.messages import FetchedMessages, FetchMessages
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
@@ -80,7 +80,7 @@ def _read(server: Dispatcher, session: Session, command: PollMessages | FetchMes
         return [PolledMessages(found.partition, max(found.end_offset - 1, 0), found.count, b"").head(), *found.chunks]
     if isinstance(command, FilterMessages):
         matching = filtered(server, session, command)
-        return [FilterMessages.encode_reply(filtered_head(matching)), *matching.chunks]
+        return [FilterMessages.encode_reply(FilteredMessages.of(matching, messages=b"")), *matching.chunks]
     got = fetched(server, session, command)
     head = FetchedMessages(got.partition, got.end_offset, got.next_offset, got.generation, got.count, b"")
     return [FetchMessages.encode_reply(head), *got.chunks]
