@@ -24,14 +24,17 @@ from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.requests import READS, is_slow
 from headstream.core.codec.buffer import BytesLike
-from headstream.core.wire.frames import Frame, FrameBuffer, FrameBufferPool, response_head
+from headstream.core.wire.frames import Frame, FrameBuffer, FrameBufferPool
+from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
+from headstream.core.wire.vsr.encoding import VSR
 from headstream.server.config.tcp_settings import ConnectionLimits
 from headstream.server.iggy.fast_path.intake import Intake
 from headstream.server.iggy.fast_path.small_requests import SmallRequests
 from headstream.server.iggy.fast_path.traffic import Traffic
 from headstream.server.iggy.requests.pending_wait import WAITS, PendingWait
 from headstream.server.iggy.requests.responder import Responder, Response
+from headstream.server.iggy.requests.vsr_responder import VsrResponder
 from headstream.server.iggy.tcp.reader_switch import ROUND_BYTES, ReaderSwitch
 from headstream.server.iggy.tcp.timeouts import ConnectionTimeouts
 from headstream.server.network.addresses import Address
@@ -84,7 +87,9 @@ class TcpServerConnection(asyncio.BufferedProtocol):
     def __init__(self, shared: SharedTcp, loop: asyncio.AbstractEventLoop) -> None:
         self._shared = shared
         self._loop = loop
-        self._frames = FrameBuffer.for_requests(shared.pool, min(UNAUTHENTICATED_BYTES, shared.limits.frame_bytes))
+        self._frames = FrameBuffer.for_requests(
+            shared.pool, min(UNAUTHENTICATED_BYTES, shared.limits.frame_bytes), finds_vsr=True
+        )
         self._is_unauthenticated = True
         self._todo: list[Frame] = []
         self._at = 0
@@ -113,6 +118,9 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=limit, low=limit // 4)
         dispatcher, peer = self._shared.dispatcher, transport.get_extra_info("peername")
         session = dispatcher.sessions.open(str(Address(*peer[:2])) if peer else "unknown:0")
+        local = transport.get_extra_info("sockname")
+        if local:
+            session.server_address = str(Address(*local[:2]))
         self._memory = self._shared.budget.open(session.client)
         self._polls = ConnectionPolls(self._shared.rounds, self._memory)
         self._responder = Responder(dispatcher, session)
@@ -163,6 +171,8 @@ class TcpServerConnection(asyncio.BufferedProtocol):
     def _received(self, nbytes: int) -> None:
         """Answer the frames that are complete after `nbytes` more bytes."""
         frames = self._frames.received(nbytes)
+        if self._frames.is_vsr and self._responder.encoding is not VSR:
+            self._responder = VsrResponder(self._shared.dispatcher, self._responder.session)
         if not frames:
             self._settle()
             return
@@ -269,7 +279,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._at += 1
             if code in WAITS and self._begin_wait(responder.session, code, payload):
                 break
-            if is_slow(self._shared.dispatcher, responder.session, code, payload, is_alone=is_alone):
+            if is_slow(self._shared.dispatcher, responder.session, code, payload, responder.encoding, is_alone=is_alone):
                 self.is_busy = True
                 break
             found = self._answer(responder, code, payload)
@@ -346,7 +356,8 @@ class TcpServerConnection(asyncio.BufferedProtocol):
                 return
             is_never_taken = (frames.fault.need or 0) > self._shared.limits.frame_bytes
             status = Status.INVALID_COMMAND if is_never_taken else Status.UNAUTHENTICATED
-            self._close_with(status, [response_head(status, 0)], "a request is too long", reason=str(frames.fault))
+            _, pieces = self._responder.refuse(0, refusal(status, "a request is too long"))
+            self._close_with(status, pieces, "a request is too long", reason=str(frames.fault))
         elif frames.pending_bytes:
             self._timeouts.begin_frame(self._loop.time())
             self._switch.go_on_alone()
