@@ -59,6 +59,7 @@ MODULES = (
     "log/partition/partition_end",
     "server/iggy/fast_path/route_cache",
     "server/iggy/fast_path/small_requests",
+    "server/iggy/fast_path/vsr_requests",
     "server/iggy/fast_path/intake",
     "server/iggy/fast_path/traffic",
     "replicate/codec/avro/rows",

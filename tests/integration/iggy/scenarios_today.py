@@ -235,4 +235,4 @@ async def users(address: str, stream: str) -> Any:
 
 
 SCENARIOS = {each.__name__: each for each in (administration, headers, read, offsets, group, consume, users)}
-print(json.dumps(asyncio.run(SCENARIOS[sys.argv[2]](sys.argv[1], sys.argv[3]))))
+sys.stdout.write(json.dumps(asyncio.run(SCENARIOS[sys.argv[2]](sys.argv[1], sys.argv[3]))) + "\n")

@@ -17,7 +17,7 @@ from headstream.core.wire.commands.checks import check_count
 from headstream.core.wire.fields import fields_of
 from headstream.core.wire.records import Command, Record, Records, many, maybe, one
 from headstream.core.wire.refusals import refusal
-from headstream.core.wire.shapes import F32, U8, U32, U64, AbsentU32, Json, Shape, Size, Text32, TextCode, invalid_value
+from headstream.core.wire.shapes import F32, U8, U32, U64, AbsentU32, Json, Shape, Size, Text32, TextCode, Unsigned, invalid_value
 from headstream.core.wire.statuses import Status
 
 __all__ = [
@@ -246,8 +246,11 @@ class Snapshot(Command[bytes]):
             raise refusal(Status.INVALID_COMMAND, "the snapshot type `all` excludes the other types")
 
 
-class _Port(Shape):
+class _Port(Unsigned):
     """A port, u16."""
+
+    def __init__(self) -> None:
+        self.size = 2
 
     def push(self, writer: Writer, value: int) -> None:
         writer.push_bytes(value.to_bytes(2, "little"))

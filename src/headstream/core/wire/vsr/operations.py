@@ -6,11 +6,12 @@ from typing import Final
 
 from headstream.core.wire.codes import Code
 
-__all__ = ["LOGIN", "LOGOUT", "READ", "RESULT_CODES", "code_of"]
+__all__ = ["LOGIN", "LOGOUT", "READ", "RESULT_CODES", "SEND", "code_of"]
 
 LOGIN: Final = 1
 READ: Final = 2
 LOGOUT: Final = 3
+SEND: Final = 160
 
 _WRITES: Final[dict[int, Code]] = {
     LOGIN: Code.LOGIN,
@@ -37,7 +38,7 @@ _WRITES: Final[dict[int, Code]] = {
     147: Code.DELETE_TOKEN,
     148: Code.JOIN_GROUP,
     149: Code.LEAVE_GROUP,
-    160: Code.SEND_MESSAGES,
+    SEND: Code.SEND_MESSAGES,
     161: Code.STORE_OFFSET,
     162: Code.DELETE_OFFSET,
 }

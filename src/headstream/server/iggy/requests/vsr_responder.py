@@ -43,7 +43,13 @@ class VsrResponder(Responder):
     """Answers the requests of one session, as Responder; a payload is a whole frame."""
 
     encoding = VSR
-    _client = _NO_CLIENT
+    client = _NO_CLIENT
+    """The id of the client that has logged in."""
+
+    @property
+    def number(self) -> int:
+        """The number of the session, which writes have to name."""
+        return self.session.client_id
 
     def find(self, code: int, payload: memoryview) -> Response:
         """Return the response to a request.
@@ -65,7 +71,7 @@ class VsrResponder(Responder):
             return DecodeError("the body of a request does not match its checksum", HEADER_BYTES)
         if header.is_read and header.read_code in _CLASSIC_LOGINS:
             return DecodeError("a login of the older protocol", HEADER_BYTES)
-        is_bound = header.is_read or (header.session == session.client_id and header.client == self._client)
+        is_bound = header.is_read or (header.session == self.number and header.client == self.client)
         if code not in _NO_LOGIN_CODES and not (session.user_id and is_bound):
             return refusal(Status.UNAUTHENTICATED, "the request needs a login", advice="Log in first")
         return None
@@ -74,20 +80,20 @@ class VsrResponder(Responder):
         """Return the response to a successful request; arguments as for Responder.accept()."""
         header = RequestHeader.decode(payload)
         if code == Code.LOGIN:
-            self._client = header.client
+            self.client = header.client
             version = SERVER_VERSION.encode()
-            body = [*body, _LOGIN_TAIL.pack(self.session.client_id, PROTOCOL, len(version)) + version]
-        return 0, [encode_reply_head(header, 0, sum(map(len, body)), self.session.client_id), *body]
+            body = [*body, _LOGIN_TAIL.pack(self.number, PROTOCOL, len(version)) + version]
+        return 0, [encode_reply_head(header, 0, sum(map(len, body)), self.number), *body]
 
     def reject(self, code: int, error: HeadstreamError, status: int, payload: memoryview | None) -> list[BytesLike]:
         """Return the response to a rejected request: an eviction or a status; arguments as for Responder.reject()."""
         if payload is None:  # a request of which only a part was received
             self.session.is_ended = True
-            return [encode_eviction(self._client, Eviction.MALFORMED_LOGIN)]
+            return [encode_eviction(self.client, Eviction.MALFORMED_LOGIN)]
         header = RequestHeader.decode(payload)
         reason = self._find_eviction(code, error, status, header)
         if reason is None:
-            return [encode_reply_head(header, status, 0, self.session.client_id)]
+            return [encode_reply_head(header, status, 0, self.number)]
         self.session.is_ended |= reason in _FINAL_EVICTIONS
         return [encode_eviction(header.client, reason)]
 

@@ -32,6 +32,7 @@ from headstream.server.config.tcp_settings import ConnectionLimits
 from headstream.server.iggy.fast_path.intake import Intake
 from headstream.server.iggy.fast_path.small_requests import SmallRequests
 from headstream.server.iggy.fast_path.traffic import Traffic
+from headstream.server.iggy.fast_path.vsr_requests import VsrRequests
 from headstream.server.iggy.requests.pending_wait import WAITS, PendingWait
 from headstream.server.iggy.requests.responder import Responder, Response
 from headstream.server.iggy.requests.vsr_responder import VsrResponder
@@ -172,7 +173,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         """Answer the frames that are complete after `nbytes` more bytes."""
         frames = self._frames.received(nbytes)
         if self._frames.is_vsr and self._responder.encoding is not VSR:
-            self._responder = VsrResponder(self._shared.dispatcher, self._responder.session)
+            self._change_protocol()
         if not frames:
             self._settle()
             return
@@ -181,6 +182,12 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._end_wait()
         else:
             self._go_on()
+
+    def _change_protocol(self) -> None:
+        """Answer as clients of Iggy's protocol 0.11 expect: the connection began with its frame."""
+        shared, session = self._shared, self._responder.session
+        responder = self._responder = VsrResponder(shared.dispatcher, session)
+        self._fast_path = self._switch.short = VsrRequests(shared.dispatcher, session, shared.traffic, responder)
 
     def _answer_short(self, count: int) -> int:
         """Answer small requests in the scratch buffer; return where the rest begins."""
