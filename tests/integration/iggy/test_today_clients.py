@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import headstream as hs
+from headstream.core.model.constructors import bool_
 from tests.support.server.iggy_environments import make_environment
 from tests.support.server.server_process import ServerProcess
 
@@ -20,7 +21,7 @@ VERSION = "0.9.0"
 KINDS = {
     "raw": hs.raw(b"\x00\xff"),
     "string": hs.string("tea"),
-    "bool": hs.bool_(True),
+    "bool": bool_(True),
     "int8": hs.int8(-8),
     "int16": hs.int16(-16),
     "int32": hs.int32(-32),

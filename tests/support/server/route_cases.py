@@ -16,7 +16,6 @@ CASES: dict[str, tuple[str, Any]] = {
     "ping": ("/ping", None),
     "stats": ("/stats", None),
     "snapshot": ("/snapshot", {"compression": "Deflated", "snapshot_types": ["ResourceUsage"]}),
-    "cluster": ("/cluster/metadata", None),
     "client.get": ("/clients/{c}", None),
     "client.list": ("/clients", None),
     "user.get": ("/users/{n}", None),

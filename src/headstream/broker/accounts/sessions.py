@@ -58,7 +58,7 @@ class Session:
     poll_bytes: int = MAX_BATCH_BYTES
     last_user_id: int = 0
     token_id: str = ""
-    server_address: str = "127.0.0.1:0"
+    server_address: str = ""
 
     @classmethod
     def over_http(cls, address: str, user_id: int = 0, generation: int = 0, token_id: str = "") -> Session:

@@ -44,7 +44,8 @@ from headstream.log.administration import create_topic as add_topic
 from headstream.log.administration import delete_topic as remove_topic
 from headstream.log.administration import purge_topic as empty_topic
 from headstream.log.administration import update_topic as change_topic
-from headstream.log.catalog.catalog import NO_LABELS, StreamRecord, TopicLabels
+from headstream.log.catalog.catalog import StreamRecord, TopicLabels
+from headstream.log.catalog.records import NO_LABELS
 
 __all__ = ["ROWS"]
 

@@ -162,7 +162,7 @@ _ENTRIES: Final = (
     CodeEntry(Code.PING, "ping", False, Route("GET", "/ping")),
     CodeEntry(Code.STATS, "stats", True, Route("GET", "/stats")),
     CodeEntry(Code.SNAPSHOT, "snapshot", True, Route("POST", "/snapshot")),
-    CodeEntry(Code.GET_CLUSTER, "cluster", True, Route("GET", "/cluster/metadata")),
+    CodeEntry(Code.GET_CLUSTER, "cluster"),
     CodeEntry(Code.DESCRIBE_OPTIONS, "options.describe"),
     CodeEntry(Code.ME, "me"),
     CodeEntry(Code.GET_CLIENT, "client.get", True, Route("GET", _CLIENT), is_lookup=True),

@@ -231,7 +231,9 @@ class SendMessages(Command[AppendedBatch]):
             stream, topic, partitioning = _send_targets(bytes(view[:at]))
         except DecodeError:
             if _is_later_send(view):
-                raise DecodeError(LATER_GENERATION, 0, advice="Use SDK 0.11 (apache-iggy 0.9.0), or one before 0.7 (iggy-py)") from None
+                raise DecodeError(
+                    LATER_GENERATION, 0, advice="Use SDK 0.11 (apache-iggy 0.9.0), or one before 0.7 (iggy-py)"
+                ) from None
             raise
         return cls(stream, topic, partitioning, view[at:])
 

@@ -14,7 +14,7 @@ Keys of topics:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from headstream.core.codec.buffer import Reader
@@ -116,7 +116,7 @@ TOPIC_OPTIONS: Final[dict[str, _Read]] = {
 """Key -> what reads its value as fields of a command."""
 
 
-def pull_options(reader: Reader, known: dict[str, _Read]) -> dict[str, Any]:
+def pull_options(reader: Reader, known: Mapping[str, _Read]) -> dict[str, Any]:
     """Return the fields that the options of a request set.
 
     Args:

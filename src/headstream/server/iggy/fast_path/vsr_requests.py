@@ -1,6 +1,6 @@
 """VsrRequests: as SmallRequests, for frames of Iggy's protocol 0.11 (core/wire/vsr/frames.py); compiled.
 
-    frame -> cached route of its topic -> batch as messages -> PartitionEnd.append, or cached messages -> batches -> reply
+frame -> cached route of its topic -> batch as messages -> PartitionEnd.append, or cached messages -> batches -> reply
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class VsrRequests(SmallRequests):
         return reply
 
     def _send_batch(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bytearray | None:
-        """Append the batch of a send: metadata_length u32 | stream | topic | kind u8 | 4 u8 | partition u32 | count u32 | batch."""
+        """Append the batch of a send: metadata_length u32 | stream | topic | partitioning (6 bytes) | count u32 | batch."""
         p: cython.p_const_uchar = c.readable(view)
         begin: cython.longlong = at + HEADER + 4
         named: cython.longlong = self._find_name_end(view, begin, end) if end > begin else 0
@@ -148,7 +148,8 @@ class VsrRequests(SmallRequests):
         route: SendRoute = found
         partition: cython.longlong = c.load32(p, named + 2)
         place: PartitionEnd | None = self._find_end(route, partition + 1)
-        if place is None:
+        topic = route.topic
+        if place is None or topic is None:
             return None
         sent = decode_batch(view[named + 10 : end])
         messages: memoryview = sent.messages
@@ -164,7 +165,7 @@ class VsrRequests(SmallRequests):
         q: cython.p_uchar = c.writable(reply)
         c.store32(q, HEADER, 1)
         c.store32(q, HEADER + 4, route.stream_id)
-        c.store32(q, HEADER + 8, route.topic.id)
+        c.store32(q, HEADER + 8, topic.id)
         c.store32(q, HEADER + 12, partition)
         c.store64(q, HEADER + 16, offset)
         return reply
@@ -180,7 +181,9 @@ class VsrRequests(SmallRequests):
         found = self._polls.find(view, begin, numbers)
         if found is None:
             partition: cython.longlong = c.load32(p, numbers - 4) + 1 if p[numbers - 5] else 0
-            payload = bytes(view[begin : numbers - 5]) + min(partition, 0xFFFF_FFFF).to_bytes(4, "little") + bytes(view[numbers:end])
+            payload = (
+                bytes(view[begin : numbers - 5]) + min(partition, 0xFFFF_FFFF).to_bytes(4, "little") + bytes(view[numbers:end])
+            )
             found = self._polls.add(PollRoute(bytes(view[begin:numbers]), *self._find_polled(payload)))
         route: PollRoute = found
         taken = self._take(route, c.load64(p, numbers + 1), count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def option(key: str, kind: int, value: bytes) -> bytes:
     return b"\x02" + header(key, kind, value)
 
 
-def decode(code: int, body: bytes) -> Command[object]:
+def decode(code: int, body: bytes) -> Command[Any]:
     return VSR.decode(code, memoryview(bytes(256) + body))
 
 
@@ -114,7 +115,7 @@ def test_decode_returns_the_commands_of_the_vectors() -> None:
 
 
 def test_encode_returns_the_replies_of_the_vectors() -> None:
-    def reply(kind: type[Command[object]], value: object) -> bytes:
+    def reply(kind: type[Command[Any]], value: object) -> bytes:
         command = kind.__new__(kind)
         return b"".join(bytes(piece) for piece in VSR.encode_reply(command, value))
 
