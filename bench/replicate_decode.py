@@ -29,7 +29,8 @@ from bench.machine import Report, run_benchmark
 from bench.replicate_messages import ENVELOPE_SCHEMA, Envelopes, make_table, raw_batches, table_types
 from headstream.replicate.codec import TableMetadata, decode_envelope, decode_metadata, metadata_message
 from headstream.replicate.columns.conversion import arrow_type
-from headstream.replicate.decoding.decode import DECODED_SPARK_SCHEMA, Decoded, Decoder, decode_partitions
+from headstream.replicate.decoding.decode import Decoder, decode_partitions
+from headstream.replicate.decoding.decoded import DECODED_SPARK_SCHEMA, Decoded
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
 from headstream.spark import session, stop
@@ -59,7 +60,7 @@ def decode_ours(messages: DataFrame, zone: SchemaZone) -> int:
     """Decode as the pipeline does; return how many changes that gave."""
     table = messages.mapInArrow(decode_partitions(zone, DecodeOptions()), DECODED_SPARK_SCHEMA).toArrow()
     decoded = Decoded.from_table(table)
-    assert (decoded.dead, decoded.waiting) == ([], [])
+    assert not [*decoded.dead, *decoded.waiting]
     return sum(batch.num_rows for batches in decoded.changes.values() for batch in batches)
 
 

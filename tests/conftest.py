@@ -28,7 +28,8 @@ settings.load_profile("headstream")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(SuiteTimes(config), "suite-times")
+    if "PYTEST_CURRENT_TEST" not in os.environ:  # a test may run others: their times are part of its own
+        config.pluginmanager.register(SuiteTimes(config), "suite-times")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import headstream as hs
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +61,7 @@ def write_files(directory: Path) -> list[Path]:
     return files
 
 
+@pytest.mark.nightly
 def test_python_of_the_pages_and_annotations_with_the_exported_names_pass_a_strict_type_checker(tmp_path: Path) -> None:
     files = write_files(tmp_path)
     assert len(files) > 30

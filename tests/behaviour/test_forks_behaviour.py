@@ -210,7 +210,7 @@ def use_and_close(log: hs.Client) -> str:
 def test_a_forked_child_does_not_wait_for_locks_of_the_parents_threads(log: hs.Client, place: Place) -> None:
     embedded = is_embedded(place)
     with busy_threads(log):
-        for _ in range(5):
+        for _ in range(2):
             told = in_child(lambda: use_and_close(log))
             assert told == (
                 "ClosedError: the log was created before this process was forked. Create another one in this process"

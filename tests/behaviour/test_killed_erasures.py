@@ -201,7 +201,7 @@ def erase_through_killed_server(template: Path, place: Path, topic: str, content
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-@pytest.mark.parametrize(("begin", "step"), [pytest.param(1, 393, id="few"), *NIGHTLY_STEPS])
+@pytest.mark.parametrize(("begin", "step"), [pytest.param(1, 787, id="few"), *NIGHTLY_STEPS])
 def test_the_server_is_killed_while_it_erases_and_nothing_comes_back(
     template: Path, content: Content, tmp_path: Path, topic: str, begin: int, step: int
 ) -> None:
@@ -213,8 +213,9 @@ def test_the_server_is_killed_while_it_erases_and_nothing_comes_back(
 
 
 @pytest.mark.parametrize("topic", [pytest.param(TOPICS[0], marks=pytest.mark.nightly), TOPICS[1]])
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.nightly)])
 def test_the_command_is_killed_at_each_request_to_a_server_and_a_second_run_finishes(
-    template: Path, content: Content, tmp_path: Path, topic: str
+    template: Path, content: Content, tmp_path: Path, topic: str, step: int
 ) -> None:
     def run(place: Path, killed_at: int) -> bool:
         place.mkdir()
@@ -229,4 +230,4 @@ def test_the_command_is_killed_at_each_request_to_a_server_and_a_second_run_fini
         shutil.rmtree(place)
         return switch.was_used
 
-    erase_at_each(run, tmp_path, 1, 1, 5)
+    erase_at_each(run, tmp_path, 1, step, 5)

@@ -15,6 +15,7 @@ from tests.support.mirrors import COUNT, KILLS, check, command, fill, stored
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 21))]
 
 
+@pytest.mark.nightly  # the next test does the same, and kills the destination too
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_mirror_that_is_killed_again_and_again_copies_each_message_once(tmp_path: Path, seed: int) -> None:
     randomness = random.Random(seed)

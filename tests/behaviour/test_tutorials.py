@@ -16,6 +16,8 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(DOCS.glob("tutorial-*.md"))
+COSTLY = {"tutorial-pipeline"}
+"""It starts Spark several times; `make demo` runs the same pipeline."""
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _END = "<end of the command: "
 _TIMEOUT_S = 300
@@ -92,7 +94,9 @@ def fits(printed: str, shown: str) -> bool:
 
 
 @pytest.mark.timeout(_TIMEOUT_S)
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.stem, marks=[pytest.mark.nightly] * (page.stem in COSTLY)) for page in PAGES]
+)
 def test_a_tutorial_prints_what_it_shows(page: Path, shell: Shell, tmp_path: Path) -> None:
     run = 0
     for language, name, content in _BLOCK.findall(free_ports(page.read_text("utf-8"))):

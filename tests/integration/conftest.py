@@ -14,6 +14,7 @@ from headstream.spark.sessions.spark_home import SPARK_VERSION
 from headstream.testing import KafkaBroker
 from headstream.testing.local_server import LocalServer
 from tests.support.kafka_cluster import shared_broker
+from tests.support.tiers import FIRST_TIER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,12 +22,26 @@ if TYPE_CHECKING:
 __all__ = ["kafka_broker", "spark", "url"]
 
 
+LEAN = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+"""Settings of the first tier: queries over some rows need a third less processor time without generated code and stages."""
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Return the session: two cores, made for a quick start, with the jars in the version of Spark that they are for."""
+def spark(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Return the session: two cores, made for a quick start, with the jars in the version of Spark that they are for.
+
+    At night it has the settings that users have.
+    """
     pyspark = pytest.importorskip("pyspark")
     jars = pyspark.__version__.startswith(SPARK_VERSION)
-    config = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    lean = LEAN if pytestconfig.option.markexpr == FIRST_TIER else {}
+    config = lean | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     try:
         started = session("headstream-tests", master="local[2]", quick_start=True, config=config, jars=jars)
     except JavaError as error:

@@ -51,7 +51,7 @@ def make_history(chosen: random.Random) -> tuple[list[bytes], dict[int, dict[str
 
 
 def read(work: Work) -> dict[int, dict[str, Any]]:
-    if not work.processor.table_of("table:shop/kit") or not (work.tables_directory / "shop" / "kit").exists():
+    if not work.decoder.target_of("table:shop/kit") or not (work.tables_directory / "shop" / "kit").exists():
         return {}
     return {row["id"]: {name: row[name] for name in COLUMNS if row.get(name) is not None} for row in work.rows("shop", "kit")}
 

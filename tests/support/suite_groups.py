@@ -1,7 +1,8 @@
 """Which tests run in one process when pytest-xdist shares them out, and in which order: see `tools/run_tests.sh`.
 
-All tests of the Spark session run in one process, and all of the Kafka broker, so that each is started once per run. The
-other tests are shared out file by file. The costliest begins first, so that all processes end at about the same time.
+All tests of the Kafka broker run in one process, and the tests of the Spark session in two, those of Replicate in one and the
+others in the other, so that a broker and two sessions are started per run. The other tests are shared out file by file. The
+costliest group begins first, so that all processes end at about the same time.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def arrange(items: list[pytest.Item]) -> None:
 
 
 def find_group(nodeid: str) -> str:
-    """Return the group of a test: `spark`, `kafka`, its file, or, if it is costly, the test itself."""
+    """Return the group of a test: `spark`, `spark replicate`, `kafka`, its file, or, if it is costly, the test itself."""
     path, _, name = nodeid.partition("::")
     shared = _shared_process(path)
     if shared is not None:
@@ -56,7 +57,7 @@ def _shared_process(path: str) -> str | None:
         return None
     text = (_ROOT / path).read_text(encoding="utf-8")
     if "spark: SparkSession" in text:
-        return "spark"
+        return "spark replicate" if path.startswith("tests/integration/replicate/") else "spark"
     return "kafka" if "empty_cluster" in text or "kafka_broker: KafkaBroker" in text else None
 
 

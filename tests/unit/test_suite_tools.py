@@ -37,7 +37,7 @@ def budget() -> ModuleType:
 @pytest.mark.parametrize(
     ("nodeid", "group"),
     [
-        ("tests/integration/replicate/test_pipeline.py::test_x", "spark"),
+        ("tests/integration/replicate/test_pipeline.py::test_x", "spark replicate"),
         ("tests/integration/kafka/test_kafka_client.py::test_x", "kafka"),
         ("tests/integration/kafka/test_kafka_clients.py::test_x", "kafka"),
         ("tests/behaviour/test_ids_behaviour.py::test_x[kafka]", "kafka"),

@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[3]
 PICTURES = ROOT / "tests" / "samples" / "console"
 DOCS = ROOT / "docs"
 VERSION = PICTURES / "chromium.txt"
+FIRST_TIER = ("overview-light", "letters")
 IS_RENEWING = bool(os.environ.get("HEADSTREAM_RENEW_PICTURES"))
 WIDTH, HEIGHT = 1180, 720
 
@@ -134,7 +135,10 @@ def test_pictures_of_live_plots_are_drawn(browser: Browser) -> None:
             worker.join(60)
 
 
-@pytest.mark.parametrize(("name", "place", "theme", "shown"), SCENES, ids=[scene[0] for scene in SCENES])
+@pytest.mark.parametrize(
+    ("name", "place", "theme", "shown"),
+    [pytest.param(*scene, id=scene[0], marks=[pytest.mark.nightly] * (scene[0] not in FIRST_TIER)) for scene in SCENES],
+)
 def test_a_page_looks_as_in_its_picture(browser: Browser, http: Http, name: str, place: str, theme: str, shown: str) -> None:
     with open_at_fixed_time(browser, http, WIDTH, HEIGHT) as page:
         page.evaluate("theme => localStorage.setItem('theme', theme)", theme)

@@ -58,6 +58,7 @@ def all_payloads(log: hs.Client, topic: str) -> list[list[int]]:
     return [[int(message.payload or b"") for message in log.poll(topic, number, count=100_000)] for number in partitions]
 
 
+@pytest.mark.nightly  # three brokers
 def test_producer_stores_each_message_once_in_order_when_the_leader_is_killed(cluster: KafkaCluster) -> None:
     with hs.connect(cluster.url, timeout_ms=120_000) as log:
         log.create_topic("shop/orders", partitions=2)

@@ -20,7 +20,8 @@ from tests.integration.kafka.test_spark_over_kafka import send
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("kind", [pytest.param("local-cluster", marks=pytest.mark.nightly), "connect"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["local-cluster", "connect"])
 def test_a_job_runs_the_same_when_spark_is_elsewhere(kafka_broker: KafkaBroker, tmp_path: Path, kind: str) -> None:
     topic = f"elsewhere/{kind}"
     for name in (topic, f"{topic}-copy"):

@@ -16,14 +16,17 @@ from tests.support.replicate.whole_transactions import halves_in_rows
 pytestmark = pytest.mark.spark
 
 
-def test_every_version_of_a_table_has_whole_transactions_whichever_engine_merges(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("transactions", [12, pytest.param(25, marks=pytest.mark.nightly)])
+def test_every_version_of_a_table_has_whole_transactions_whichever_engine_merges(
+    spark: SparkSession, tmp_path: Path, transactions: int
+) -> None:
     run = Run(spark, tmp_path)
     tables = tuple(table for table in SHOP_TABLES if table.schema == "SHOP")
-    source = SourceDatabase(6, tables=tables, rows=5, transactions=25)
+    source = SourceDatabase(6, tables=tables, rows=5, transactions=transactions)
     by_spark = TableRule("*.customers", {"engine": "spark"}), TableRule("*.order_lines", {"engine": "spark", "scd_type": 2})
     rules = TableRules(exclude=("*.documents",), defaults=TableSettings(deletes="soft"), rules=by_spark)
     released = 0
-    for part in split(repeat(shuffle(source.capture(), seed=6, window=40), seed=6), 3, seed=6):
+    for part in split(repeat(shuffle(source.capture(), seed=6, window=40), seed=6), 2, seed=6):
         run.send(part)
         summary = run.run(atomic=True, rules=rules)
         released += summary.released

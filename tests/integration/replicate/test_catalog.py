@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.replicate import catalog_jobs
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
 def run_job(job: str, directory: Path) -> dict[str, Any]:
@@ -53,7 +53,6 @@ def test_a_name_of_another_table_or_view_or_one_that_the_catalog_refuses_is_in_t
     assert reasons == {}
 
 
-@pytest.mark.nightly
 def test_tables_get_their_rows_while_the_catalog_is_away_and_their_names_when_it_is_back(tmp_path: Path) -> None:
     found = run_job("away", tmp_path)
     assert found["away"]["rows"] == 1

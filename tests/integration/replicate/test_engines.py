@@ -256,7 +256,7 @@ VALUES: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("open_engine", ["deltalake", "in turn"], indirect=True)
-@pytest.mark.parametrize("names", ["plain", "difficult"])
+@pytest.mark.parametrize("names", [pytest.param("plain", marks=pytest.mark.nightly), "difficult"])
 def test_every_type_keeps_its_values(open_engine: Open, tmp_path: Path, names: str) -> None:
     column = {kind: (f"c{place}" if names == "plain" else f"a {kind}.`\"'(") for place, kind in enumerate(VALUES)}
     engine = open_engine("t")

@@ -129,6 +129,7 @@ class Log:
             assert digest_rows(rows, metadata.key_columns) == self.source.digest(schema, table), f"{schema}.{table}"
 
 
+@pytest.mark.nightly
 def test_executors_fold_what_a_source_sends_and_the_driver_gets_only_what_needs_it(tmp_path: Path) -> None:
     """A full load; then changes out of order, repeated, of two structures, with rows of the load that are late and bad messages;
     then changes of which some leave columns out, sent again: the driver gets keys of changes older than their rows'; then a
@@ -275,6 +276,7 @@ def test_tables_equal_the_source_when_an_executor_is_killed_in_a_merge(tmp_path:
     log.assert_equal()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", [[], pytest.param(["history"], marks=pytest.mark.soak)])
 def test_tables_equal_the_source_when_the_driver_is_killed_between_the_merges_and_the_end_of_the_micro_batch(
     tmp_path: Path, how: list[str]

@@ -14,9 +14,10 @@ from tests.integration.replicate.test_pipeline import Run
 pytestmark = pytest.mark.spark
 
 
-def test_open_versions_equal_the_source_whichever_engine_merges(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("transactions", [25, pytest.param(60, marks=pytest.mark.nightly)])
+def test_open_versions_equal_the_source_whichever_engine_merges(spark: SparkSession, tmp_path: Path, transactions: int) -> None:
     run = Run(spark, tmp_path)
-    source = SourceDatabase(4, rows=20, transactions=60)
+    source = SourceDatabase(4, rows=20, transactions=transactions)
     rules = TableRules(defaults=TableSettings(scd_type=2), rules=(TableRule("*.customers", {"engine": "spark"}),))
     messages = repeat(shuffle(source.capture(), seed=4), seed=4, fraction=0.1)
     for part in split(messages, 2, seed=4):

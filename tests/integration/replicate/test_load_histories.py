@@ -14,7 +14,8 @@ from tests.support.replicate.executor_work import ExecutorWork, merge_small_batc
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize(("seed", "mode"), [pytest.param(40_000, "type 1", marks=pytest.mark.nightly), (40_002, "type 2")])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("seed", "mode"), [(40_000, "type 1"), (40_002, "type 2")])
 def test_tables_equal_the_source_with_loads_when_spark_merges(tmp_path: Path, spark: SparkSession, seed: int, mode: str) -> None:
     check(tmp_path, seed, mode, open_engine=open_spark_engine(spark), steps=2, keyless=False)
 
@@ -28,12 +29,13 @@ def test_tables_equal_the_source_with_loads_for_long_when_spark_merges(
     check(tmp_path, seed, mode, open_engine=open_spark_engine(spark), steps=3, crash=seed % 3 == 0)
 
 
+@pytest.mark.parametrize("steps", [1, pytest.param(2, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(("seed", "mode"), [(41_000, "type 1"), pytest.param(41_001, "soft", marks=pytest.mark.nightly)])
 def test_tables_equal_the_source_with_loads_when_executors_fold_and_join(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, mode: str
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, mode: str, steps: int
 ) -> None:
     merge_small_batches_by_spark(monkeypatch)
-    check(tmp_path, seed, mode, executors=functools.partial(ExecutorWork, spark=spark), steps=2)
+    check(tmp_path, seed, mode, executors=functools.partial(ExecutorWork, spark=spark), steps=steps)
 
 
 @pytest.mark.soak

@@ -42,6 +42,7 @@ def all_bytes(directory: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.nightly
 def test_tables_equal_the_source_when_the_pipeline_is_killed_and_each_run_has_an_empty_disk(
     server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

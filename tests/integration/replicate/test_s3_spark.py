@@ -84,6 +84,7 @@ engine = "spark"
             assert digest_rows(rows, metadata.key_columns) == self._source.digest(schema, table), f"{schema}.{table}"
 
 
+@pytest.mark.nightly
 def test_spark_waits_for_a_store_that_refuses_all_requests_for_a_moment(server: S3Server, tmp_path: Path) -> None:
     pipeline = Pipeline(server, tmp_path, retry="60s")
     pipeline.send(pipeline.messages)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.errors import StorageError
 from headstream.replicate.apply.on_executors.stored_batch import StoredBatch, open_store_session
-from headstream.replicate.decoding.decode import DECODED_SCHEMA, DECODED_SPARK_SCHEMA
+from headstream.replicate.decoding.decoded import DECODED_SCHEMA, DECODED_SPARK_SCHEMA
 from headstream.replicate.engines.mapped import open_session
 
 pytestmark = pytest.mark.spark

@@ -19,7 +19,8 @@ from headstream.connect import connect
 from headstream.errors import ReplicateError, StorageError
 from headstream.replicate.checkpoint.reading import CheckpointReader
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
-from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions
+from headstream.replicate.decoding.decode import Decoder, decode_partitions
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.mask_orders import MaskOrders
 from headstream.replicate.inputs.inputs import add_declared_schemas
 from headstream.replicate.run.pipeline import StoredMetrics
@@ -39,7 +40,7 @@ from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table, raw_messages
 from tests.support.replicate.store_servers import SERVERS, StoreServer
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]  # the servers are installed by tools/install_nightly_tools.sh
 
 KIT = make_table()
 SHARED = ("shop", "kit")

@@ -16,7 +16,7 @@ import pytest
 from tests.integration.replicate import web_ui_jobs
 from tests.support.replicate.s3_server import ACCESS_KEY, SECRET_KEY
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 SECRETS = (ACCESS_KEY, SECRET_KEY, web_ui_jobs.SESSION_TOKEN)
 

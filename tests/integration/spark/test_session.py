@@ -109,7 +109,8 @@ print("FOUND", json.dumps(found))
 """
 
 
-@pytest.mark.parametrize("way", ["spark-submit", pytest.param("python", marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # test_submit.py is in the first tier
+@pytest.mark.parametrize("way", ["spark-submit", "python"])
 def test_session_keeps_what_spark_was_told_when_it_starts(tmp_path: Path, way: str) -> None:
     job = tmp_path / "job.py"
     job.write_text(SUBMITTED)

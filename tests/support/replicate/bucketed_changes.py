@@ -21,7 +21,7 @@ from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.columns.key_buckets import divide
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out, match_rows, read_ipc, write_ipc
 from headstream.replicate.columns.traits import ChangeTraits
-from headstream.replicate.decoding.decode import DECODED_SCHEMA, Decoded
+from headstream.replicate.decoding.decoded import DECODED_SCHEMA, Decoded
 from headstream.replicate.decoding.transaction_events import (
     EVENTS_SCHEMA,
     SeenEvents,

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from headstream.replicate.apply.on_executors import stored_batch
 from headstream.replicate.apply.on_executors.stored_batch import open_store_session
 from headstream.replicate.columns.raw import SOURCE_COLUMNS
-from headstream.replicate.decoding.decode import DECODED_SPARK_SCHEMA, decode_partitions
+from headstream.replicate.decoding.decode import decode_partitions
+from headstream.replicate.decoding.decoded import DECODED_SPARK_SCHEMA
 from headstream.replicate.engines.delta_spark import DeltaSparkEngine
 from headstream.replicate.engines.engine import TableEngine
 from headstream.replicate.inputs.collecting import collect

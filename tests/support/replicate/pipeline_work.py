@@ -13,14 +13,15 @@ from deltalake import QueryBuilder
 
 from headstream.connect import connect
 from headstream.replicate.columns.raw import RAW_SCHEMA
-from headstream.replicate.decoding.decode import Decoded, Decoder, open_zone
+from headstream.replicate.decoding.decode import Decoder, open_zone
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.engines.engine import TableEngine
 from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC
 from headstream.replicate.run.pipeline import open_keeper
 from headstream.replicate.run.processor import Processor
 from headstream.replicate.run.summary import Summary
-from headstream.replicate.run.unit_merge import Parts
+from headstream.replicate.run.unit import Parts, Unit
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.storage.delta_places import open_table
@@ -53,8 +54,8 @@ class Work:
         self.open()
 
     def open(self) -> None:
-        own = {"tables": self.directory / "tables", "checkpoint": self.directory / "checkpoint"}
-        config = ReplicateConfig(source="file:///nowhere", topics=("cdc/data",), **(own | self.options))
+        places = {"tables": self.directory / "tables", "checkpoint": self.directory / "checkpoint"}
+        config = ReplicateConfig(source="file:///nowhere", topics=("cdc/data",), **(places | self.options))
         self.keeper, self.config = open_keeper(config, lambda: self.now_us)
         decoding = DecodeOptions.of(self.config)
         self.zone = open_zone(self.config.zone_directory, decoding, self.config.zone_place)
@@ -62,8 +63,9 @@ class Work:
         self.ledger = Ledger(self.config.state_directory / "ledger.sqlite")
         self.summary = Summary()
         tables = TargetTables.of(self.config, self._open_engine, self.ledger.pipeline_id, self.keeper)
-        parts = Parts(self.config, self.zone, self.decoder, self.ledger, tables, self.summary, lambda: self.now_us, self.keeper)
-        self.processor = Processor(parts)
+        own = (self.config, self.zone, self.decoder, self.ledger, tables, self.summary, lambda: self.now_us, self.keeper)
+        self.parts = Parts(*own)
+        self.processor = Processor(self.parts)
 
     def close(self) -> None:
         self.processor.close()
@@ -104,15 +106,16 @@ class Work:
 
     def process(self, raw: pa.Table, batch_id: int) -> None:
         decoded = self._decode(raw)
-        if self.processor.shares_ids(decoded):
+        if self.processor.learn(decoded).shares_ids:
             decoded = self._decode(raw)
         self.processor.process(decoded, lambda wanted: raw, batch_id, self.read_until_us(raw, batch_id))
 
     def _decode(self, raw: pa.Table) -> Decoded:
-        decoded = Decoded()
-        for batch in raw.combine_chunks().to_batches():
-            decoded.extend(self.decoder.decode(batch))
-        return decoded
+        return Decoded.join(self.decoder.decode(batch) for batch in raw.combine_chunks().to_batches())
+
+    def unit(self, *values: bytes) -> Unit:
+        """Messages as a micro-batch before its first step."""
+        return Unit("batch", self.next_batch, self._decode(self.raw(values)))
 
     def digest(self, source: SourceDatabase, schema: str, table: str) -> bool:
         rows = [row for row in self.rows(schema, table) if row.get("_hs_current", True) and not row.get("_hs_deleted")]

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from headstream.replicate.codec import Change, ColumnMetadata, Lineage, TableMetadata, data_schema
-from headstream.replicate.decoding.decode import Decoded, Decoder, open_zone
+from headstream.replicate.decoding.decode import Decoder, open_zone
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
 from headstream.replicate.settings.table_settings import TableRules, TableSettings

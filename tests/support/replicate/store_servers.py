@@ -33,7 +33,7 @@ from headstream.spark.sessions.java import find_java
 
 __all__ = ["AZURE_KEY", "SERVERS", "AzureServer", "GoogleServer", "HdfsServer", "StoreServer", "free_port"]
 
-_START_S = 60
+_START_S = 180
 _INSTALLED = Path(__file__).parents[3] / ".cache" / "store-servers" / "bin"
 AZURE_KEY = base64.b64encode(b"a key of Azurite that no text may contain: 64 bytes, as Azure's ").decode()
 

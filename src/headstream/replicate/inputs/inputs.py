@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -27,7 +27,7 @@ from headstream.errors import DecodeError, InvalidOptionError, SchemaError, Stor
 from headstream.replicate.codec import TableMetadata, decode_envelope, decode_metadata
 from headstream.replicate.codec.derived import derive_metadata
 from headstream.replicate.columns.raw import SOURCE_COLUMNS
-from headstream.replicate.decoding.decode import DECODED_SPARK_SCHEMA
+from headstream.replicate.decoding.decoded import DECODED_SPARK_SCHEMA
 from headstream.replicate.decoding.frame_times import FrameTimes, PartitionTimes
 from headstream.replicate.inputs.aligned_reader import AlignedStreamReader, planned_until
 from headstream.replicate.inputs.collecting import collect
@@ -147,9 +147,9 @@ class Input(Protocol):
         """
 
     def decoded(self, batch: DataFrame) -> DataFrame:
-        """Return the decoded messages of a micro-batch, the columns of decode.DECODED_SCHEMA."""
+        """Return the decoded messages of a micro-batch, the columns of decoded.DECODED_SCHEMA."""
 
-    def read_until(self, batch_id: int, times: list[PartitionTimes]) -> int | None:
+    def read_until(self, batch_id: int, times: Sequence[PartitionTimes]) -> int | None:
         """Return the log time before which all partitions are read with a micro-batch; None if unknown.
 
         Args:
@@ -217,7 +217,7 @@ class FrameInput:
         """Return the decoded messages of a micro-batch."""
         return batch.mapInArrow(self._decode, DECODED_SPARK_SCHEMA)
 
-    def read_until(self, batch_id: int, times: list[PartitionTimes]) -> int | None:
+    def read_until(self, batch_id: int, times: Sequence[PartitionTimes]) -> int | None:
         """Return the log time before which all partitions are read with a micro-batch; None if unknown."""
         return self._times.read_until(batch_id, times)
 
@@ -257,7 +257,7 @@ class LogInput:
         """Return the decoded messages of a micro-batch."""
         return batch
 
-    def read_until(self, batch_id: int, times: list[PartitionTimes]) -> int | None:
+    def read_until(self, batch_id: int, times: Sequence[PartitionTimes]) -> int | None:
         """Return the log time before which all partitions are read with a micro-batch; None if unknown."""
         return planned_until(self._checkpoint, batch_id)
 

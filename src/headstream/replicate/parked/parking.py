@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from headstream.replicate.columns.large_values import MAX_UNIT_BYTES, take_rows
 from headstream.replicate.columns.raw import COORDINATE_COLUMNS, RAW_SCHEMA, TRANSACTION, match_rows
+from headstream.replicate.parked.bounds import WaitingBounds
 from headstream.replicate.parked.ledger import Ledger, Parcel, Record, Table, no_record
 from headstream.replicate.parked.own_log import OwnLog
 from headstream.replicate.parked.requests import SetAsideRanges
@@ -139,10 +140,12 @@ class ParkingLot:
 
     Args:
         checkpoint: The pipeline's checkpoint directory.
+        bounds: The limits of waiting messages.
     """
 
-    def __init__(self, checkpoint: Path, delayed: str, ledger: Ledger) -> None:
+    def __init__(self, checkpoint: Path, delayed: str, ledger: Ledger, bounds: WaitingBounds) -> None:
         self._ledger = ledger
+        self._bounds = bounds
         self._log = OwnLog(checkpoint, (PARKED_TOPIC, delayed, DEAD_LETTER_TOPIC))
         self._delayed = OnceTopic(self._log, ledger, delayed)
         self._dead = OnceTopic(self._log, ledger, DEAD_LETTER_TOPIC)
@@ -183,8 +186,12 @@ class ParkingLot:
         Args:
             batches: RAW_SCHEMA, with schema ids.
             now_us: The time, microseconds since 1970 UTC.
+
+        Raises:
+            ReplicateError: too many messages would wait.
         """
         messages = _table(batches)
+        self._check_bounds([messages])
         if messages.num_rows:
             found = self._put_parked(_sorted(messages), "schema", now_us)
             self._ledger.add(replace(parcel, reason=None) for parcel in found)
@@ -196,10 +203,19 @@ class ParkingLot:
         Args:
             now_us: The time, microseconds since 1970 UTC.
             also: Further writes of the same transaction.
+
+        Raises:
+            ReplicateError: too many messages would wait.
         """
+        held = list(held)
+        self._check_bounds([part.messages for part in held])
         parcels = [parcel for part in held for parcel in self._put_held(part, now_us)]
         if parcels or also is not no_record:
             self._ledger.add(parcels, also=also)
+
+    def _check_bounds(self, tables: list[pa.Table]) -> None:
+        size_bytes = sum(pc.sum(pc.binary_length(table["payload"])).as_py() or 0 for table in tables)
+        self._bounds.check(sum(table.num_rows for table in tables), size_bytes)
 
     def dead_letter(self, batches: Iterable[pa.RecordBatch], now_us: int) -> int:
         """Move raw messages to the dead letter; return their number.

@@ -10,7 +10,7 @@ from headstream.replicate.parked.dead_letter_table import DeadLetterTable
 from headstream.replicate.parked.own_log import OwnLog
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC
 from headstream.replicate.parked.topic_copy import TopicCopy, open_cluster
-from headstream.replicate.run.unit_merge import Parts
+from headstream.replicate.run.unit import Parts
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.kafka_topic import is_kafka_topic, parse_kafka_topic
 

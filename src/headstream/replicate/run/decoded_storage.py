@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -10,29 +11,47 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.replicate.apply.on_executors.spark_changes import SparkChanges, join_stored
 from headstream.replicate.apply.on_executors.stored_batch import Collect, StoredBatch
-from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, join_coordinates
+from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, RAW_SCHEMA, join_coordinates
+from headstream.replicate.columns.raw import leave_out as leave_out_rows
 from headstream.replicate.columns.traits import ChangeTraits
-from headstream.replicate.decoding.decode import Decoded
+from headstream.replicate.decoding.decoded import Decoded
+from headstream.replicate.run.schema_learning import Learned
 
-__all__ = ["leave_out_stored", "on_executors", "store_decoded"]
+__all__ = ["leave_out", "leave_out_stored", "on_executors", "store_decoded"]
 
 _MOST_SENT: Final = 500_000
 """Coordinates of messages set aside that are sent to where changes are stored."""
 
 
-def on_executors(decoded: Decoded) -> SparkChanges | None:
+def on_executors(decoded: Decoded) -> tuple[Decoded, SparkChanges | None]:
     """Return all changes of a unit that stay on the executors; None if there are none.
 
     Stored changes that the driver merges in any case, since they are few, are fetched first.
     """
-    decoded.fetch(
+    decoded = decoded.fetch(
         [schema_id for schema_id, found in decoded.stored.items() if not isinstance(found, SparkChanges) or found.is_at_hand]
     )
     stored = [found for found in decoded.stored.values() if isinstance(found, SparkChanges)]
-    return join_stored(stored) if stored else None
+    return decoded, join_stored(stored) if stored else None
 
 
-def leave_out_stored(decoded: Decoded, parts: Iterable[pa.Table]) -> None:
+def leave_out(decoded: Decoded, coordinates: pa.Table) -> Decoded:
+    """Leave out the messages of a micro-batch that its first run set aside.
+
+    Args:
+        coordinates: COORDINATE_COLUMNS of these messages.
+    """
+    waiting, dead = (
+        leave_out_rows(pa.Table.from_batches(batches, RAW_SCHEMA), COORDINATE_COLUMNS, coordinates).to_batches()
+        for batches in (decoded.waiting, decoded.dead)
+    )
+    places = coordinates.select(list(COORDINATE_COLUMNS)).rename_columns(list(CHANGE_COORDINATES))
+    decoded = leave_out_stored(replace(decoded, waiting=waiting, dead=dead), [places])
+    changes = {schema_id: pa.Table.from_batches(batches) for schema_id, batches in decoded.changes.items()}
+    return decoded.with_changes({name: leave_out_rows(table, CHANGE_COORDINATES, coordinates) for name, table in changes.items()})
+
+
+def leave_out_stored(decoded: Decoded, parts: Iterable[pa.Table]) -> Decoded:
     """Leave changes out of those that stay where they were decoded; with very many, all that remain are fetched.
 
     Args:
@@ -41,15 +60,14 @@ def leave_out_stored(decoded: Decoded, parts: Iterable[pa.Table]) -> None:
     names = list(CHANGE_COORDINATES)
     coordinates = join_coordinates(part.select(names).rename_columns(list(COORDINATE_COLUMNS)) for part in parts)
     if coordinates is None:
-        return
+        return decoded
     for stored in decoded.stored.values():
         stored.leave_out(coordinates)
-    if coordinates.num_rows > _MOST_SENT:
-        decoded.fetch(list(decoded.stored))
+    return decoded.fetch(list(decoded.stored)) if coordinates.num_rows > _MOST_SENT else decoded
 
 
 def store_decoded(
-    session: SparkSession, rows: DataFrame, read: Collect, learn: Callable[[Decoded], bool]
+    session: SparkSession, rows: DataFrame, read: Collect, learn: Callable[[Decoded], Learned]
 ) -> tuple[StoredBatch, Decoded]:
     """Store the decoded messages of a micro-batch on the executors; return the store, and what the driver gets.
 
@@ -59,7 +77,7 @@ def store_decoded(
         session: From open_store_session().
         rows: The decoded messages, decode.DECODED_SCHEMA.
         read: Gets rows into the driver.
-        learn: Puts schemas into the zone; returns whether one of them is new.
+        learn: Puts the schemas of metadata messages into the zone.
     """
     stored = StoredBatch(session, rows, read)
 
@@ -68,7 +86,7 @@ def store_decoded(
 
     try:
         others = stored.fetch_others(waiting=False)
-        if learn(Decoded.from_table(others, store)):
+        if learn(Decoded.from_table(others, store)).count:
             stored.close()
             stored = StoredBatch(session, rows, read)
             others = stored.fetch_others(waiting=False)

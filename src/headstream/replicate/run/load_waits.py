@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,12 +22,11 @@ import pyarrow.compute as pc
 from headstream.replicate.apply.on_executors.waiting_changes import LoadsFrom
 from headstream.replicate.columns.raw import change_coordinates
 from headstream.replicate.columns.traits import loads_from
-from headstream.replicate.decoding.decode import Decoded
-from headstream.replicate.parked.ledger import Ledger, Table
+from headstream.replicate.decoding.decoded import Decoded
+from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.run.decoded_storage import leave_out_stored, on_executors
-from headstream.replicate.schemas.schemas import TableSchema
-from headstream.replicate.tables.tables import TargetTables
+from headstream.replicate.run.unit import Parts, Unit
 
 __all__ = ["LoadWaits", "ReadState"]
 
@@ -62,9 +61,10 @@ class ReadState:
 class LoadWaits:
     """The read state of a pipeline's log, stored in the ledger."""
 
-    def __init__(self, ledger: Ledger, tables: TargetTables) -> None:
-        self._ledger = ledger
-        self._tables = tables
+    def __init__(self, parts: Parts) -> None:
+        self._ledger = parts.ledger
+        self._tables = parts.tables
+        self._decoder = parts.decoder
         self._waits_for_schemas = True
 
     def state(
@@ -110,30 +110,21 @@ class LoadWaits:
         if latest_us is not None:
             self._advance(latest_us + 1)
 
-    def hold(
-        self,
-        decoded: Decoded,
-        schemas: Mapping[str, TableSchema],
-        unit: Literal["batch", "release"],
-        version: int,
-        state: ReadState,
-    ) -> list[Held]:
-        """Update the loads from decoded changes, and remove the rows that cannot be placed yet.
+    def hold(self, unit: Unit, read_us: int | None = None) -> Unit:
+        """Update the loads from a unit's changes, and hold the rows that cannot be placed yet.
 
         Args:
-            schemas: Schema id -> the schema.
-            unit: The name of the applied unit.
-            version: Its number, the same in a rerun.
-            state: The read state of the log after it.
-
-        Returns:
-            The coordinates of those rows.
+            read_us: The time up to which the log is read after the unit, if known.
         """
+        release = unit.number if unit.kind == "release" else None
+        state = self.state(read_us=read_us, release=release, waiting=unit.decoded.waiting)
+        decoded, schemas = unit.decoded, self._decoder.schemas(unit.decoded)
         until = self._tables.learn(decoded.changes, schemas, state.until_us, decoded.stored)
-        for table, until_us in self._placed(unit, version).items():  # rerun after an interruption: its tables have the others
+        for table, until_us in self._placed(unit).items():  # rerun after an interruption: its tables have the others
             until[table] = min(until_us, until.get(table, until_us))
         limits = {name: until[schemas[name].table] for name in decoded.stored if schemas[name].table in until}
-        held = self._find_stored(decoded, limits)
+        decoded, held = _take_stored(decoded, limits)
+        kept: dict[str, pa.Table] = {}
         for schema_id, batches in decoded.changes.items():
             table = schemas[schema_id].table
             if table in until:
@@ -141,38 +132,39 @@ class LoadWaits:
                 waits = loads_from(changes, until[table])
                 if pc.any(waits).as_py():
                     held.append((schema_id, changes.filter(waits)))
-                    decoded.changes[schema_id] = changes.filter(pc.invert(waits)).to_batches()
-        decoded.changes = {schema_id: batches for schema_id, batches in decoded.changes.items() if batches}
+                    kept[schema_id] = changes.filter(pc.invert(waits))
         if held:
-            self._note_placed(unit, version, {schemas[schema_id].table: until[schemas[schema_id].table] for schema_id, _ in held})
+            self._note_placed(unit, {schemas[schema_id].table: until[schemas[schema_id].table] for schema_id, _ in held})
         self._advance(state.read_us)
         reason = state.describe()
-        return [Held(schemas[name].table, reason, change_coordinates(rows, name), "load") for name, rows in held]
+        parts = [Held(schemas[name].table, reason, change_coordinates(rows, name), "load") for name, rows in held]
+        return replace(unit, decoded=decoded.with_changes(kept), held=[*unit.held, *parts])
 
-    @staticmethod
-    def _find_stored(decoded: Decoded, until: Mapping[str, int]) -> list[tuple[str, pa.Table]]:
-        """Return the coordinates of stored rows that cannot be placed yet, by schema id, and leave them out.
-
-        Args:
-            until: Schema id -> the log time from which on its rows cannot be placed.
-        """
-        from_us = {name: us for name, us in until.items() if (decoded.stored[name].traits.last_load_us or -1) >= us}
-        stored = on_executors(decoded) if from_us else None
-        from_us = {name: us for name, us in from_us.items() if name in decoded.stored}
-        if stored is None or not from_us:
-            return []
-        found = replace(stored, schema_ids=tuple(from_us)).find(LoadsFrom(from_us))
-        leave_out_stored(decoded, found.values())
-        return list(found.items())
-
-    def _placed(self, unit: str, version: int) -> dict[Table, int]:
+    def _placed(self, unit: Unit) -> dict[Table, int]:
         """Return the recorded limits until which rows of a unit are applied, by table."""
-        text = self._ledger.mark(f"{_PLACED}.{unit}")
+        text = self._ledger.mark(f"{_PLACED}.{unit.kind}")
         document = {} if text is None else json.loads(text)
-        if document.get("version") != version:
+        if document.get("version") != unit.number:
             return {}
         return {(schema, name): us for schema, name, us in document["until"]}
 
-    def _note_placed(self, unit: str, version: int, until: Mapping[Table, int]) -> None:
+    def _note_placed(self, unit: Unit, until: Mapping[Table, int]) -> None:
         rows = [[*table, us] for table, us in sorted(until.items())]
-        self._ledger.set_mark(f"{_PLACED}.{unit}", json.dumps({"version": version, "until": rows}))
+        self._ledger.set_mark(f"{_PLACED}.{unit.kind}", json.dumps({"version": unit.number, "until": rows}))
+
+
+def _take_stored(decoded: Decoded, until: Mapping[str, int]) -> tuple[Decoded, list[tuple[str, pa.Table]]]:
+    """Take out the stored rows that cannot be placed yet; return the rest, and their coordinates by schema id.
+
+    Args:
+        until: Schema id -> the log time from which on its rows cannot be placed.
+    """
+    from_us = {name: us for name, us in until.items() if (decoded.stored[name].traits.last_load_us or -1) >= us}
+    if not from_us:
+        return decoded, []
+    decoded, stored = on_executors(decoded)
+    from_us = {name: us for name, us in from_us.items() if name in decoded.stored}
+    if stored is None or not from_us:
+        return decoded, []
+    found = replace(stored, schema_ids=tuple(from_us)).find(LoadsFrom(from_us))
+    return leave_out_stored(decoded, found.values()), list(found.items())

@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from concurrent import futures
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +32,8 @@ from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper, StoreKee
 from headstream.replicate.checkpoint.moved import MOVED_FILE, check_not_moved, note_moved
 from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import RAW_SCHEMA, SOURCE_COLUMNS, match_rows
-from headstream.replicate.decoding.decode import Decoded, Decoder, decode_partitions, open_zone
+from headstream.replicate.decoding.decode import Decoder, decode_partitions, open_zone
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.frame_times import FrameTimes
 from headstream.replicate.engines.engines import Engines
 from headstream.replicate.engines.job_labels import JobLabels
@@ -48,7 +50,7 @@ from headstream.replicate.run.registration import CatalogTables
 from headstream.replicate.run.session_check import check_classic, check_delta, check_workers
 from headstream.replicate.run.status import HEARTBEAT_US, describe_orders, note_status, note_targets, read_status
 from headstream.replicate.run.summary import Summary
-from headstream.replicate.run.unit_merge import Parts
+from headstream.replicate.run.unit import Parts
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.storage.places import StorePlace
@@ -56,16 +58,8 @@ from headstream.replicate.storage.store_check import check_stores
 from headstream.replicate.storage.store_files import StoreFiles
 from headstream.replicate.tables.tables import TargetTables
 
-__all__ = ["BackgroundRun", "ReplicatePipeline", "StoredMetrics", "open_keeper"]
+__all__ = ["ReplicatePipeline", "StoredMetrics", "open_keeper"]
 
-
-# Runs a pipeline in a thread of its own, and keeps its result for who waits.
-
-
-# Opens a pipeline's checkpoint: a directory, or one in an object store, with a working copy in a temporary directory.
-
-
-# A pipeline's metrics in an object store: one object, written at most once in ten seconds.
 
 _WRITE_EVERY_S: Final = 10.0
 _RETRY_US: Final = 1_000_000
@@ -73,7 +67,7 @@ _RETRY_US: Final = 1_000_000
 
 
 class StoredMetrics:
-    """Writes texts of metrics to an object; a store that fails is a warning in the log.
+    """Writes texts of metrics to an object, at most once in ten seconds; a store that fails is a warning in the log.
 
     Args:
         clock_s: The time, seconds.
@@ -149,39 +143,6 @@ def _move(first: Path, keeper: StoreKeeper) -> None:
         lock.release()
 
 
-class BackgroundRun:
-    """A run in the background, begun by making this; a failure is logged, and raised again by wait().
-
-    Args:
-        run: Runs the pipeline to its end.
-    """
-
-    def __init__(self, run: Callable[[], Summary]) -> None:
-        self._run = run
-        self._summary: Summary | None = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, name="headstream-replicate", daemon=True)
-        self._thread.start()
-
-    def wait(self, timeout_s: float | None) -> Summary | None:
-        """Wait for the end of the run; return its summary, or None if it goes on.
-
-        Args:
-            timeout_s: Seconds to wait; None for unlimited.
-        """
-        self._thread.join(timeout_s)
-        if self._error is not None:
-            raise self._error
-        return self._summary
-
-    def _work(self) -> None:
-        try:
-            self._summary = self._run()
-        except BaseException as error:
-            self._error = error
-            _LOGGER.error("the pipeline has failed: %s", error, exc_info=None if isinstance(error, HeadstreamError) else error)
-
-
 _LOGGER = logging.getLogger("headstream.replicate")
 _TIMES = "partition_times"
 """The ledger's name of the log times read from each partition."""
@@ -231,7 +192,7 @@ class ReplicatePipeline:
         self._query: Any = None
         self._listeners: list[Listener] = []
         self._reports: ProgressReports | None = None
-        self._background: BackgroundRun | None = None
+        self._background: futures.Future[Summary] | None = None
         self._keeper, config = open_keeper(config, self._now_us)
         self._config = config
         self._decoding = DecodeOptions.of(config)
@@ -354,7 +315,17 @@ class ReplicatePipeline:
         """
         if self._background is not None:
             raise InvalidInputError("this pipeline was started before", advice="Make another one with the same checkpoint")
-        self._background = BackgroundRun(self.run)
+        self._background = result = futures.Future[Summary]()
+
+        def work() -> None:
+            try:
+                result.set_result(self.run())
+            except BaseException as error:
+                expected = isinstance(error, HeadstreamError)
+                _LOGGER.error("the pipeline has failed: %s", error, exc_info=None if expected else error)
+                result.set_exception(error)
+
+        threading.Thread(target=work, name="headstream-replicate", daemon=True).start()
 
     def await_termination(self, timeout_s: float | None = None) -> Summary | None:
         """Wait until a run begun by start() ends.
@@ -371,7 +342,8 @@ class ReplicatePipeline:
         """
         if self._background is None:
             raise InvalidInputError("this pipeline was not started", advice="Call start() first, or run()")
-        return self._background.wait(timeout_s)
+        ended = futures.wait([self._background], timeout_s).done
+        return self._background.result() if ended else None
 
     def add_listener(self, listener: Listener) -> None:
         """Give a function the progress of each micro-batch; called before the run.
@@ -441,7 +413,7 @@ class ReplicatePipeline:
         with self._labels.reading(f"decode, micro-batch {batch_id}"):
             if self._store_session is None:
                 decoded = Decoded.from_table(read(rows))
-                if self._processor.shares_ids(decoded):
+                if self._processor.learn(decoded).shares_ids:
                     decoded = Decoded.from_table(read(rows))
             else:
                 stored, decoded = store_decoded(self._store_session, rows, read, self._processor.learn)

@@ -1,76 +1,75 @@
-"""Processes micro-batches: merges their changes, parks messages that cannot be merged yet, and dead-letters invalid ones.
+"""The steps of a pipeline's work, in their order: of a micro-batch, of a release of messages that have waited, and between them.
 
-requests | decoded -> metadata: schema zone | waiting for a schema: released, else parked | changes: merged (unit_merge.py)
--> rejected: their messages are reread, and parked or dead-lettered -> due messages are released (between_batches.py)
+Every step can be interrupted by a crash and repeated: the zone, the ledger and each table's own log of applied units record the
+finished ones. A checkpoint in an object store is written before the merge, which is the first step that others see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from headstream.errors import StorageError
-from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, leave_out
-from headstream.replicate.decoding.decode import Decoded
+from headstream.replicate.columns.large_values import MAX_UNIT_BYTES
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.parked.bounds import WaitingBounds
 from headstream.replicate.parked.ledger import Table
-from headstream.replicate.parked.parking import Held, ParkingLot
+from headstream.replicate.parked.parking import ParkingLot, Release
+from headstream.replicate.parked.table_health import TableHealth
 from headstream.replicate.run.between_batches import BetweenBatches
-from headstream.replicate.run.decoded_storage import leave_out_stored
-from headstream.replicate.run.transactions import Standing
-from headstream.replicate.run.unit_merge import Parts, UnitMerge, choose_messages, find_rejected
-from headstream.replicate.tables.tables import Applied
+from headstream.replicate.run.copies import Copies
+from headstream.replicate.run.decoded_storage import leave_out
+from headstream.replicate.run.load_waits import LoadWaits
+from headstream.replicate.run.schema_learning import Learned, SchemaLearning
+from headstream.replicate.run.set_aside import FindRaw, SettingAside
+from headstream.replicate.run.stopped_tables import StoppedTables
+from headstream.replicate.run.transactions import Transactions
+from headstream.replicate.run.unit import Parts, Unit
+from headstream.replicate.run.unit_merge import UnitMerge
 
 __all__ = ["Processor"]
 
-_Find = Callable[[pa.Table], pa.Table]
-
 
 class Processor:
-    """Processes the micro-batches of one pipeline; used by one thread at a time.
+    """Does the work of one pipeline; used by one thread at a time.
 
     Attributes:
         parking: The store of waiting messages.
         health: The failing tables.
         bounds: The limits of waiting messages.
-        learn: Puts the schemas of metadata messages into the zone; see UnitMerge.learn().
-        sweep: Does the work between two micro-batches; see BetweenBatches.sweep().
-        table_of: Returns the target table of a schema id; see BetweenBatches.table_of().
     """
 
     def __init__(self, parts: Parts) -> None:
         config, ledger = parts.config, parts.ledger
         self._is_atomic = config.atomic
         self._rereads = config.accept_recreated  # an unfinished micro-batch, under another number
-        self._decoder = parts.decoder
+        self._parts = parts
         self._summary = parts.summary
         self._now_us = parts.clock_us
-        self.parking = ParkingLot(config.state_directory, config.delayed_topic, ledger)
         self.bounds = WaitingBounds(config, ledger)
-        self._merge = UnitMerge(parts)
-        self._between = BetweenBatches(parts, self._merge, self.parking)
-        self.health = self._merge.health
-        self.learn = self._merge.learn
-        self.sweep = self._between.sweep
-        self.table_of = self._between.table_of
+        self.parking = ParkingLot(config.state_directory, config.delayed_topic, ledger, self.bounds)
+        self.health = TableHealth(ledger)
+        self._schemas = SchemaLearning(parts)
+        self._stops = StoppedTables(parts, self.health)
+        self._loads = LoadWaits(parts)
+        self._transactions = Transactions(parts)
+        self._merge = UnitMerge(parts, self.health)
+        self._setting_aside = SettingAside(parts, self.parking, self._stops)
+        self._between = BetweenBatches(parts, self.parking, self.health)
+        self._copies = Copies(parts, self.parking.log)
 
     def close(self) -> None:
         """Close the store of waiting messages, and the connections to copies of it."""
-        self._between.close()
+        self._copies.close()
         self.parking.close()
 
-    def shares_ids(self, decoded: Decoded) -> bool:
-        """Learn the schemas of a micro-batch; return whether it must be decoded again: an id of it is that of two tables."""
-        return self._merge.learn(Decoded(metadata=decoded.metadata)) and self._merge.newly_shared
+    def learn(self, decoded: Decoded) -> Learned:
+        """Put the schemas of a micro-batch into the zone before it is processed: it may have to be decoded again."""
+        return self._schemas.learn_metadata(decoded.metadata)
 
-    def process(self, decoded: Decoded, find_raw: _Find, batch_id: int, read_until_us: int | None = None) -> None:
+    def process(self, decoded: Decoded, find_raw: FindRaw, batch_id: int, read_until_us: int | None = None) -> None:
         """Process a micro-batch.
 
         Args:
-            find_raw: Coordinates, with a schema id and a reason each -> the messages, RAW_SCHEMA.
+            find_raw: Finds messages of it in the source.
             batch_id: Its number, the same in a rerun after a crash.
             read_until_us: All messages of all partitions that were logged before this time are in this micro-batch or in
                 earlier ones, microseconds since 1970 UTC; None if unknown.
@@ -80,98 +79,98 @@ class Processor:
             StorageError: messages to set aside are not in the source any more; it must be reread.
         """
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
-        self._summary.messages += decoded.message_count
-        self._summary.size_bytes += decoded.size_bytes
-        self._summary.tombstones += decoded.tombstones
+        self._summary.note_read(decoded)
         before = self.parking.begin_batch(batch_id)
-        if self._merge.learn(decoded) or decoded.waiting:
-            waiting, decoded.waiting = decoded.waiting, []
-            for batch in waiting:  # its schema can be in this batch
-                decoded.extend(self._decoder.decode(batch))
+        is_rerun = before is not None
+        unit = Unit("batch", batch_id, decoded, is_repeated=is_rerun or self._rereads)
+        unit = self._schemas.learn(unit)
+        unit = self._schemas.decode_waiting(unit)
         if before is not None:
-            _remove(decoded, before)
-        stopped = self._merge.stops.take_out(decoded)
-        self._park(decoded, is_repeated=before is not None)
-        resting = self._find_resting(is_repeated=before is not None)
-        state = self._merge.loads.state(read_us=read_until_us)
-        repeated = before is not None or self._rereads
-        merged = self._merge.apply(decoded, "batch", batch_id, resting, state, repeated=repeated)
-        self._set_aside(decoded, find_raw, *merged, stopped)
+            unit = replace(unit, decoded=leave_out(unit.decoded, before))
+        unit = self._stops.take_out(unit)
+        if unit.decoded.waiting or self._is_atomic:  # waiting parts of a transaction precede a repeat of one of its events
+            self._release_all(every_table=self._is_atomic and is_rerun)
+        self.parking.park(unit.decoded.waiting, self._now_us())
+        unit = replace(unit, decoded=replace(unit.decoded, waiting=()), resting=self._find_resting(is_rerun=is_rerun))
+        self._summary.rows_in_driver += unit.decoded.rows_in_driver
+        unit = self._loads.hold(unit, read_until_us)
+        unit = self._transactions.hold(unit)
+        unit = self._merge.hold_resting(unit)
+        unit = self._merge.merge(unit)
+        self._setting_aside.set_aside(unit, find_raw)
         self.parking.end_batch()
-        self._between.release()
-        self._between.copy_messages()
+        self._release_all()
+        self._copies.follow()
 
-    def _park(self, decoded: Decoded, *, is_repeated: bool) -> None:
-        """Park the messages that wait for a schema, after releasing those whose schema has arrived."""
-        if decoded.waiting or self._is_atomic:  # waiting parts of a transaction precede a repeat of one of its events
-            self._between.release(every_table=self._is_atomic and is_repeated)
-        if decoded.waiting:
-            self._check_bounds(decoded.waiting)
-            self.parking.park(decoded.waiting, self._now_us())
+    def _release(self, release: Release, resting: dict[Table, str]) -> set[Table]:
+        """Process a release; return the tables that did not apply it."""
+        messages = release.messages
+        batches = (messages.combine_chunks() if messages.nbytes <= MAX_UNIT_BYTES else messages).to_batches()
+        decoded = Decoded.join(self._parts.decoder.decode(batch) for batch in batches)
+        unit = Unit("release", release.number, decoded, is_repeated=release.repeats, resting=resting)
+        unit = self._schemas.learn(unit)
+        unit = self._stops.retry(unit)
+        self._summary.rows_in_driver += unit.decoded.rows_in_driver
+        unit = self._loads.hold(unit)
+        unit = self._transactions.hold(unit)
+        unit = self._merge.hold_resting(unit)
+        unit = self._merge.merge(unit)
+        return self._setting_aside.finish_release(unit, release)
 
-    def _find_resting(self, *, is_repeated: bool) -> dict[Table, str]:
+    def sweep(self, *, last: bool = False, all_read: bool | None = None) -> bool:
+        """Do the work between two micro-batches.
+
+        Args:
+            last: Whether the run ends: failing tables are then retried once, even if not due.
+            all_read: Whether all messages logged before any read message have been read too; None: the value of
+                `last`.
+
+        Returns:
+            Whether there was any.
+
+        Raises:
+            SchemaError: a schema has not arrived in time, and the policy is `fail`.
+        """
+        worked = self._between.carry_out_requests()
+        if last if all_read is None else all_read:
+            self._loads.advance_to_end()
+            if last:
+                self._loads.end_waiting_for_schemas()
+        worked |= self._release_all(every_table=last)
+        self._between.end_loads({} if last else self.health.resting(self._now_us()))
+        worked |= self._between.settle_overdue()
+        if self._transactions.settle_overdue(all_read=last):
+            worked |= self._release_all()
+        worked |= self._between.maintain(every_table=last)
+        self._copies.follow(last=last)
+        return worked
+
+    def _release_all(self, *, every_table: bool = False) -> bool:
+        """Release the waiting messages that can be released; return whether there were any.
+
+        Their schema has arrived, their table is due for a retry, their transaction is complete, or their load can be placed.
+
+        Args:
+            every_table: Whether failing tables are retried once, even if not due.
+        """
+        worked, failed = False, set[Table]()
+        while True:
+            resting = {table: found.reason for table, found in self.health.failing.items() if table in failed}
+            if not every_table:
+                resting = self.health.resting(self._now_us())
+            ready = [schema_id for schema_id in self._parts.ledger.waiting_ids() if self._parts.zone.find(schema_id) is not None]
+            tables = self._parts.ledger.waiting_tables() - resting.keys()
+            release = self.parking.next_release(ready, tables, self._loads.state().until_us)
+            if release is None:
+                return worked
+            worked = True
+            # A repeated release tries every table: a failing one can have applied a part of it the first time.
+            failed |= self._release(release, {} if release.resumed else resting)
+
+    def _find_resting(self, *, is_rerun: bool) -> dict[Table, str]:
         """Return the tables that are not merged into in this micro-batch, with reasons."""
         # A rerun tries every table: the first run merged the changes, or parked them.
-        resting = ({} if is_repeated else self.health.resting(self._now_us())) | self.health.stopped
+        resting = ({} if is_rerun else self.health.resting(self._now_us())) | self.health.stopped
         if self._is_atomic:  # a repeated event must not overtake its transaction, which is released later
             resting |= self.health.waited_for()
         return resting
-
-    def _set_aside(
-        self,
-        decoded: Decoded,
-        find_raw: _Find,
-        applied: Applied,
-        aside: list[Held],
-        standing: Standing,
-        stopped: list[Held],
-    ) -> None:
-        """Park messages that were not merged; dead-letter those that never can be, with all their bytes.
-
-        Raises:
-            StorageError: the source does not have some of them any more.
-        """
-        rejected = find_rejected(decoded, applied, aside)
-        held = []
-        if rejected.num_rows or aside:
-            columns = [*COORDINATE_COLUMNS, "schema_id", "reason"]
-            found = find_raw(pa.concat_tables([rejected, *(part.messages.select(columns) for part in aside)]))
-            held = [replace(part, messages=choose_messages(found, part.messages)) for part in aside]
-            chosen = choose_messages(found, rejected)
-            _check_found(rejected.num_rows + sum(part.messages.num_rows for part in aside), [chosen, *(h.messages for h in held)])
-            late = Decoded(dead=chosen.to_batches())
-            stopped = stopped + self._merge.stops.take_out(late, rejected=True)
-            decoded.dead += late.dead
-        held += stopped
-        self._check_bounds([batch for part in held for batch in part.messages.to_batches()])
-        self.parking.hold(held, self._now_us(), standing.record)
-        self._summary.dead += self.parking.dead_letter(decoded.dead, self._now_us())
-
-    def _check_bounds(self, batches: list[pa.RecordBatch]) -> None:
-        count = sum(batch.num_rows for batch in batches)
-        size_bytes = sum(pc.sum(pc.binary_length(batch.column("payload"))).as_py() or 0 for batch in batches)
-        self.bounds.check(count, size_bytes)
-
-
-def _check_found(wanted: int, found: list[pa.Table]) -> None:
-    """Check that messages to set aside were found again: retention or compaction can have deleted them since."""
-    missing = wanted - sum(part.num_rows for part in found)
-    if missing > 0:
-        raise StorageError(
-            f"{missing:,} messages that were not applied are not in the source any more, so they cannot be kept",
-            advice="Run again with the same checkpoint: the micro-batch is then read as the source has it now. Give the source a "
-            "longer retention than a table can fail for",
-        )
-
-
-def _remove(decoded: Decoded, coordinates: pa.Table) -> None:
-    """Remove the messages that its first run set aside from a micro-batch."""
-    for name in ("waiting", "dead"):
-        batches = [leave_out(pa.Table.from_batches([b]), COORDINATE_COLUMNS, coordinates) for b in getattr(decoded, name)]
-        setattr(decoded, name, [batch for table in batches for batch in table.to_batches()])
-    places = coordinates.select(list(COORDINATE_COLUMNS)).rename_columns(list(CHANGE_COORDINATES))
-    leave_out_stored(decoded, [places])
-    for schema_id, batches in decoded.changes.items():
-        kept = leave_out(pa.Table.from_batches(batches), CHANGE_COORDINATES, coordinates)
-        decoded.changes[schema_id] = kept.to_batches()
-    decoded.changes = {schema_id: batches for schema_id, batches in decoded.changes.items() if batches}

@@ -7,22 +7,26 @@ a table above max_dead_rate: stopped, its dead messages and its changes wait; re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from headstream.errors import ReplicateError
+from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.raw import RAW_SCHEMA
-from headstream.replicate.decoding.decode import Decoded, Decoder
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.parked.bounds import DeadRates, Owner
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.parked.table_health import TableHealth
-from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.run.unit import Parts, Unit
 
 __all__ = ["StoppedTables"]
 
+_Dead: TypeAlias = dict[Owner, pa.Table]
+"""Dead messages by whose they are, RAW_SCHEMA."""
 _WAY_ON: Final = (
     "all of its messages wait. Correct its settings, exclude the table (they are dropped then), or raise max_dead_rate (those "
     "that cannot be applied go to the dead letter then), and run again"
@@ -34,33 +38,64 @@ class StoppedTables:
 
     Args:
         health: Its failing tables; the stopped ones are among them.
-        now_us: Returns the time, microseconds since 1970 UTC.
     """
 
-    def __init__(self, config: ReplicateConfig, decoder: Decoder, health: TableHealth, now_us: Callable[[], int]) -> None:
-        self._decoder = decoder
+    def __init__(self, parts: Parts, health: TableHealth) -> None:
+        self._decoder = parts.decoder
         self._health = health
-        self._now_us = now_us
-        self._share = config.max_dead_rate
-        self._rates = DeadRates(config.max_dead_rate, config.dead_rate_messages)
+        self._now_us = parts.clock_us
+        self._share = parts.config.max_dead_rate
+        self._rates = DeadRates(parts.config.max_dead_rate, parts.config.dead_rate_messages)
 
-    def take_out(self, decoded: Decoded, *, rejected: bool = False) -> list[Held]:
-        """Stop the tables whose rate a micro-batch exceeds, and take the dead messages of stopped tables out of it.
-
-        Args:
-            decoded: The micro-batch, or the changes of it that its merge rejected, as dead messages.
-            rejected: Whether these are changes that were counted before.
-
-        Returns:
-            The messages taken out, which wait for their table.
+    def take_out(self, unit: Unit) -> Unit:
+        """Stop the tables whose rate a micro-batch exceeds, and take out the dead messages of stopped tables.
 
         Raises:
             ReplicateError: too many of a topic's messages belong to no table, and can never be a change.
         """
-        dead, owners, reasons = self._divide(decoded)
-        messages = self._count(decoded)
-        for owner, found in reasons.items():
-            messages[owner] += found.total() if isinstance(owner, tuple) and not rejected else 0
+        dead = self._divide(unit.decoded.dead)
+        messages = self._count(unit.decoded)
+        for owner, found in dead.items():
+            messages[owner] += found.num_rows if isinstance(owner, tuple) else 0
+        self._stop_exceeded(messages, dead)
+        return _take_out(unit, dead, self._health.stopped)
+
+    def take_out_rejected(self, rejected: pa.Table) -> tuple[list[Held], list[pa.RecordBatch]]:
+        """Stop the tables of which a merge has rejected too many changes, which take_out() has counted.
+
+        Args:
+            rejected: Their messages, RAW_SCHEMA.
+
+        Returns:
+            The messages of stopped tables, and the others.
+        """
+        dead = self._divide(rejected.to_batches())
+        self._stop_exceeded(dict.fromkeys(dead, 0), dead)
+        return _split(dead, self._health.stopped)
+
+    def retry(self, unit: Unit) -> Unit:
+        """Take the dead messages of tables that stay stopped out of a release; those with few of them are merged.
+
+        A table ends its stop with the release of its last waiting messages: until then the others can be as bad.
+        """
+        dead = self._divide(unit.decoded.dead)
+        messages = self._count(unit.decoded)
+        waiting, staying = self._health.waited_for(), dict[Table, str]()
+        for table, reason in self._health.stopped.items():
+            given_up = dead[table].num_rows if table in dead else 0
+            read = messages[table] + given_up
+            if given_up > self._share * read:
+                most = "; ".join(f"{count:,} times: {text}" for text, count in _count_reasons(dead[table]).most_common(3))
+                self._stop(table, f"{given_up:,} of {read:,} waiting messages cannot be applied: {most}")
+                staying[table] = self._health.stopped[table]
+            elif not read:
+                staying[table] = reason
+            elif table not in waiting:
+                self._health.note_success(table)
+        return _take_out(replace(unit, resting={**unit.resting, **staying}), dead, staying)
+
+    def _stop_exceeded(self, messages: Mapping[Owner, int], dead: _Dead) -> None:
+        reasons = {owner: _count_reasons(found) for owner, found in dead.items()}
         for owner, text in self._rates.find_exceeded(messages, reasons).items():
             if isinstance(owner, str):
                 raise ReplicateError(
@@ -70,44 +105,18 @@ class StoppedTables:
                     "again; or raise max_dead_rate, and they go to the dead letter",
                 )
             self._stop(owner, text)
-        return self._hold(decoded, dead, owners, self._health.stopped)
-
-    def retry(self, decoded: Decoded) -> tuple[list[Held], dict[Table, str]]:
-        """Take the dead messages of tables that stay stopped out of a release; those with few of them are merged.
-
-        A table ends its stop with the release of its last waiting messages: until then the others can be as bad.
-
-        Returns:
-            The messages taken out, which wait for their table; the tables that are not merged, with reasons.
-        """
-        dead, owners, reasons = self._divide(decoded)
-        messages = self._count(decoded)
-        waiting, staying = self._health.waited_for(), dict[Table, str]()
-        for table, reason in self._health.stopped.items():
-            given_up = reasons.get(table, Counter()).total()
-            read = messages[table] + given_up
-            if given_up > self._share * read:
-                self._stop(table, f"{given_up:,} of {read:,} waiting messages cannot be applied: {_most(reasons[table])}")
-                staying[table] = self._health.stopped[table]
-            elif not read:
-                staying[table] = reason
-            elif table not in waiting:
-                self._health.note_success(table)
-        return self._hold(decoded, dead, owners, staying), staying
 
     def _stop(self, table: Table, text: str) -> None:
         self._health.note_failure(table, f"stopped, since {text}; {_WAY_ON}", self._now_us(), stopped=True)
 
-    def _divide(self, decoded: Decoded) -> tuple[pa.Table, list[Owner], dict[Owner, Counter[str]]]:
-        """Return the dead messages, whose they are, and their reasons."""
-        dead = pa.Table.from_batches(decoded.dead, RAW_SCHEMA)
-        ids, topics, texts = (dead[name].to_pylist() for name in ("schema_id", "topic", "reason"))
+    def _divide(self, batches: Sequence[pa.RecordBatch]) -> _Dead:
+        dead = pa.Table.from_batches(batches, RAW_SCHEMA)
+        ids, topics = dead["schema_id"].to_pylist(), dead["topic"].to_pylist()
         targets = {schema_id: self._decoder.target_of(schema_id) for schema_id in set(ids) - {None}}
-        owners: list[Owner] = [targets.get(schema_id) or topic for schema_id, topic in zip(ids, topics, strict=True)]
-        reasons: dict[Owner, Counter[str]] = {}
-        for owner, text in zip(owners, texts, strict=True):
-            reasons.setdefault(owner, Counter())[text] += 1
-        return dead, owners, reasons
+        rows: dict[Owner, list[int]] = {}
+        for row, (schema_id, topic) in enumerate(zip(ids, topics, strict=True)):
+            rows.setdefault(targets.get(schema_id) or topic, []).append(row)
+        return {owner: take_rows(dead, pa.array(found)) for owner, found in rows.items()}
 
     def _count(self, decoded: Decoded) -> Counter[Owner]:
         """Return the number of messages of each topic, and of changes of each table."""
@@ -120,18 +129,17 @@ class StoppedTables:
             counts[self._decoder.schema(schema_id).table] += stored.traits.count
         return counts
 
-    @staticmethod
-    def _hold(decoded: Decoded, dead: pa.Table, owners: list[Owner], stopped: Mapping[Table, str]) -> list[Held]:
-        if not any(owner in stopped for owner in owners):
-            return []
-        held = [
-            Held(table, reason, dead.filter(pa.array([owner == table for owner in owners], pa.bool_())))
-            for table, reason in stopped.items()
-        ]
-        kept = dead.filter(pa.array([owner not in stopped for owner in owners], pa.bool_()))
-        decoded.dead = kept.to_batches()
-        return [part for part in held if part.messages.num_rows]
+
+def _count_reasons(dead: pa.Table) -> Counter[str]:
+    return Counter(dead["reason"].to_pylist())
 
 
-def _most(reasons: Counter[str]) -> str:
-    return "; ".join(f"{count:,} times: {reason}" for reason, count in reasons.most_common(3))
+def _split(dead: _Dead, stopped: Mapping[Table, str]) -> tuple[list[Held], list[pa.RecordBatch]]:
+    """Return the dead messages of stopped tables, and the others."""
+    held = [Held(table, reason, dead[table]) for table, reason in stopped.items() if table in dead]
+    return held, [batch for owner, found in dead.items() if owner not in stopped for batch in found.to_batches()]
+
+
+def _take_out(unit: Unit, dead: _Dead, stopped: Mapping[Table, str]) -> Unit:
+    held, kept = _split(dead, stopped)
+    return replace(unit, decoded=replace(unit.decoded, dead=kept), stopped=held)

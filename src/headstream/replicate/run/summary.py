@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstream.replicate.columns.traits import StoredChanges
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.tables import Applied
@@ -63,6 +62,12 @@ class Summary:
     tables: dict[tuple[str, str], RowCounts] = field(default_factory=dict)
     seconds: float = 0.0
 
+    def note_read(self, decoded: Decoded) -> None:
+        """Add the messages of a micro-batch."""
+        self.messages += decoded.message_count
+        self.size_bytes += decoded.size_bytes
+        self.tombstones += decoded.tombstones
+
     def add(self, applied: Applied) -> None:
         """Add the result of one application of changes."""
         self.changes += applied.changes
@@ -72,8 +77,7 @@ class Summary:
 
     def note_commits(
         self,
-        changes: Mapping[str, list[pa.RecordBatch]],
-        stored: Mapping[str, StoredChanges],
+        decoded: Decoded,
         schemas: Mapping[str, TableSchema],
         failed: Container[tuple[str, str]],
         now_us: int,
@@ -81,18 +85,16 @@ class Summary:
         """Record the time from changes' commits in the source until their tables had them.
 
         Args:
-            changes: Schema id -> decoded changes.
-            stored: Schema id -> further changes, which are stored.
-            schemas: Schema id -> the schema.
+            schemas: Schema id -> the schema of the changes.
             failed: Tables that did not apply them.
             now_us: When the tables had them, microseconds since 1970 UTC.
         """
         newest: dict[tuple[str, str], str] = {}
-        for schema_id, kept in stored.items():
+        for schema_id, kept in decoded.stored.items():
             table = schemas[schema_id].table
             if table not in failed:
                 newest[table] = max(newest.get(table, ""), kept.traits.most)
-        for schema_id, batches in changes.items():
+        for schema_id, batches in decoded.changes.items():
             table = schemas[schema_id].table
             if table not in failed:
                 found = [pc.max(batch.column("_hs_sequence")).as_py() or "" for batch in batches if batch.num_rows]

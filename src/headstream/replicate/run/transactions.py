@@ -15,7 +15,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 from headstream.errors import ReplicateError
 from headstream.replicate.apply.on_executors.waiting_changes import OfTransactions
 from headstream.replicate.columns.raw import TRANSACTION, change_coordinates
-from headstream.replicate.decoding.decode import Decoded
 from headstream.replicate.decoding.transaction_events import (
     EVENTS_SCHEMA,
     Ranges,
@@ -36,19 +35,19 @@ from headstream.replicate.decoding.transaction_events import (
     first_gap,
     is_whole,
 )
-from headstream.replicate.parked.ledger import WAITS, Ledger
+from headstream.replicate.parked.ledger import WAITS, Ledger, Table
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.run.decoded_storage import leave_out_stored, on_executors
-from headstream.replicate.schemas.schemas import TableSchema
-from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.run.unit import Parts, Unit
 
-__all__ = ["OpenTransaction", "Standing", "Transactions", "waiting_transactions"]
+__all__ = ["OpenTransaction", "Transactions", "waiting_transactions"]
 
 KEPT_CLOSED: Final = 1_000_000
 """Closed transactions that are stored: a repeated event of a forgotten one would wait for the others."""
 KEPT_EMPTY: Final = 100_000
 """Open transactions that are stored without waiting changes: so far they concern other tables only."""
 _AT_ONCE: Final = 500
+_INCOMPLETE: Final = "its transaction is incomplete"
 _ALARM_EVERY_US: Final = 60_000_000
 _HAS_PARCELS: Final = f"EXISTS (SELECT 1 FROM parcels WHERE transaction_key = key AND {WAITS})"
 _LOGGER: Final = logging.getLogger("headstream.replicate")
@@ -80,23 +79,21 @@ class OpenTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The states of a unit's transactions.
+class _States:
+    """The states of a unit's transactions after it.
 
     Args:
-        held: Its changes of incomplete transactions, by table.
-        unnumbered: Number of changes without their position in a transaction; they are applied immediately.
-        opened: Transactions that are open after it.
-        closed: Transactions that are closed by it.
+        opened: Those that are open.
+        closed: Those that it closes.
+        waiting: The keys of those whose changes wait.
     """
 
-    held: list[Held] = field(default_factory=list)
-    unnumbered: int = 0
-    opened: list[OpenTransaction] = field(default_factory=list)
-    closed: list[str] = field(default_factory=list)
+    opened: list[OpenTransaction]
+    closed: list[str]
+    waiting: set[str]
 
     def record(self, connection: sqlite3.Connection) -> None:
-        """Write it, in the ledger's transaction that records the held changes."""
+        """Write them, in the ledger's transaction that records the held changes."""
         connection.executemany(
             "INSERT INTO open_transactions (key, last_event, events, since_us) VALUES (?, ?, ?, ?) "
             "ON CONFLICT (key) DO UPDATE SET last_event = excluded.last_event, events = excluded.events",
@@ -111,81 +108,72 @@ class Standing:
 
 
 class Transactions:
-    """The transactions of a pipeline; without `atomic` no change waits for them.
+    """The transactions of a pipeline; without `atomic` no change waits for them."""
 
-    Args:
-        now_us: When the run begins, microseconds since 1970 UTC.
-    """
-
-    def __init__(self, config: ReplicateConfig, ledger: Ledger, now_us: int) -> None:
-        self._config = config
-        self._ledger = ledger
-        self._began_us = now_us
+    def __init__(self, parts: Parts) -> None:
+        self._config = parts.config
+        self._ledger = parts.ledger
+        self._decoder = parts.decoder
+        self._summary = parts.summary
+        self._now_us = parts.clock_us
+        self._began_us = parts.clock_us()
         self._alarmed_us: int | None = None
-        self._told_of_untold = False
-        if not config.atomic:  # this releases the changes held by an earlier run
-            with ledger.transaction() as connection:
+        self._told_of_unnumbered = False
+        if not self._config.atomic:  # this releases the changes held by an earlier run
+            with self._ledger.transaction() as connection:
                 connection.execute("DELETE FROM open_transactions")
 
-    def sort_out(self, decoded: Decoded, schemas: dict[str, TableSchema], now_us: int) -> Standing:
-        """Remove the changes that have to wait from a unit.
-
-        Args:
-            decoded: The unit; its applicable changes remain.
-            schemas: Schema id -> the schema, of all of them.
-            now_us: The time, microseconds since 1970 UTC.
-        """
+    def hold(self, unit: Unit) -> Unit:
+        """Hold a unit's changes of incomplete transactions; the ledger records the states of its transactions with them."""
         if not self._config.atomic:
-            return Standing()
-        stored = on_executors(decoded)
+            return unit
+        decoded, stored = on_executors(unit.decoded)
+        schemas = self._decoder.schemas(decoded)
+        lineages = {schema_id: schema.metadata.lineage for schema_id, schema in schemas.items()}
         changes = {schema_id: pa.Table.from_batches(batches) for schema_id, batches in decoded.changes.items()}
-        lineages = {schema_id: schemas[schema_id].metadata.lineage for schema_id in (*changes, *decoded.stored)}
         found = {schema_id: change_events(table, lineages[schema_id]) for schema_id, table in changes.items()}
-        unnumbered = sum(count for _, count in found.values())
         events = pa.Table.from_batches([*decoded.events, *(batch for batch, _ in found.values())], EVENTS_SCHEMA)
         events = events.filter(events["key"].is_valid())
         seen = divide_events(events) if stored is None else stored.divide_events(lineages, events)
-        standing = self._sort(seen, now_us)
-        held: dict[tuple[str, str], list[pa.Table]] = {}
-        if standing.waiting:
-            waiting = pa.array(sorted(standing.waiting), pa.string())
-            for schema_id, table in changes.items():
-                coordinates = changes_of(table, lineages[schema_id], waiting)
-                if coordinates.num_rows:
-                    held.setdefault(schemas[schema_id].table, []).append(_held(coordinates, schema_id))
-                    waits = pc.is_in(found[schema_id][0].column("key"), value_set=waiting)
-                    decoded.changes[schema_id] = table.filter(pc.invert(waits)).to_batches()
-            on_disk = {} if stored is None else stored.find(OfTransactions(lineages, waiting))
-            for schema_id, coordinates in on_disk.items():
-                held.setdefault(schemas[schema_id].table, []).append(_held(coordinates, schema_id))
-            leave_out_stored(decoded, on_disk.values())
-        decoded.changes = {schema_id: batches for schema_id, batches in decoded.changes.items() if batches}
-        unnumbered += seen.unnumbered
-        self._tell_of_untold(unnumbered)
-        parts = [
-            Held(table, "its transaction is incomplete", pa.concat_tables(found), "transaction") for table, found in held.items()
-        ]
-        return Standing(parts, unnumbered, standing.opened, standing.closed)
+        self._note_unnumbered(seen.unnumbered + sum(count for _, count in found.values()))
+        states = self._sort(seen, self._now_us())
+        if not states.waiting:
+            return replace(unit, decoded=decoded, record=states.record)
+        waiting = pa.array(sorted(states.waiting), pa.string())
+        held: list[tuple[str, pa.Table]] = []
+        kept: dict[str, pa.Table] = {}
+        for schema_id, table in changes.items():
+            coordinates = changes_of(table, lineages[schema_id], waiting)
+            if coordinates.num_rows:
+                held.append((schema_id, coordinates))
+                waits = pc.is_in(found[schema_id][0].column("key"), value_set=waiting)
+                kept[schema_id] = table.filter(pc.invert(waits))
+        on_disk = {} if stored is None else stored.find(OfTransactions(lineages, waiting))
+        decoded = leave_out_stored(decoded.with_changes(kept), on_disk.values())
+        parts: dict[Table, list[pa.Table]] = {}
+        for schema_id, coordinates in (*held, *on_disk.items()):
+            parts.setdefault(schemas[schema_id].table, []).append(_held(coordinates, schema_id))
+        waits_now = [Held(name, _INCOMPLETE, pa.concat_tables(tables), "transaction") for name, tables in parts.items()]
+        return replace(unit, decoded=decoded, held=[*unit.held, *waits_now], record=states.record)
 
-    def deal_with_overdue(self, now_us: int, *, all_read: bool) -> int:
-        """Apply the policy for transactions that have been open for too long; return the number closed.
+    def settle_overdue(self, *, all_read: bool) -> bool:
+        """Apply the policy for transactions that have been open for too long; return whether some were closed.
 
         A new run can still read the rest of them, so nothing is overdue before the run is that old.
 
         Args:
-            now_us: The time, microseconds since 1970 UTC.
             all_read: Whether all messages have been read.
 
         Raises:
             ReplicateError: a transaction is overdue, and the policy is `fail`.
         """
-        wait_us = self._config.transaction_wait_us
+        now_us, wait_us = self._now_us(), self._config.transaction_wait_us
         if not self._config.atomic or not (all_read or now_us - self._began_us >= wait_us):
-            return 0
+            return False
         overdue = waiting_transactions(self._ledger, now_us - wait_us)
         if not overdue:
             self._alarmed_us = None
-            return 0
+            return False
         what = f"{len(overdue):,} transactions have not come whole in {wait_us / 1e6:g} s: {overdue[0].describe()}"
         if self._config.on_incomplete_transaction == "fail":
             raise ReplicateError(
@@ -198,15 +186,16 @@ class Transactions:
             _LOGGER.warning("%s; the events that arrived are applied", what)
             with self._ledger.transaction() as connection:
                 _close(connection, [one.key for one in overdue])
-            return len(overdue)
+            self._summary.incomplete_transactions += len(overdue)
+            return True
         if self._alarmed_us is None or now_us - self._alarmed_us >= _ALARM_EVERY_US:
             self._alarmed_us = now_us
             _LOGGER.warning("%s; their changes wait", what)
-        return 0
+        return False
 
-    def _sort(self, seen: SeenEvents, now_us: int) -> _Sorted:
+    def _sort(self, seen: SeenEvents, now_us: int) -> _States:
         """Determine the transactions that a unit completes, and the state of the others after it."""
-        result = _Sorted(closed=seen.whole.to_pylist())
+        states = _States([], seen.whole.to_pylist(), set())
         in_part = pc.unique(seen.rest["key"]).to_pylist()
         known = {one.key: one for one in self._find_open(in_part)}
         closed = self._find_closed(key for key in in_part if key not in known)
@@ -219,13 +208,13 @@ class Transactions:
             ranges = add_numbers(before.events, numbers.values.to_numpy())
             last = max((value for value in (before.last_event, end.as_py()) if value is not None), default=None)
             if not is_whole(ranges, last):
-                result.opened.append(OpenTransaction(before.key, last, ranges, before.since_us, True))
-                result.waiting.add(before.key)
+                states.opened.append(OpenTransaction(before.key, last, ranges, before.since_us, True))
+                states.waiting.add(before.key)
                 continue
-            result.closed.append(before.key)
+            states.closed.append(before.key)
             if before.waits:  # the new changes join it, and the next release has all of them
-                result.waiting.add(before.key)
-        return result
+                states.waiting.add(before.key)
+        return states
 
     def _find_open(self, keys: list[str]) -> Iterator[OpenTransaction]:
         for some, marks in _portions(keys):
@@ -237,20 +226,12 @@ class Transactions:
             found.update(key for (key,) in self._ledger.rows(f"SELECT key FROM closed_transactions WHERE key IN ({marks})", some))
         return found
 
-    def _tell_of_untold(self, count: int) -> None:
-        if count and not self._told_of_untold:
-            self._told_of_untold = True
+    def _note_unnumbered(self, count: int) -> None:
+        self._summary.untold += count
+        if count and not self._told_of_unnumbered:
+            self._told_of_unnumbered = True
             what = "%d changes have no position in a transaction (transactionEventCounter): applied immediately"
             _LOGGER.warning(what, count)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sorted:
-    """Transactions of a unit: open after it, closed by it, and waiting."""
-
-    opened: list[OpenTransaction] = field(default_factory=list)
-    closed: list[str] = field(default_factory=list)
-    waiting: set[str] = field(default_factory=set)
 
 
 def waiting_transactions(ledger: Ledger, before_us: int) -> list[OpenTransaction]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,7 +150,7 @@ class TargetTables:
 
     def learn(
         self,
-        changes: Mapping[str, list[pa.RecordBatch]],
+        changes: Mapping[str, Sequence[pa.RecordBatch]],
         schemas: Mapping[str, TableSchema],
         read_until_us: int,
         stored: Mapping[str, StoredChanges] | None = None,
@@ -178,7 +178,7 @@ class TargetTables:
 
     def apply(
         self,
-        changes: Mapping[str, list[pa.RecordBatch]],
+        changes: Mapping[str, Sequence[pa.RecordBatch]],
         schemas: Mapping[str, TableSchema],
         unit: str,
         version: int,
@@ -227,7 +227,7 @@ class TargetTables:
         self,
         name: Name,
         structures: Mapping[str, list[str]],
-        changes: Mapping[str, list[pa.RecordBatch]],
+        changes: Mapping[str, Sequence[pa.RecordBatch]],
         stored: Mapping[str, StoredChanges],
         schemas: Mapping[str, TableSchema],
         unit: str,
@@ -350,7 +350,7 @@ class TargetTables:
 
 
 def _group(
-    schema_ids: list[str], changes: Mapping[str, list[pa.RecordBatch]], stored: Mapping[str, StoredChanges]
+    schema_ids: list[str], changes: Mapping[str, Sequence[pa.RecordBatch]], stored: Mapping[str, StoredChanges]
 ) -> pa.Table | SparkChanges:
     """Return the changes of some schemas of one structure: where they are stored, unless some are in the driver."""
     kept = [stored[schema_id] for schema_id in schema_ids if schema_id in stored]

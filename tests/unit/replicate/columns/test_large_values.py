@@ -12,9 +12,9 @@ import pytest
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
 from headstream.replicate.columns import key_buckets, large_values
 from headstream.replicate.columns.large_values import take_rows
-from headstream.replicate.decoding import decode
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.parked import ledger, parking
-from headstream.replicate.run import between_batches
+from headstream.replicate.run import processor
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table
@@ -25,7 +25,7 @@ KIB = 1024
 
 def lower_limits(patch: pytest.MonkeyPatch, array_bytes: int, unit_bytes: int) -> None:
     patch.setattr(large_values, "MAX_ARRAY_BYTES", array_bytes)
-    for module in (key_buckets, parking, ledger, between_batches):
+    for module in (key_buckets, parking, ledger, processor):
         patch.setattr(module, "MAX_UNIT_BYTES", unit_bytes)
     patch.setattr(parking, "_MAX_PARCEL_BYTES", unit_bytes // 8)
 
@@ -104,13 +104,13 @@ def test_changes_of_more_than_2_gib_of_text_are_merged_when_their_schema_comes_l
 def test_a_micro_batch_of_more_than_2_gib_of_text_is_merged(tmp_path: Path) -> None:
     work = Work(tmp_path)
     work.send(metadata_message(TABLE))
-    decoded = decode.Decoded()
+    parts = []
     for start in range(0, 300, 10):
         values = [
             data_message(TABLE, make_change(n, data={"id": n, "name": f"{n:06d}" + "x" * (8 << 20)}))
             for n in range(start, start + 10)
         ]
-        decoded.extend(work.decoder.decode(work.raw(values).combine_chunks().to_batches()[0]))
-    work.processor.process(decoded, lambda wanted: work.raw([]), 1)
+        parts.append(work.decoder.decode(work.raw(values).combine_chunks().to_batches()[0]))
+    work.processor.process(Decoded.join(parts), lambda wanted: work.raw([]), 1)
     assert (work.summary.changes, work.ledger.waiting().count, work.dead_count()) == (300, 0, 0)
     work.close()

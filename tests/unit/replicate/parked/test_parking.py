@@ -11,8 +11,10 @@ from headstream.core.codec.binary import decode_headers, encode_headers
 from headstream.core.model.constructors import uint8
 from headstream.core.model.headers import Headers
 from headstream.replicate.columns.raw import RAW_SCHEMA
+from headstream.replicate.parked.bounds import WaitingBounds
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC, PARKED_TOPIC, Held, ParkingLot, Release
+from headstream.replicate.settings.config import ReplicateConfig
 
 DELAYED = "replicate/delayed"
 HEADERS = Headers([("attempt", uint8(3)), ("attempt", uint8(4))])
@@ -45,7 +47,10 @@ class Lot:
 
     def open(self) -> None:
         self.ledger = Ledger(self.directory / "ledger.sqlite")
-        self.parking = ParkingLot(self.directory, DELAYED, self.ledger)
+        config = ReplicateConfig(
+            source="file:///nowhere", topics=("cdc/data",), tables=self.directory / "tables", checkpoint=self.directory
+        )
+        self.parking = ParkingLot(self.directory, DELAYED, self.ledger, WaitingBounds(config, self.ledger))
 
     def restart(self) -> None:
         self.close()

@@ -23,7 +23,7 @@ def test_processor_brings_dead_messages_back_when_asked_and_their_schema_has_com
     work.process(work.raw([m.value for m in messages if m.role == "metadata"]), 1)
     assert work.ledger.counts() == {"dead": dead}
     selection = Selection(states=("dead",), table=LINES)
-    chosen = selection.find(work.ledger, work.processor.table_of)
+    chosen = selection.find(work.ledger, work.decoder.target_of)
     assert 0 < sum(parcel.count for parcel in chosen) < dead
     requests = Requests(work.ledger)
     number = requests.ask("redrive", selection.to_document(), work.now_us)
@@ -51,6 +51,6 @@ def test_processor_brings_back_what_it_gave_up_of_one_table_when_asked_for_that_
         work.send(metadata_message(table), *messages, data_message(table, keyless, form="json"))
     assert work.dead_count() == 6
     for name, count in (("kit", 3), ("other", 3), ("none", 0)):
-        chosen = Selection(states=("dead",), table=("shop", name)).find(work.ledger, work.processor.table_of)
+        chosen = Selection(states=("dead",), table=("shop", name)).find(work.ledger, work.decoder.target_of)
         assert sum(parcel.count for parcel in chosen) == count
     work.close()

@@ -13,6 +13,8 @@ import pytest
 
 from headstream.replicate.codec import TableMetadata, data_message, metadata_message
 from headstream.replicate.columns.raw import RAW_SCHEMA
+from headstream.replicate.decoding.decoded import Decoded
+from headstream.replicate.run.load_waits import LoadWaits
 from headstream.replicate.run.status import read_status
 from headstream.replicate.schemas.zone import ZoneEntry
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
@@ -293,4 +295,25 @@ def test_a_run_after_one_that_ended_waits_for_schemas_again(tmp_path: Path) -> N
     read_schema(work)
     assert work.names() == expected
     assert work.ledger.waiting().count == 0
+    work.close()
+
+
+def test_hold_takes_rows_out_of_a_unit_that_were_logged_after_what_is_read_and_holds_the_same_in_a_rerun(tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    work.send(metadata_message(KIT), data_message(KIT, make_change(1)))
+    values = [data_message(KIT, make_change(number, "REFRESH", change_sequence="", timestamp="")) for number in (2, 3)]
+    work.now_us += 100 * SECOND_US
+    unit = work.unit(values[0])
+    read_us = work.now_us + 1
+    work.now_us += SECOND_US
+    later = work.unit(values[1], data_message(KIT, make_change(4)))
+    unit = replace(unit, decoded=Decoded.join([unit.decoded, later.decoded]))
+    step = LoadWaits(work.parts)
+    held = step.hold(unit, read_us)
+    (part,) = held.held
+    assert (part.table, part.cause, part.messages["offset"].to_pylist()) == (("shop", "kit"), "load", [3])
+    assert (unit.decoded.rows_in_driver, held.decoded.rows_in_driver) == (3, 2)
+    (again,) = step.hold(unit, work.now_us + 10 * SECOND_US).held
+    assert again.messages.equals(part.messages), "its tables have the others already"
+    assert step.hold(replace(unit, number=unit.number + 1), work.now_us + 10 * SECOND_US).held == []
     work.close()

@@ -10,7 +10,7 @@ import pytest
 
 from headstream.errors import ReplicateError, StorageError
 from headstream.replicate.codec import data_message, metadata_message
-from headstream.replicate.decoding.decode import Decoded
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.run.metrics import describe_pipeline
 from headstream.replicate.run.status import note_status, read_status

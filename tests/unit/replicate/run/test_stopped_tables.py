@@ -11,9 +11,10 @@ import pytest
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
 from headstream.replicate.parked import parking
 from headstream.replicate.run.status import read_status
+from headstream.replicate.run.stopped_tables import StoppedTables
 from headstream.replicate.settings.table_settings import TableRule, TableRules
 from tests.support.replicate.pipeline_work import SECOND_US, Work
-from tests.support.replicate.replicate_messages import COLUMNS, make_change, make_table
+from tests.support.replicate.replicate_messages import COLUMNS, make_change, make_table, reasons_of
 
 KIT = make_table()
 UNUSABLE = make_table(*COLUMNS, ColumnMetadata("_hs_sequence", 3, "WSTRING", 20), schema_id="A" * 32, table="odd")
@@ -134,4 +135,32 @@ def test_take_out_keeps_every_message_once_when_a_crash_cuts_it_off(
     work.restart()
     work.process(raw, 1)
     assert (len(work.rows("shop", "kit")), work.ledger.waiting().count, work.dead_count()) == (20, 20, 0)
+    work.close()
+
+
+def test_take_out_returns_the_dead_messages_of_stopped_tables_beside_the_others(tmp_path: Path) -> None:
+    work = Work(tmp_path, dead_rate_messages=10)
+    work.send(metadata_message(KIT), metadata_message(UNUSABLE))
+    health = work.processor.health
+    bad = [data_message(KIT, make_change(number, change_sequence="")) for number in range(2)]
+    unit = work.unit(*rows(KIT, *range(20)), *rows(UNUSABLE, *range(20)), *bad)
+    taken = StoppedTables(work.parts, health).take_out(unit)
+    (part,) = taken.stopped
+    assert (part.table, part.messages.num_rows, part.reason) == (("shop", "odd"), 20, health.stopped["shop", "odd"])
+    assert (len(reasons_of(taken.decoded)), len(reasons_of(unit.decoded))) == (2, 22), "the given unit is as it was"
+    assert taken.decoded.changes == unit.decoded.changes
+    work.close()
+
+
+def test_retry_lets_the_tables_rest_that_stay_stopped(tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    work.send(metadata_message(KIT), metadata_message(UNUSABLE))
+    health = work.processor.health
+    for table in ("odd", "kit"):
+        health.note_failure(("shop", table), "stopped", work.now_us, stopped=True)
+    unit = replace(work.unit(*rows(UNUSABLE, 1), *rows(KIT, 2)), resting={("shop", "other"): "no space left"})
+    retried = StoppedTables(work.parts, health).retry(unit)
+    assert retried.resting.keys() == {("shop", "other"), ("shop", "odd")}
+    assert [part.table for part in retried.stopped] == [("shop", "odd")]
+    assert health.stopped.keys() == {("shop", "odd")}
     work.close()

@@ -16,7 +16,7 @@ from headstream.cli.replicate.command import replicate
 from headstream.errors import ReplicateError, StorageError
 from headstream.metrics.families import write_openmetrics
 from headstream.replicate.codec import TableMetadata, data_message, data_schema, metadata_message
-from headstream.replicate.decoding.decode import Decoded
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.parked import parking
 from headstream.replicate.parked.ledger import Ledger
@@ -294,4 +294,31 @@ def test_a_table_is_not_waited_for_when_its_transaction_has_only_begun_to_wait(t
     work.send(event(1, 2))
     assert work.ledger.tables_waited_for(work.now_us - 1) == set()
     assert work.ledger.tables_waited_for(work.now_us) == {("shop", "kit")}
+    work.close()
+
+
+def test_hold_takes_the_changes_of_incomplete_transactions_out_of_a_unit_and_records_nothing_yet(tmp_path: Path) -> None:
+    work = start(tmp_path)
+    unit = work.unit(
+        event(1, 2, of="whole"), event(2, 2, BOX, of="whole", at=5), event(3, 4, of="part"), event(5, 6, BOX, of="gap")
+    )
+    held = transactions.Transactions(work.parts).hold(unit)
+    waits = {part.table: part.messages.to_pylist() for part in held.held}
+    assert {table: [(row["offset"], row["transaction"]) for row in found] for table, found in waits.items()} == {
+        ("shop", "kit"): [(4, "s/t/part")],
+        ("shop", "box"): [(5, "s/t/gap")],
+    }
+    assert {name: sum(map(len, batches)) for name, batches in held.decoded.changes.items()} == {
+        KIT.schema_id: 1,
+        BOX.schema_id: 1,
+    }
+    assert {name: sum(map(len, batches)) for name, batches in unit.decoded.changes.items()} == {
+        KIT.schema_id: 2,
+        BOX.schema_id: 2,
+    }
+    assert work.ledger.rows("SELECT key FROM open_transactions") == []
+    with work.ledger.transaction() as connection:
+        held.record(connection)
+    assert work.ledger.rows("SELECT key FROM open_transactions ORDER BY key") == [("s/t/gap",), ("s/t/part",)]
+    assert work.ledger.rows("SELECT key FROM closed_transactions") == [("s/t/whole",)]
     work.close()

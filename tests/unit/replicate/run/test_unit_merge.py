@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from headstream.replicate.codec import ColumnMetadata, data_message, metadata_me
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.parked.parking import ParkingLot
 from headstream.replicate.parked.requests import Requests, Selection
+from headstream.replicate.run.unit_merge import UnitMerge
 from tests.support.crashes import CrashError, fail_with
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import COLUMNS, make_change, make_table
@@ -118,4 +120,48 @@ def test_a_change_that_was_given_up_stays_given_up_when_its_batch_is_done_again(
     work.process(raw, 1)  # the row is there now, and so the late change would not be given up
     rows = [(row["id"], row["_hs_sequence"][-2:]) for row in work.rows("shop", "kit", tmp_path / "changes")]
     assert (len(rows), work.dead_count()) == (3, 1)
+    work.close()
+
+
+def test_hold_resting_takes_the_changes_of_resting_tables_alone_out_of_a_unit(tmp_path: Path) -> None:
+    box = make_table(schema_id="B" * 32, table="box")
+    work = Work(tmp_path)
+    work.send(metadata_message(OLD), metadata_message(box))
+    unit = work.unit(data_message(OLD, make_change(1)), data_message(box, make_change(2)), data_message(OLD, make_change(3)))
+    unit = replace(unit, resting={("shop", "kit"): "no space left", ("shop", "none"): "not here"})
+    held = UnitMerge(work.parts, work.processor.health).hold_resting(unit)
+    (part,) = held.held
+    assert (part.table, part.reason, part.cause) == (("shop", "kit"), "no space left", "table")
+    assert len(part.messages) == 2
+    assert held.decoded.changes.keys() == {box.schema_id}
+    assert unit.decoded.changes.keys() == {OLD.schema_id, box.schema_id}, "the given unit is as it was"
+    work.close()
+
+
+def test_merge_holds_the_changes_of_a_failing_table_and_saves_the_checkpoint_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = make_table(schema_id="B" * 32, table="box")
+    work = Work(tmp_path)
+    work.send(metadata_message(OLD), metadata_message(box))
+    step = UnitMerge(work.parts, work.processor.health)
+    steps: list[str] = []
+    original = DeltaLakeEngine.merge
+
+    def merge(engine: DeltaLakeEngine, *arguments: Any, **options: Any) -> Any:
+        steps.append("merge")
+        if engine.path.name == "box":
+            raise StorageError("no space left")
+        return original(engine, *arguments, **options)
+
+    monkeypatch.setattr(DeltaLakeEngine, "merge", merge)
+    monkeypatch.setattr(type(work.keeper), "save", lambda keeper: steps.append("save"))
+    merged = step.merge(work.unit(data_message(OLD, make_change(1)), data_message(box, make_change(2))))
+    assert steps == ["save", "merge", "merge"]
+    (part,) = merged.held
+    assert (part.table, part.messages["offset"].to_pylist(), part.cause) == (("shop", "box"), [3], "table")
+    assert (merged.decoded.changes, merged.rejected.num_rows) == ({}, 0)
+    assert [row["id"] for row in work.rows("shop", "kit")] == [1]
+    assert step.merge(replace(merged, held=())).held == []
+    assert steps == ["save", "merge", "merge"], "nothing is saved before a merge of nothing"
     work.close()

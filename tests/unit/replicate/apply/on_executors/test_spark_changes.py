@@ -17,7 +17,7 @@ from headstream.replicate.apply.on_executors.stored_batch import StoredBatch
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, coordinates_table, leave_out, match_rows
 from headstream.replicate.columns.traits import ChangeTraits, traits_of
-from headstream.replicate.decoding.decode import Decoded
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.run import decoded_storage
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
 from headstream.replicate.tables.target_table import TargetTable
@@ -224,7 +224,7 @@ def test_fetching_stored_changes_puts_them_before_those_that_the_driver_decoded(
     kept = Kept({"id": [first]})
     decoded = Decoded(changes={"id": [second]}, stored={"id": kept.open("id", empty)})
     assert decoded.message_count == 2
-    decoded.fetch(["id"])
+    decoded = decoded.fetch(["id"])
     assert pa.Table.from_batches(decoded.changes["id"])["n"].to_pylist() == [1, 2]
     assert (decoded.stored, decoded.message_count) == ({}, 2)
 
@@ -235,7 +235,7 @@ def test_fetching_stored_changes_adds_nothing_when_all_of_them_are_left_out() ->
     trace = pa.table({"_hs_operation": pa.array([3], pa.int8()), "_hs_sequence": [""], "_hs_logged_us": [0]})
     kept = Kept({"id": [pa.record_batch(places)]}, left_out=coordinates_table([("t", 1, 7)]))
     decoded = Decoded(stored={"id": kept.open("id", ChangeTraits(1, None, "", 0, trace))})
-    decoded.fetch(["id"])
+    decoded = decoded.fetch(["id"])
     assert (decoded.changes, decoded.stored) == ({}, {})
 
 
@@ -248,6 +248,6 @@ def test_changes_that_are_left_out_are_not_fetched_when_all_others_are(monkeypat
     kept = Kept({"a": [places[0]], "b": [places[1]]})
     decoded = Decoded(stored={name: kept.open(name, ChangeTraits(2, None, "", 0, trace)) for name in ("a", "b")})
     monkeypatch.setattr(decoded_storage, "_MOST_SENT", 1)
-    decoded_storage.leave_out_stored(decoded, [pa.Table.from_batches([batch.slice(1)]) for batch in places])
+    decoded = decoded_storage.leave_out_stored(decoded, [pa.Table.from_batches([batch.slice(1)]) for batch in places])
     found = {name: pa.Table.from_batches(batches)["_hs_offset"].to_pylist() for name, batches in decoded.changes.items()}
     assert (found, decoded.stored) == ({"a": [1], "b": [3]}, {})

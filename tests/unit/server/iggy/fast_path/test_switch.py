@@ -70,6 +70,7 @@ def test_server_asks_the_fast_path_nothing_when_it_is_off(monkeypatch: pytest.Mo
     assert bool(asked) is (value == "1")
 
 
+@pytest.mark.nightly  # it starts two suites; the first tier has the test above
 def test_server_passes_its_tests_when_the_fast_path_is_off() -> None:
     for chosen in _REPRESENTATIVE:
         done = subprocess.run(

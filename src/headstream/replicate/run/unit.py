@@ -1,0 +1,75 @@
+"""A unit of work: the messages of a micro-batch, or those of a release of messages that have waited.
+
+A unit is a value. Each step of processor.py takes out of `decoded` what it deals with, and returns the next value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import pyarrow as pa
+
+from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
+from headstream.replicate.columns.raw import coordinates_table
+from headstream.replicate.decoding.decode import Decoder
+from headstream.replicate.decoding.decoded import Decoded
+from headstream.replicate.parked.ledger import Ledger, Record, Table, no_record
+from headstream.replicate.parked.parking import Held
+from headstream.replicate.run.summary import Summary
+from headstream.replicate.schemas.zone import SchemaZone
+from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.tables.tables import TargetTables
+
+__all__ = ["NONE_REJECTED", "Parts", "Unit"]
+
+_NO_TEXTS: Final = pa.nulls(0, pa.string())
+NONE_REJECTED: Final = coordinates_table(()).append_column("schema_id", _NO_TEXTS).append_column("reason", _NO_TEXTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of one pipeline that units are processed with.
+
+    Args:
+        decoder: The decoder of that zone.
+        summary: The counts of the run.
+        clock_us: The time, microseconds since 1970 UTC.
+        keeper: Keeps its checkpoint.
+    """
+
+    config: ReplicateConfig
+    zone: SchemaZone
+    decoder: Decoder
+    ledger: Ledger
+    tables: TargetTables
+    summary: Summary
+    clock_us: Callable[[], int]
+    keeper: Keeper = field(default_factory=LocalKeeper)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One unit.
+
+    Args:
+        number: Its number, the same in a rerun after a crash; those of micro-batches and of releases rise by themselves.
+        decoded: The messages that no step has dealt with.
+        is_repeated: Whether some of its changes may already be applied: by an earlier run, or before they were set aside.
+        resting: Tables that it is not merged into -> the reason.
+        stopped: Messages of stopped tables, whole, which wait for their table.
+        held: Changes that wait, as coordinates with schema ids.
+        rejected: Coordinates of changes that can never be applied, with schema ids and reasons.
+        record: What the ledger records together with its messages that wait.
+    """
+
+    kind: Literal["batch", "release"]
+    number: int
+    decoded: Decoded
+    is_repeated: bool = False
+    resting: Mapping[Table, str] = field(default_factory=dict)
+    stopped: Sequence[Held] = ()
+    held: Sequence[Held] = ()
+    rejected: pa.Table = field(default_factory=lambda: NONE_REJECTED)
+    record: Record = no_record
