@@ -222,7 +222,9 @@ def wait_messages(server: Dispatcher, session: Session, command: WaitMessages) -
         wait.cancel()
 
 
-def begin_wait(server: Dispatcher, session: Session, command: WaitMessages | FetchMessages, on_ready: Callable[[], None]) -> Wait:
+def begin_wait(
+    server: Dispatcher, session: Session, command: WaitMessages | FetchMessages | PollMessages, on_ready: Callable[[], None]
+) -> Wait:
     """Begin a command's wait; check is_ready at once, and again at every callback.
 
     Args:
@@ -244,8 +246,9 @@ def begin_wait(server: Dispatcher, session: Session, command: WaitMessages | Fet
         member = None if command.group is None else server.members.find(session, command.member)
         return messages.begin_wait(name, command.positions, on_ready, member=member, generation=command.generation)
     look = replace(command, auto_commit=False, count=1)
-    directory = server.broker.backing.log.partition_directory(target.topic, check_partition(target, command.partition))
-    return Wait(server.broker.backing.log.waiting, [directory], lambda: fetched(server, session, look).count > 0, on_ready)
+    read = polled if isinstance(command, PollMessages) else fetched
+    directory = server.broker.backing.log.partition_directory(target.topic, check_partition(target, command.partition or 1))
+    return Wait(server.broker.backing.log.waiting, [directory], lambda: read(server, session, look).count > 0, on_ready)
 
 
 def append_messages(server: Dispatcher, session: Session, command: AppendMessages) -> FirstOffset:

@@ -152,6 +152,8 @@ class PollMessages(Command[PolledMessages]):
     auto_commit: Annotated[Flag, Default(False)]
     must_own: bool = False
     """Whether a client that names a group and a partition receives no messages of another member's partition."""
+    timeout_ms: int = 0
+    """How long the server waits for messages if there are none."""
 
     @property
     def strategy(self) -> PollingStrategy:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from headstream.core.codec.batch.iggy_batches import BatchFault, decode_batch, encode_batches
 from headstream.core.codec.buffer import BytesLike, Reader, Writer
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.wire.codes import Code
-from headstream.core.wire.commands.messages import PolledMessages, SendMessages, pull_partitioning
+from headstream.core.wire.commands.messages import PolledMessages, PollMessages, SendMessages, pull_partitioning
 from headstream.core.wire.encodings import Encoding
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
@@ -22,7 +23,7 @@ from headstream.core.wire.vsr.logins import decode_login
 from headstream.core.wire.vsr.operations import RESULT_CODES
 from headstream.errors import DecodeError
 
-__all__ = ["VSR"]
+__all__ = ["VSR", "VsrEncoding"]
 
 _NOT_OWNED: Final = 0xFFFF_FFFF
 """The partition of a poll by a member of a group that does not own the partition: the client asks for its partitions again."""
@@ -39,9 +40,17 @@ _FAULTS: Final = {
 
 
 class VsrEncoding(Encoding):
-    """The encoding of protocol 0.11."""
+    """The encoding of protocol 0.11.
+
+    Args:
+        hold_ms: How long polls wait for messages, milliseconds: the protocol has no polls that wait.
+    """
+
+    def __init__(self, hold_ms: int = 0) -> None:
+        self._hold_ms = hold_ms
 
     def decode(self, code: int, payload: BytesLike) -> Command[Any]:
+        """Return the command of a whole frame, as Encoding.decode()."""
         reader = Reader(payload, HEADER_BYTES)
         if code == Code.LOGIN:
             return decode_login(reader)
@@ -50,9 +59,13 @@ class VsrEncoding(Encoding):
         kind = COMMANDS.get(code)
         if kind is None:
             raise refusal(Status.FEATURE_UNAVAILABLE, "there is no such operation or read")
-        return pull_request(kind, reader)
+        command = pull_request(kind, reader)
+        if self._hold_ms and isinstance(command, PollMessages):
+            return replace(command, timeout_ms=self._hold_ms)
+        return command
 
     def encode_reply(self, command: Command[Any], reply: Any) -> list[BytesLike]:
+        """Return the body of a reply, with the count of errors where the operation has one."""
         writer = Writer()
         if type(command).code in RESULT_CODES:
             writer.push_u32(0)
@@ -60,6 +73,7 @@ class VsrEncoding(Encoding):
         return [writer.to_bytes()] if len(writer) else []
 
     def encode_polled(self, head: PolledMessages, chunks: Sequence[memoryview]) -> list[BytesLike]:
+        """Return the body of the reply to a poll: its head, and the messages as batches."""
         partition = head.partition - 1 if head.partition else _NOT_OWNED
         shown = PolledMessages(partition, head.current_offset, head.count, b"").head()
         if not head.count:

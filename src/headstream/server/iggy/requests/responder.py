@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import Dispatcher
-from headstream.broker.commands.requests import answer_request
+from headstream.broker.commands.requests import WAITS, answer_request
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.wire.codes import Code, name_of_code
 from headstream.core.wire.encodings import CLASSIC, Encoding
@@ -46,6 +46,8 @@ class Responder:
 
     encoding: Encoding = CLASSIC
     """How the client encodes requests and responses."""
+    waits: frozenset[int] = WAITS
+    """The codes of commands that can wait for messages."""
 
     def __init__(self, dispatcher: Dispatcher, session: Session) -> None:
         self._dispatcher = dispatcher

@@ -9,11 +9,13 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from headstream.broker.accounts.sessions import Session
+from headstream.broker.commands.dispatch import Dispatcher
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.wire.codes import Code
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
-from headstream.core.wire.vsr.encoding import VSR
+from headstream.core.wire.vsr.encoding import VSR, VsrEncoding
 from headstream.core.wire.vsr.frames import HEADER_BYTES, PROTOCOL, Eviction, RequestHeader, encode_eviction, encode_reply_head
 from headstream.core.wire.vsr.logins import SERVER_VERSION
 from headstream.errors import DecodeError, HeadstreamError
@@ -37,14 +39,24 @@ _LOGIN_TAIL: Final = struct.Struct("<QIB")
 _NO_LOGIN_CODES: Final = frozenset({Code.PING, Code.LOGIN})
 _CLASSIC_LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
 _NO_CLIENT: Final = bytes(16)
+_HELD: Final = frozenset({Code.POLL_MESSAGES.value})
 
 
 class VsrResponder(Responder):
-    """Answers the requests of one session, as Responder; a payload is a whole frame."""
+    """Answers the requests of one session, as Responder; a payload is a whole frame.
 
-    encoding = VSR
+    Args:
+        hold_s: How long a poll waits for messages if there are none, seconds.
+    """
+
+    encoding: VsrEncoding = VSR
     client = _NO_CLIENT
     """The id of the client that has logged in."""
+
+    def __init__(self, dispatcher: Dispatcher, session: Session, hold_s: float = 0.0) -> None:
+        super().__init__(dispatcher, session)
+        if hold_s:
+            self.encoding, self.waits = VsrEncoding(int(hold_s * 1000)), _HELD
 
     @property
     def number(self) -> int:

@@ -27,13 +27,12 @@ from headstream.core.codec.buffer import BytesLike
 from headstream.core.wire.frames import Frame, FrameBuffer, FrameBufferPool
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
-from headstream.core.wire.vsr.encoding import VSR
 from headstream.server.config.tcp_settings import ConnectionLimits
 from headstream.server.iggy.fast_path.intake import Intake
 from headstream.server.iggy.fast_path.small_requests import SmallRequests
 from headstream.server.iggy.fast_path.traffic import Traffic
 from headstream.server.iggy.fast_path.vsr_requests import VsrRequests
-from headstream.server.iggy.requests.pending_wait import WAITS, PendingWait
+from headstream.server.iggy.requests.pending_wait import PendingWait
 from headstream.server.iggy.requests.responder import Responder, Response
 from headstream.server.iggy.requests.vsr_responder import VsrResponder
 from headstream.server.iggy.tcp.reader_switch import ROUND_BYTES, ReaderSwitch
@@ -172,7 +171,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
     def _received(self, nbytes: int) -> None:
         """Answer the frames that are complete after `nbytes` more bytes."""
         frames = self._frames.received(nbytes)
-        if self._frames.is_vsr and self._responder.encoding is not VSR:
+        if self._frames.is_vsr and not isinstance(self._responder, VsrResponder):
             self._change_protocol()
         if not frames:
             self._settle()
@@ -186,7 +185,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
     def _change_protocol(self) -> None:
         """Answer as clients of Iggy's protocol 0.11 expect: the connection began with its frame."""
         shared, session = self._shared, self._responder.session
-        responder = self._responder = VsrResponder(shared.dispatcher, session)
+        responder = self._responder = VsrResponder(shared.dispatcher, session, shared.limits.hold_s)
         self._fast_path = self._switch.short = VsrRequests(shared.dispatcher, session, shared.traffic, responder)
 
     def _answer_short(self, count: int) -> int:
@@ -284,7 +283,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
                     self._wait_for_memory()
                 break
             self._at += 1
-            if code in WAITS and self._begin_wait(responder.session, code, payload):
+            if code in responder.waits and self._begin_wait(responder.session, code, payload):
                 break
             if is_slow(self._shared.dispatcher, responder.session, code, payload, responder.encoding, is_alone=is_alone):
                 self.is_busy = True
@@ -414,7 +413,8 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         if self._at < len(self._todo) or self._is_leaving:
             return False
         server, on_ring = self._shared.dispatcher, partial(self._shared.wakeups.ring, self._look)
-        self._wait = PendingWait.begin(server, session, code, payload, self._loop, on_ring, self._end_wait)
+        encoding = self._responder.encoding
+        self._wait = PendingWait.begin(server, session, code, payload, encoding, self._loop, on_ring, self._end_wait)
         if self._wait is None:
             return False
         self._switch.go_on_alone()

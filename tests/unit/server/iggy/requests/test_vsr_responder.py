@@ -15,6 +15,7 @@ from headstream.core.wire.commands.messages import PollMessages, SendMessages
 from headstream.core.wire.commands.offsets import ConsumerRef
 from headstream.core.wire.extensions.groups import EnterGroup, ExitGroup
 from headstream.core.wire.statuses import Status
+from headstream.server.config.tcp_settings import ConnectionLimits, TcpSettings
 from tests.support.messages.batches import sent
 from tests.support.server.served import Running, config_of, serving
 from tests.support.server.vsr_peer import LOGIN, VsrPeer, login_body, request_frame
@@ -117,3 +118,29 @@ def test_members_of_a_headstream_group_exclude_clients_of_protocol_0_11(running:
         assert today.ask(JOIN, GROUP).status == Status.ERROR
         own.ask(ExitGroup("shop", "eu", "billing", member))
         assert today.ask(JOIN, GROUP).status == 0
+
+
+def test_vsr_responder_holds_an_empty_poll_until_a_message_arrives() -> None:
+    with serving(config_of(tcp=TcpSettings(limits=ConnectionLimits(hold_s=60.0)))) as running, VsrPeer(running.address) as peer:
+        assert peer.ask(CREATE_STREAM, b"\x04shop").status == 0
+        assert peer.ask(CREATE_TOPIC, b"\x02\x04shop\x02\x00\x00\x00\x02eu").status == 0
+        asked = b"\x01\x01\x04\x01\x00\x00\x00" + NAMES + b"\x01" + struct.pack("<IBQIB", 1, 5, 0, 10, 1)
+        peer.socket.sendall(request_frame(2, asked, code=Code.POLL_MESSAGES, session=peer.session))
+        other = running.peer()
+        other.ask(SendMessages("shop", "eu", Partitioning.partition(1), sent(b"elsewhere")))
+        peer.socket.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            peer.receive()
+        peer.socket.settimeout(30)
+        other.ask(SendMessages("shop", "eu", Partitioning.partition(2), sent(b"here")))
+        assert struct.unpack_from("<IQI", peer.receive().body) == (1, 0, 1)
+        held = BILLING + NAMES + b"\x01" + struct.pack("<IBQIB", 1, 5, 0, 10, 1)
+        assert peer.read(Code.POLL_MESSAGES, held).status == Status.CONSUMER_GROUP_NAME_NOT_FOUND
+
+
+def test_vsr_responder_answers_an_empty_poll_when_it_was_held_for_long_enough() -> None:
+    with serving(config_of(tcp=TcpSettings(limits=ConnectionLimits(hold_s=0.02)))) as running, VsrPeer(running.address) as peer:
+        assert peer.ask(CREATE_STREAM, b"\x04shop").status == 0
+        assert peer.ask(CREATE_TOPIC, b"\x02\x04shop\x01\x00\x00\x00\x02eu").status == 0
+        asked = b"\x01\x01\x04\x01\x00\x00\x00" + NAMES + b"\x01" + struct.pack("<IBQIB", 0, 5, 0, 10, 1)
+        assert peer.read(Code.POLL_MESSAGES, asked).body == bytes(16)
