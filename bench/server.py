@@ -151,9 +151,9 @@ def anchored(program: str, directory: Path, size_bytes: int) -> Iterator[Target]
 
 
 @contextmanager
-def served(directory: Path, python: str = sys.executable) -> Iterator[Target]:
+def served(directory: Path, python: str = sys.executable, environ: dict[str, str] | None = None) -> Iterator[Target]:
     """Run our server, with a topic for each connection."""
-    server = ServerProcess(directory, python=python)
+    server = ServerProcess(directory, python=python, environ=environ)
     try:
         with TcpPeer(server.tcp) as peer:
             peer.login()

@@ -3,15 +3,19 @@
 The load is that of server.py. Both kinds of frames take turns on one server; shown are the medians of their messages a second, a
 request's time and the server's processor time, and the ratio of the rates. What is polled was sent in the older frames.
 Arguments are the loads to run, by how their names begin; without any, all are run, and the results are written down.
-`--old DIR` adds the older frames on the server of another checkout with its own .venv.
+`--old DIR` adds the older frames on the server of another checkout with its own .venv. Last comes the processor time of a server
+with idle consumers that poll every 10 ms, with and without held polls.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import struct
 import sys
 import tempfile
+import threading
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,8 +24,12 @@ sys.path.insert(0, str(ROOT))
 
 from bench.machine import Report  # noqa: E402
 from bench.server import SECONDS, Load, Result, compile_load, fill, run, served  # noqa: E402
+from headstream.core.wire.codes import Code  # noqa: E402
+from tests.support.server.vsr_peer import VsrPeer  # noqa: E402
 
 ROUNDS = 5
+IDLE = 100
+IDLE_SECONDS = 5
 LOADS = [
     *(Load(mode, connections, 1000, size) for mode in ("send", "poll") for size in (1000, 100) for connections in (1, 4)),
     *(Load(mode, connections, 1, 100) for mode in ("send", "poll") for connections in (1, 4, 8)),
@@ -56,6 +64,36 @@ def compare(report: Report, program: str, load: Load, old: Path | None) -> None:
     )
 
 
+def poll_in_a_loop(peer: VsrPeer, is_over: threading.Event) -> None:
+    """Poll an empty partition every 10 ms, as clients of this protocol do."""
+    names = b"".join(b"\x02" + bytes([len(name)]) + name for name in (b"bench", b"t0"))
+    body = b"\x01\x01\x04\x01\x00\x00\x00" + names + b"\x01" + struct.pack("<IBQIB", 0, 5, 0, 10, 0)
+    while not is_over.is_set():
+        peer.read(Code.POLL_MESSAGES, body)
+        time.sleep(0.01)
+
+
+def measure_idle(report: Report, hold: str) -> None:
+    """Measure the processor time of a server with idle consumers."""
+    with (
+        tempfile.TemporaryDirectory() as place,
+        served(Path(place) / "log", environ={"HEADSTREAM_HOLD_EMPTY_POLLS": hold}) as target,
+    ):
+        is_over = threading.Event()
+        peers = [VsrPeer(("127.0.0.1", target.port)) for _ in range(IDLE)]
+        threads = [threading.Thread(target=poll_in_a_loop, args=(peer, is_over)) for peer in peers]
+        for thread in threads:
+            thread.start()
+        time.sleep(1)
+        before_s = target.cpu_s()
+        time.sleep(IDLE_SECONDS)
+        share = (target.cpu_s() - before_s) / IDLE_SECONDS
+        is_over.set()
+        for thread in threads:
+            thread.join()
+    report.line(f"{IDLE} idle consumers, headstream.hold_empty_polls = {hold}: {share:.0%} of a core")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("loads", nargs="*", help="how the names of the loads begin")
@@ -73,6 +111,9 @@ def main() -> None:
         for load in LOADS:
             if not asked or str(load).startswith(asked):
                 compare(report, program, load, options.old)
+        for hold in ("0 s", "250 ms"):
+            if not asked or "idle".startswith(asked):
+                measure_idle(report, hold)
 
 
 if __name__ == "__main__":

@@ -245,10 +245,13 @@ def begin_wait(
             check_partition(target, partition)
         member = None if command.group is None else server.members.find(session, command.member)
         return messages.begin_wait(name, command.positions, on_ready, member=member, generation=command.generation)
-    look = replace(command, auto_commit=False, count=1)
-    read = polled if isinstance(command, PollMessages) else fetched
     directory = server.broker.backing.log.partition_directory(target.topic, check_partition(target, command.partition or 1))
-    return Wait(server.broker.backing.log.waiting, [directory], lambda: read(server, session, look).count > 0, on_ready)
+    waiting = server.broker.backing.log.waiting
+    if isinstance(command, PollMessages):
+        look = replace(command, auto_commit=False, count=1)
+        return Wait(waiting, [directory], lambda: polled(server, session, look).count > 0, on_ready)
+    fetch = replace(command, auto_commit=False, count=1)
+    return Wait(waiting, [directory], lambda: fetched(server, session, fetch).count > 0, on_ready)
 
 
 def append_messages(server: Dispatcher, session: Session, command: AppendMessages) -> FirstOffset:
