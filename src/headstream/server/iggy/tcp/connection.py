@@ -5,6 +5,8 @@
           -> FrameBuffer, for other requests -> frames in order -> answer_request -> pieces -> one write
                                       slow ones on a worker's thread, long polls on none: later frames of the connection wait
 
+A connection that begins with 4 zeros speaks Iggy's protocol 0.11: the same path with VsrRequests and a VsrResponder.
+
 Reading pauses while a worker or a wait is busy with a request, and while the client does not read its responses. So one client
 holds at most one frame, one response and a full write buffer, within the memory budget of all.
 """
