@@ -7,6 +7,7 @@ Run by the interpreter of the client's own environment, so it knows nothing of t
 
 import asyncio
 import json
+import os
 import sys
 from datetime import timedelta
 from typing import Any
@@ -236,3 +237,5 @@ async def users(address: str, stream: str) -> Any:
 
 SCENARIOS = {each.__name__: each for each in (administration, headers, read, offsets, group, consume, users)}
 sys.stdout.write(json.dumps(asyncio.run(SCENARIOS[sys.argv[2]](sys.argv[1], sys.argv[3]))) + "\n")
+sys.stdout.flush()
+os._exit(0)  # the client's threads can abort the interpreter while it ends
