@@ -52,7 +52,7 @@ def stamp_in_c(folder: Path) -> Callable[[bytes], Work]:
     if compiler is None:
         raise SystemExit("a C compiler is needed for the comparison")
     target = folder / "kernel_loop.so"
-    include = ROOT / "src" / "headstream" / "codec"
+    include = ROOT / "src" / "headstream" / "core" / "codec"
     source = ROOT / "bench" / "kernel_loop.c"
     subprocess.run([compiler, "-O3", "-Wall", "-shared", "-fPIC", "-I", include, "-o", target, source], check=True)
     library = ctypes.CDLL(str(target))

@@ -8,6 +8,8 @@ modes     load and merge of tables of type 2, of tables with change tables, and 
 largest   inserts of 1 M rows with 200 columns; inserts of 10 M rows with 20 columns, and as many changes of them; by executors
 tables    few changes for each of many tables in every micro-batch: what a table costs after the first one, in a directory and in
           an S3 server of this machine, and the requests to it
+small     100 changes for each of 50 tables of 1,000 rows in one micro-batch: by deltalake in the driver, as is the rule, and by
+          Spark only
 
 Each line is a process of its own with executors on this machine, local-cluster[N,1,2048], two or the number that the line names.
 Ways: `executors` fold and merge, the default; `driver` gets the changes into the driver's Python process, folds them there, and
@@ -15,7 +17,7 @@ gives them back to Spark's MERGE, as before executors did it; `by hand` is a for
 Memory: by how much the driver's Python process has grown at most, and the peak of what collections leave in the heap of its Java
 process (all of that process in parentheses). Processor time is that of all processes.
 
-    python -m bench.replicate_cluster [--quick] [--parts batches,large,modes,largest,tables]
+    python -m bench.replicate_cluster [--quick] [--parts batches,large,modes,largest,tables,small]
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ from bench.cluster_meter import Meter
 from bench.machine import Report
 from bench.replicate_apply import merge_by_hand, run_theirs
 from bench.replicate_messages import Envelopes, make_log, make_table, mix, send
+from headstream.replicate.apply.on_executors import stored_batch
+from headstream.replicate.engines import cluster_engine
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.settings.config import ReplicateConfig
@@ -86,6 +90,8 @@ def run_pipeline(spark: Any, work: Path, way: str, mode: str, name: str, most: i
     def note(summary: Summary) -> None:
         if summary.batches > len(rounds):
             rounds.append((summary.seconds, summary.merges))
+        if way == "spark only":  # from the second micro-batch on
+            stored_batch.MAX_SMALL_ROWS = cluster_engine.MAX_DRIVER_TABLE_BYTES = -1  # type: ignore[misc]
 
     place: Place = parse_place(store) if store else work
     config = ReplicateConfig(
@@ -206,6 +212,24 @@ def bench_tables(report: Report, directory: Path, tables: int, way: str, *, in_s
     report.line(told)
 
 
+def bench_small(report: Report, directory: Path, way: str, tables: int = 50, rows: int = 1000, changes: int = 100) -> None:
+    """Some changes for each of some small tables, after a first micro-batch with their rows."""
+    work = directory / f"small-{way}".replace(" ", "-")
+    made = [make_table(number) for number in range(tables)]
+    make_log((work / "log").as_uri(), made)
+    writers = [Envelopes(table) for table in made]
+    send((work / "log").as_uri(), (writer.write("INSERT", key, key) for key in range(rows) for writer in writers))
+    updates = ((key * rows // changes, rows + key) for key in range(changes))
+    send((work / "log").as_uri(), (writer.write("UPDATE", key, at) for key, at in updates for writer in writers))
+    found = start_job(work, way, most=tables * rows)
+    (first_s, first_merges), (last_s, last_merges) = found["rounds"][0], found["rounds"][-1]
+    merges, taken_s = last_merges - first_merges, last_s - first_s
+    report.line(
+        f"{tables:5} tables of {rows:,} rows, {way:10}: {changes} changes each in {taken_s:.1f} s, "
+        f"{taken_s / merges * 1e3:.0f} ms a merge ({merges} merges); {found['processor']:.0f} s of processor time in all"
+    )
+
+
 def main() -> None:
     """Run all of it, or one job."""
     if "--job" in sys.argv:
@@ -234,6 +258,9 @@ def main() -> None:
             for tables in (1,) if quick else (1, 200):
                 bench_tables(report, directory, tables, "executors", in_store=True)
             bench_tables(report, directory, 5 if quick else 20, "driver", in_store=False)
+        if "small" in parts:
+            for way in ("executors", "spark only"):
+                bench_small(report, directory, way)
         if "large" in parts:
             large = 100_000 if quick else 2_000_000
             ways = (*everything, "executors, 1")

@@ -42,7 +42,7 @@ from headstream.core.codec.binary import encode_sent  # noqa: E402
 from headstream.core.model.identifiers import TopicName  # noqa: E402
 from headstream.core.model.message import Message  # noqa: E402
 from headstream.interceptors import Tracing  # noqa: E402
-from headstream.interceptors.append_tracing import AppendTracing  # noqa: E402
+from headstream.interceptors.batch_tracing import BatchTracing  # noqa: E402
 from headstream.log.opening import open_memory  # noqa: E402
 from headstream.replicate.decoding.decode import Decoder  # noqa: E402
 from headstream.replicate.schemas.schema_catalog import DecodeOptions  # noqa: E402
@@ -172,7 +172,7 @@ def measure_appends(tell: Callable[[str], None], count: int, rounds: int) -> Non
             messages = [Message(payload=b"x" * 200, headers=each) for each in headers]
             batches = [encode_sent(messages[at : at + size]) for at in range(0, count, size)]
 
-            def append(tracing: AppendTracing | None, batches: list[bytes] = batches) -> tuple[float]:
+            def append(tracing: BatchTracing | None, batches: list[bytes] = batches) -> tuple[float]:
                 with contextlib.closing(Broker(open_memory())) as broker:
                     broker.topics.create(TopicName.parse(TOPIC), 1, hs.Limits.WIDE)
                     broker.messages.tracing = tracing
@@ -181,7 +181,7 @@ def measure_appends(tell: Callable[[str], None], count: int, rounds: int) -> Non
                         broker.messages.send(TopicName.parse(TOPIC), 1, batch)
                     return (time.process_time() - began,)
 
-            ((before, after, ratio),) = compare(rounds, lambda: append(None), lambda: append(AppendTracing(provider)))
+            ((before, after, ratio),) = compare(rounds, lambda: append(None), lambda: append(BatchTracing(provider)))
             text = f"{1e6 * before / count:.2f} us a message without traces, {1e6 * after / count:.2f} with, {ratio:.2f} x"
             tell(f"append, batches of {size}, {name}: {text}")
     provider.shutdown()

@@ -12,7 +12,7 @@ if [ "${1:-}" = nightly ]; then tier=(-m "not soak"); fi
 if $bin/python -c 'import sys; from headstream.spark.sessions.java import main; sys.exit(main())'; then
   $bin/headstream jars --quiet
   # Made once per machine, in a minute: each JVM that the tests start needs seven seconds of processor time less.
-  $bin/python -c 'from headstream.spark.sessions.class_archive import make; make()' || echo "JVMs start without an archive of classes, slower" >&2
+  $bin/python tools/class_archive.py || echo "JVMs start without an archive of classes, slower" >&2
   parts=(tests/integration "${parts[@]}")
 else
   echo "The tests that need Java are left out: see the message above." >&2

@@ -14,7 +14,8 @@ import pytest
 
 import headstream as hs
 from headstream.errors import OffsetOutOfRangeError
-from headstream.log.upkeep import compaction, retention
+from headstream.log.upkeep.compaction import Compaction
+from headstream.log.upkeep.retention import Retention
 from tests.behaviour.conftest import KINDS, open_place
 
 TOPIC = "shop/prices"
@@ -43,7 +44,7 @@ READER = textwrap.dedent(
 
 @pytest.fixture(params=KINDS)
 def log(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[hs.Client]:
-    monkeypatch.setattr(compaction, "COMPACTION_INTERVAL_S", 0.01)
+    monkeypatch.setattr(Compaction, "interval_s", 0.01)
     with open_place(request.param, tmp_path, segment_bytes=4096) as place:
         log = place.connect()
         log.create_topic(TOPIC, limits="wide")
@@ -116,7 +117,7 @@ def test_a_message_without_a_key_is_refused(log: hs.Client) -> None:
 
 
 def test_retention_and_compaction_go_on_side_by_side(log: hs.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "RETENTION_INTERVAL_S", 0.01)
+    monkeypatch.setattr(Retention, "interval_s", 0.01)
     log.update_topic(TOPIC, compaction_delay_us=0, retention_bytes=12_000)
     for number in range(0, 1200, 100):
         send(log, *((b"%d" % (each % 100), b"%04d" % each * 25) for each in range(number, number + 100)))
@@ -132,7 +133,7 @@ def test_retention_and_compaction_go_on_side_by_side(log: hs.Client, monkeypatch
 
 
 def test_another_process_reads_while_passes_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "COMPACTION_INTERVAL_S", 0.005)
+    monkeypatch.setattr(Compaction, "interval_s", 0.005)
     url = (tmp_path / "log").as_uri()
     newest: dict[str, str] = {}
     with hs.connect(url, segment_bytes=4096) as log:

@@ -43,7 +43,7 @@ def draw_number(random: Random) -> str:
     else:
         number = random.choice(("", "-")) + str(random.randrange(10 ** random.randint(1, 20)))
     if chance > 0.4:
-        number += "." + "".join(random.choices("0123456789", weights=[9, *[1] * 9], k=random.randint(1, 25)))
+        number += "." + "".join(random.choices("0123456789", weights=[9, *[1] * 9], k=random.choice((3, 25, 60))))
     if chance > 0.8:
         number += (
             random.choice("eE") + random.choice(("", "+", "-")) + str(random.choice((0, 1, 2, 5, 20, 38, 45, 310, 400, 10**9)))

@@ -17,6 +17,7 @@ from headstream.replicate.tables.tables import table_path
 from headstream.testing import SHOP_TABLES, CaptureOptions, SourceDatabase, repeat, shuffle, split
 from tests.property.test_replicate_delivery import Crashes
 from tests.support.crashes import CrashError
+from tests.support.replicate.low_limits import lower_limits
 from tests.support.replicate.pipeline_work import Work
 from tests.support.replicate.whole_transactions import halves_in_changes, halves_in_rows
 
@@ -93,6 +94,14 @@ def test_every_version_of_a_table_has_whole_transactions_under_hostile_delivery(
 def test_transactions_are_whole_and_told_once_when_the_engine_fails_now_and_then(
     tmp_path: Path, seed: int, crashes: int, scd_type: Literal[1, 2]
 ) -> None:
+    assert deliver(tmp_path, seed, crashes=crashes, scd_type=scd_type, failures=0.15) == []
+
+
+@pytest.mark.parametrize(("seed", "crashes", "scd_type", "unit_bytes"), [(419, 8, 2, 600), (31, 4, 1, 2048), (427, 8, 2, 600)])
+def test_transactions_are_whole_when_limits_in_bytes_divide_what_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, crashes: int, scd_type: Literal[1, 2], unit_bytes: int
+) -> None:
+    lower_limits(monkeypatch, unit_bytes, unit_bytes)
     assert deliver(tmp_path, seed, crashes=crashes, scd_type=scd_type, failures=0.15) == []
 
 

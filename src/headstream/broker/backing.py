@@ -39,7 +39,7 @@ class Backing:
         """
         if not self.log.is_writer:
             self.log.start_writing(str(uuid.UUID(bytes=self.entropy(16), version=4)), self.clock_us())
-            self.log.background.start(self.clock_us)
+            self.log.upkeep.start(self.clock_us)
         return self.log
 
     def stream(self, name: str) -> StreamRecord:

@@ -62,7 +62,7 @@ class Topics:
                 f"there is a topic {str(name)!r} already", where=log.root, advice="Use it, or pass if_not_exists=True"
             )
         create_topic(log, name.stream, name.topic, partitions, limits, self._backing.clock_us(), fsync, options)
-        log.background.start(self._backing.clock_us)
+        log.upkeep.start(self._backing.clock_us)
         return self.get(name)
 
     def _is_there(self, name: TopicName) -> bool:
@@ -114,7 +114,7 @@ class Topics:
         log = self._backing.writable_log()
         record = self._backing.topic(name)
         update_topic(log, record, options=replace(record.options, **changes))
-        log.background.start(self._backing.clock_us)
+        log.upkeep.start(self._backing.clock_us)
         return self.get(name)
 
     def rename(self, name: TopicName, to: str) -> None:

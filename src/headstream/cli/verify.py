@@ -26,9 +26,10 @@ _MEMBERS: Final = ("from_offset", "until_offset", "from_byte", "until_byte")
 @click.argument("directory", required=False, metavar="[DIR]")
 @click.option("--url", envvar="HEADSTREAM_URL", show_envvar=True, metavar="URL", help="The log, instead of DIR.")
 @click.option("--repair", is_flag=True, help="Lock the log as its writer, repair what is safe, and check again; deletes nothing.")
+@click.option("--accept-loss", is_flag=True, help="With --repair: create the missing directories of partitions, empty.")
 @output_option
 @click.pass_context
-def verify(context: click.Context, directory: str | None, url: str | None, repair: bool, output: str) -> None:
+def verify(context: click.Context, directory: str | None, url: str | None, repair: bool, accept_loss: bool, output: str) -> None:
     """Check the log in DIR: its marker, catalog and directories, every index entry, every send's checksum, every payload's.
 
     It only reads, and can run while the log is in use. Each finding has its location, its meaning and
@@ -41,12 +42,15 @@ def verify(context: click.Context, directory: str | None, url: str | None, repai
       headstream verify /var/lib/shop
       headstream verify --url file:///var/lib/shop --output json
       headstream verify /var/lib/shop --repair
+      headstream verify /var/lib/shop --repair --accept-loss
     """
     from headstream.errors import NotALogError
     from headstream.log.checks.repair import repair_log
     from headstream.log.checks.verification import Verification
     from headstream.log.system.files import OsFiles
 
+    if accept_loss and not repair:
+        raise click.UsageError("--accept-loss is an option of --repair.", context)
     root = _root(directory, url)
     try:
         verification = Verification(root, OsFiles())
@@ -54,7 +58,7 @@ def verify(context: click.Context, directory: str | None, url: str | None, repai
         raise click.UsageError(str(error), context) from error
     actions = []
     if repair:
-        actions = repair_log(root, OsFiles())
+        actions = repair_log(root, OsFiles(), accept_loss=accept_loss)
         if output == "table":
             for action in actions:
                 print_text(f"repaired  {escape(action.path)}\n  {escape(action.what)}")

@@ -1,10 +1,14 @@
 """BatchTracing: spans of batches, whose messages come from many traces (OpenTelemetry).
 
-    process batch 12        child of the first sampled message's span, linked to those of the others
+    send shop/orders        made by the sender's Tracing, in the header `traceparent`
+      append shop/orders    of a server, in the trace of each message: until the batch is written
+
+    process batch 12        of a pipeline: child of the first sampled message's span, linked to those of the others
       merge SHOP.orders     a step, in any thread
     applied                 in the trace of each other message: as long as the batch, linked to it
 
-So a batch is recorded if one of its messages is, and each message's trace leads to the batch and back.
+Only messages of sampled traces have spans; they are found in the bytes of a batch: no message is decoded. A batch of a pipeline
+is recorded if one of its messages is, and each message's trace leads to the batch and back.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from headstream.errors import MissingExtraError
+from headstream.core.model.identifiers import TopicName
+from headstream.interceptors.trace_contexts import open_tracer
 
 __all__ = ["MAX_LINKS", "BatchSpan", "BatchTracing"]
 
@@ -48,7 +53,7 @@ class BatchSpan:
 
 
 class BatchTracing:
-    """Makes spans of batches.
+    """Makes spans of batches; any thread.
 
     Args:
         tracer_provider: Of OpenTelemetry's SDK; by default the global one.
@@ -58,13 +63,9 @@ class BatchTracing:
     """
 
     def __init__(self, tracer_provider: Any = None) -> None:
-        try:
-            from opentelemetry import trace
-            from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-        except ImportError as error:
-            raise MissingExtraError(f"tracing needs {error.name}", advice="Install headstream[tracing]") from None
-        self._trace = trace
-        self._tracer = trace.get_tracer("headstream", tracer_provider=tracer_provider)
+        self._trace, self._tracer = open_tracer(tracer_provider)
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
         self._propagator = TraceContextTextMapPropagator()
 
     @contextmanager
@@ -99,3 +100,37 @@ class BatchTracing:
             for parent, _ in origins[1:]:
                 link = trace.Link(span.get_span_context())
                 self._tracer.start_span("applied", parent, trace.SpanKind.CONSUMER, None, [link], start_time=began_ns).end()
+
+    @contextmanager
+    def append(self, topic: TopicName, partition: int, contexts: Sequence[str]) -> Iterator[None]:
+        """Make a span for each traced message around the append of their batch.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            contexts: The `traceparent` of the messages, as find_contexts() returns them.
+
+        Yields:
+            Nothing; an error of the body is recorded in the spans.
+        """
+        trace, began_ns = self._trace, time.time_ns()
+        attributes = {
+            "messaging.system": "headstream",
+            "messaging.operation.name": "append",
+            "messaging.destination.name": str(topic),
+            "messaging.destination.partition.id": str(partition),
+        }
+        failure: BaseException | None = None
+        try:
+            yield
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            for text in contexts:
+                parent = self._propagator.extract({"traceparent": text})
+                span = self._tracer.start_span(f"append {topic}", parent, trace.SpanKind.SERVER, attributes, start_time=began_ns)
+                if failure is not None:
+                    span.record_exception(failure)
+                    span.set_status(trace.Status(trace.StatusCode.ERROR, str(failure)))
+                span.end()

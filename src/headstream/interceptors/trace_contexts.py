@@ -1,13 +1,14 @@
-"""Trace contexts of messages (W3C `traceparent`): found in bytes that have their headers, those of sampled traces only."""
+"""OpenTelemetry's tracer, and trace contexts (W3C `traceparent`) found in bytes that have headers: of sampled traces only."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from headstream.core.codec.buffer import BytesLike
+from headstream.errors import MissingExtraError
 
-__all__ = ["MAX_CONTEXTS", "find_contexts", "has_context"]
+__all__ = ["MAX_CONTEXTS", "find_contexts", "has_context", "open_tracer"]
 
 MAX_CONTEXTS: Final = 128
 """The most contexts of one batch; a span has no more links."""
@@ -33,3 +34,19 @@ def find_contexts(data: BytesLike) -> list[str]:
         if len(found) == MAX_CONTEXTS:
             break
     return list(found)
+
+
+def open_tracer(tracer_provider: Any) -> tuple[Any, Any]:
+    """Return OpenTelemetry's module `trace`, and Headstream's tracer.
+
+    Args:
+        tracer_provider: Of OpenTelemetry's SDK; None is the global one.
+
+    Raises:
+        MissingExtraError: opentelemetry-api is not installed (the extra `tracing`).
+    """
+    try:
+        from opentelemetry import trace
+    except ImportError as error:
+        raise MissingExtraError(f"tracing needs {error.name}", advice="Install headstream[tracing]") from None
+    return trace, trace.get_tracer("headstream", tracer_provider=tracer_provider)

@@ -22,9 +22,9 @@ from typing import Any, Final
 
 from headstream.core.model.headers import Headers, HeadersInput
 from headstream.core.model.message import Message
-from headstream.errors import InvalidOptionError, MissingExtraError
+from headstream.errors import InvalidOptionError
 from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
-from headstream.interceptors.trace_contexts import has_context
+from headstream.interceptors.trace_contexts import has_context, open_tracer
 
 __all__ = ["Tracing"]
 
@@ -58,14 +58,10 @@ class Tracing(Interceptor):
     on_error: ErrorPolicy | str = ErrorPolicy.SKIP
 
     def __init__(self, tracer_provider: Any = None, *, propagator: Any = None, rate: float | None = None) -> None:
-        try:
-            import opentelemetry.propagate as propagate
-            from opentelemetry import context, trace
-        except ImportError as error:
-            raise MissingExtraError(f"tracing needs {error.name}", advice="Install headstream[tracing]") from None
-        self._trace = trace
+        self._trace, self._tracer = open_tracer(tracer_provider)
+        from opentelemetry import context, propagate
+
         self._current = _reader_of(context)
-        self._tracer = trace.get_tracer("headstream", tracer_provider=tracer_provider)
         self._propagator = propagate.get_global_textmap() if propagator is None else propagator
         self._fields = frozenset(self._propagator.fields)
         self._is_foreign = self._fields.isdisjoint

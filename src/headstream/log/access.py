@@ -47,6 +47,10 @@ class LogAccess(Protocol):
     def states(self) -> MessageStates:
         """The states of messages; call snapshot() first."""
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether background jobs are to stop early."""
+
     def catalog(self) -> Catalog | None:
         """Return the catalog; None where there is no log yet."""
 

@@ -33,8 +33,8 @@ from headstream.log.staged.commits import StagedCommits
 from headstream.log.states import MessageStates
 from headstream.log.system.files import Files
 from headstream.log.system.linux import max_open_files
-from headstream.log.upkeep.background import Background
 from headstream.log.upkeep.sweeping import sweep_directories
+from headstream.log.upkeep.upkeep import Upkeep
 
 __all__ = ["Log"]
 
@@ -62,7 +62,7 @@ class Log:
         self._max_open = min(_MAX_OPEN, max(16, max_open_files() // 16))
         self.administration = threading.RLock()
         self.passing = threading.Lock()  # during a pass that rewrites segments: each removes what another has begun
-        self.background = Background(self)
+        self.upkeep = Upkeep(self)
         self._states: MessageStates | None = None
         self.commits = StagedCommits(self)
         self._writer_lock = WriterLock(f"{root}/{LOCK_NAME}")
@@ -104,6 +104,11 @@ class Log:
     def is_writer(self) -> bool:
         """Whether this process is the log's writer."""
         return self._is_writer
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether background jobs are to stop early."""
+        return self.upkeep.is_closing
 
     def _check_open(self) -> None:
         if self._closed_because is not None:
@@ -317,7 +322,7 @@ class Log:
 
     def count_removal(self, removal: Removal) -> None:
         """Add a removal of marked messages to what this process has removed."""
-        self.background.count_removal(removal)
+        self.upkeep.count_removal(removal)
 
     def changes(self, topic: TopicRecord) -> dict[int, tuple[int, ...]]:
         """Return partition -> numbers that change with its messages, for all that this process has changed; reads no file."""
@@ -392,7 +397,7 @@ class Log:
             PartitionClosedError: acknowledged messages could not be synced; everything is closed all the same.
         """
         failure: StorageError | None = None
-        self.background.close()  # before the lock is acquired, which its threads can be waiting for
+        self.upkeep.close()  # before the lock is acquired, which its threads can be waiting for
         self.commits.close()
         with self._lock:
             if self._closed_because is not None:

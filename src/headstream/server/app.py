@@ -23,7 +23,7 @@ from headstream.broker.deliveries.delivery_audit import DeliveryAudit
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
 from headstream.core.wire.commands.sessions import Login
 from headstream.errors import HeadstreamError, InvalidOptionError, MissingExtraError
-from headstream.interceptors.append_tracing import AppendTracing
+from headstream.interceptors.batch_tracing import BatchTracing
 from headstream.log.checks.removal import remove_log
 from headstream.log.opening import open_directory, open_memory
 from headstream.log.system.files import OsFiles
@@ -128,7 +128,7 @@ class ServerApp:
         self._ends.callback(broker.close)
         broker.backing.writable_log()  # fails unless the server can be the log's writer
         if config.tracing:
-            broker.messages.tracing = AppendTracing(self._tracer_provider)
+            broker.messages.tracing = BatchTracing(self._tracer_provider)
         self._dispatcher = make_dispatcher(broker, config.settings)
         if config.delivery_audit is not None:
             self._dispatcher.audit = DeliveryAudit(broker, config.delivery_audit, self._name_of_user)

@@ -165,7 +165,8 @@ def test_jars_are_there_when_a_session_runs(spark: SparkSession) -> None:
 @pytest.mark.soak
 @pytest.mark.nightly
 def test_class_archive_is_made_once_and_taken_by_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headstream.spark.sessions.class_archive import make
+    from tools.class_archive import make
+
     from headstream.spark.sessions.jars import cache_folder
 
     monkeypatch.setenv("HEADSTREAM_JARS", str(cache_folder() / "jars"))

@@ -27,7 +27,8 @@ from pathlib import Path
 
 import headstream as hs
 from headstream.log.staged.submission import commit_staged
-from headstream.log.upkeep import compaction, retention
+from headstream.log.upkeep.compaction import Compaction
+from headstream.log.upkeep.retention import Retention
 from tests.support.log.staged import manifest_of, stage
 
 __all__ = ["KEYS", "SEGMENT_BYTES", "make_topics"]
@@ -137,7 +138,7 @@ def die_loudly(arguments: threading.ExceptHookArgs) -> None:
 
 def work_in_threads(url: str, begin: int, states_from: int) -> None:
     """Do it all until the end of the process."""
-    retention.RETENTION_INTERVAL_S = compaction.COMPACTION_INTERVAL_S = 0.05  # type: ignore[misc]
+    Retention.interval_s = Compaction.interval_s = 0.05
     threading.excepthook = die_loudly
     log = hs.connect(url, segment_bytes=SEGMENT_BYTES)
     works: list[Callable[[], None]] = [

@@ -100,7 +100,8 @@ class PartitionHistory:
     def run(self, steps: int, maintenance: float = 0.6) -> None:
         """Merge batches of changes, with maintenance after some of them, and compare after each step."""
         for _ in range(steps):
-            self._merge([self._change() for _ in range(self._rng.randint(1, 8))])
+            numbers = self._rng.sample(range(1000), self._rng.randint(1, 8))  # a source numbers each change differently
+            self._merge([self._change(number) for number in numbers])
             if self._rng.random() < maintenance:
                 self._maintain()
             self.compare(self._open())
@@ -121,10 +122,8 @@ class PartitionHistory:
         found = [(row[sequence_column], tuple(row[name] for name in self._types)) for row in rows]
         assert sorted(found) == sorted(expected.items())
 
-    def _change(self) -> dict[str, Any]:
-        at = sequence(len(self._versions) + self._unit * 1000 + self._rng.randrange(1000))
-        while at in self._versions:
-            at = sequence(int(at[16:]) + 1)
+    def _change(self, number: int) -> dict[str, Any]:
+        at = sequence(self._unit * 1000 + number)
         key = self._rng.randrange(_KEYS)
         row: dict[str, Any] = {"ID": key, "counter": self._rng.randrange(100)}
         for name, values in VALUES.items():

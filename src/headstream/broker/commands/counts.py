@@ -163,7 +163,7 @@ def detail_topic(counts: CountsCache, topic: TopicRecord) -> TopicDetails:
 
 def describe_topic(counts: CountsCache, topic: TopicRecord) -> Topic:
     """Return a topic without its partitions."""
-    return _without_partitions(detail_topic(counts, topic))
+    return Topic.of(detail_topic(counts, topic))
 
 
 def detail_stream(counts: CountsCache, stream: StreamRecord) -> StreamDetails:
@@ -175,20 +175,4 @@ def detail_stream(counts: CountsCache, stream: StreamRecord) -> StreamDetails:
 
 def describe_stream(counts: CountsCache, stream: StreamRecord) -> Stream:
     """Return a stream without its topics."""
-    found = detail_stream(counts, stream)
-    return Stream(found.id, found.created_us, found.topics_count, found.size_bytes, found.messages_count, found.name)
-
-
-def _without_partitions(topic: TopicDetails) -> Topic:
-    return Topic(
-        topic.id,
-        topic.created_us,
-        topic.partitions_count,
-        topic.message_expiry,
-        topic.compression,
-        topic.max_topic_size,
-        topic.replication_factor,
-        topic.size_bytes,
-        topic.messages_count,
-        topic.name,
-    )
+    return Stream.of(detail_stream(counts, stream))

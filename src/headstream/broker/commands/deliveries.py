@@ -52,16 +52,10 @@ def get_deliveries(server: Dispatcher, session: Session, command: GetDeliveries)
     target, name = find_group_of(server, session, command)
     check_partition(target, command.partition)
     found = server.broker.deliveries.unfinished(target.topic.name, name, command.partition)
-    failing = [
-        OpenDelivery(
-            *(each.offset, each.failures, each.is_begun, each.failed_us, each.first_failed_us),
-            *(each.delay_us, each.first_error, each.last_error, each.reason),
-        )
-        for each in found.failing
-    ]
+    failing = tuple(OpenDelivery.of(each) for each in found.failing)
     pending = tuple(OffsetRange(*each) for each in found.pending)
     counts = found.now_us, found.poisoned_count
-    return OpenDeliveries(found.base, found.frontier, *counts, pending, tuple(failing), found.paused_us)
+    return OpenDeliveries(found.base, found.frontier, *counts, pending, failing, found.paused_us)
 
 
 def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliveries) -> SettledDeliveries:

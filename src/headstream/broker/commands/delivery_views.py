@@ -9,7 +9,6 @@ from headstream.broker.commands.deliveries import find_group_of
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_partition
 from headstream.core.wire.extensions.delivery_views import (
-    FailedAttempt,
     GetDelivery,
     GetGroupDeliveries,
     GroupCounts,
@@ -32,13 +31,8 @@ def get_delivery(server: Dispatcher, session: Session, command: GetDelivery) -> 
     target, name = find_group_of(server, session, command)
     check_partition(target, command.partition)
     found = server.broker.delivery_views.message(target.topic.name, name, command.partition, command.offset)
-    return ToldMessage(
-        *(found.partition, found.offset, found.status, found.failures),
-        tuple(FailedAttempt(*each) for each in found.attempts),
-        *(found.worker, found.leased_us, found.lease_until_us, found.next_attempt_us),
-        *(found.first_failed_us, found.first_error, found.reason),
-        *(found.letter or ("", 0, 0)),
-    )
+    topic, partition, offset = found.letter or ("", 0, 0)
+    return ToldMessage.of(found, letter_topic=topic, letter_partition=partition, letter_offset=offset)
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {

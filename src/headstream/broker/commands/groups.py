@@ -252,15 +252,10 @@ def _describe(server: Dispatcher, target: FoundTopic, group: GroupState) -> Grou
         if made.name == group.name:
             members |= server.connection_groups.members(group_key(target, made), target.topic.partitions)
     owners = {partition: member for member, partitions in members.items() for partition in partitions}
-    return GroupLag(
-        group.name,
-        group.generation,
-        group.process,
-        tuple(MemberLag(member, partitions) for member, partitions in members.items()),
-        tuple(
-            PartitionLag(part.number, part.committed, part.first_offset, part.end_offset, owners.get(part.number))
-            for part in group.partitions
-        ),
+    return GroupLag.of(
+        group,
+        members=tuple(MemberLag(member, partitions) for member, partitions in members.items()),
+        partitions=tuple(PartitionLag.of(part, member=owners.get(part.number)) for part in group.partitions),
     )
 
 

@@ -58,7 +58,6 @@ __all__ = [
     "check_readable",
     "fetched",
     "filtered",
-    "filtered_head",
     "polled",
     "searches_states",
     "send_messages",
@@ -195,22 +194,13 @@ def filtered(server: Dispatcher, session: Session, command: FilterMessages) -> P
 def filter_messages(server: Dispatcher, session: Session, command: FilterMessages) -> FilteredMessages:
     """Return messages of a partition that match a filter."""
     found = filtered(server, session, command)
-    return replace(filtered_head(found), messages=b"".join(found.chunks))
-
-
-def filtered_head(found: Polled) -> FilteredMessages:
-    """Return the reply to a filter, without its messages."""
-    return FilteredMessages(
-        *(found.partition, found.end_offset, found.next_offset, found.generation),
-        *(found.scanned_count, found.failed_count, found.count, b""),
-    )
+    return FilteredMessages.of(found, messages=b"".join(found.chunks))
 
 
 def fetch_messages(server: Dispatcher, session: Session, command: FetchMessages) -> FetchedMessages:
     """Return messages of a partition in the requested states."""
     found = fetched(server, session, command)
-    stored = b"".join(found.chunks)
-    return FetchedMessages(found.partition, found.end_offset, found.next_offset, found.generation, found.count, stored)
+    return FetchedMessages.of(found, messages=b"".join(found.chunks))
 
 
 def wait_messages(server: Dispatcher, session: Session, command: WaitMessages) -> WaitResult:
@@ -288,7 +278,7 @@ def list_states(server: Dispatcher, session: Session, command: ListStates) -> tu
     target = _readable(server, session, command.stream, command.topic)
     partition, count = check_partition(target, command.partition), min(command.count or PAGE_STATES, PAGE_STATES)
     changes = server.broker.messages.states(target.topic.name, partition, command.from_offset, count)
-    return tuple(StateChange(each.offset, each.state, each.reason, each.by, each.changed_us) for each in changes)
+    return tuple(StateChange.of(each) for each in changes)
 
 
 def measure_range(server: Dispatcher, session: Session, command: MeasureRange) -> MeasuredRange:
@@ -306,7 +296,7 @@ def count_segments(server: Dispatcher, session: Session, command: CountSegments)
     """Return how much of a topic a filter reads."""
     target = _readable(server, session, command.stream, command.topic)
     found = server.broker.messages.count_segments(target.topic.name, parse_filter(command.where))
-    return CountedSegments(found.segments_count, found.skipped_count, found.size_bytes, found.skipped_bytes)
+    return CountedSegments.of(found)
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {

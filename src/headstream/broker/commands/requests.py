@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import Dispatcher
-from headstream.broker.commands.messages import fetched, filtered, filtered_head, polled, searches_states
+from headstream.broker.commands.messages import fetched, filtered, polled, searches_states
 from headstream.broker.commands.table import codes_where
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.topology import Fsync
 from headstream.core.wire.codes import TABLE, Code
 from headstream.core.wire.commands.messages import PolledMessages, PollMessages
 from headstream.core.wire.encodings import CLASSIC, Encoding
-from headstream.core.wire.extensions.filters import FilterMessages
+from headstream.core.wire.extensions.filters import FilteredMessages, FilterMessages
 from headstream.core.wire.extensions.messages import FetchedMessages, FetchMessages
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
@@ -82,7 +82,7 @@ def _read(
         return encoding.encode_polled(head, found.chunks)
     if isinstance(command, FilterMessages):
         matching = filtered(server, session, command)
-        return [FilterMessages.encode_reply(filtered_head(matching)), *matching.chunks]
+        return [FilterMessages.encode_reply(FilteredMessages.of(matching, messages=b"")), *matching.chunks]
     got = fetched(server, session, command)
     fetched_head = FetchedMessages(got.partition, got.end_offset, got.next_offset, got.generation, got.count, b"")
     return [FetchMessages.encode_reply(fetched_head), *got.chunks]

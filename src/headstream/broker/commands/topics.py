@@ -14,7 +14,6 @@ from headstream.broker.commands.counts import describe_topic, detail_topic
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.core.model.identifiers import TopicName, has_control_character
 from headstream.core.model.topology import Limits, TopicOptions
-from headstream.core.model.topology import Topic as StoredTopic
 from headstream.core.wire.commands.topics import (
     NEVER,
     SERVER_DEFAULT,
@@ -32,7 +31,6 @@ from headstream.core.wire.extensions.topics import (
     CreateOpenTopic,
     GetOpenTopic,
     ListOpenTopics,
-    OpenPartition,
     OpenTopic,
     RenameTopic,
 )
@@ -90,7 +88,7 @@ def create_topic(server: Dispatcher, session: Session, command: CreateTopic) -> 
             labels=_labels(command),
             id_=command.id or None,
         )
-        log.background.start(backing.clock_us)
+        log.upkeep.start(backing.clock_us)
         return detail_topic(server.counts, log.snapshot()[stream.name].topics[command.name])
 
 
@@ -106,7 +104,7 @@ def update_topic(server: Dispatcher, session: Session, command: UpdateTopic) -> 
         if command.name != topic.name.topic:
             _check_name(stream, command.name)
         change_topic(log, topic, name=command.name, options=options, labels=labels)
-    log.background.start(backing.clock_us)
+    log.upkeep.start(backing.clock_us)
 
 
 def delete_topic(server: Dispatcher, session: Session, command: DeleteTopic) -> None:
@@ -179,7 +177,7 @@ def create_open_topic(server: Dispatcher, session: Session, command: CreateOpenT
     else:
         server.rights(session).create_topic(stream.id)
     options = TopicOptions(**{name: getattr(command, name) for name in _OPTIONS})
-    return _describe(
+    return OpenTopic.of(
         server.broker.topics.create(
             TopicName(command.stream, command.name),
             command.partitions_count,
@@ -195,7 +193,7 @@ def get_open_topic(server: Dispatcher, session: Session, command: GetOpenTopic) 
     """Return a topic."""
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).read_topic(target.stream.id, target.topic.id)
-    return _describe(server.broker.topics.get(target.topic.name))
+    return OpenTopic.of(server.broker.topics.get(target.topic.name))
 
 
 def list_open_topics(server: Dispatcher, session: Session, command: ListOpenTopics) -> tuple[OpenTopic, ...]:
@@ -207,7 +205,7 @@ def list_open_topics(server: Dispatcher, session: Session, command: ListOpenTopi
         stream = server.lookup.stream(command.stream)
         server.rights(session).list_topics(stream.id)
         name = stream.name
-    return tuple(_describe(topic) for topic in server.broker.topics.list(name))
+    return tuple(OpenTopic.of(topic) for topic in server.broker.topics.list(name))
 
 
 def change_topic_options(server: Dispatcher, session: Session, command: ChangeTopicOptions) -> OpenTopic:
@@ -217,7 +215,7 @@ def change_topic_options(server: Dispatcher, session: Session, command: ChangeTo
     unknown = sorted(set(command.changes) - _OPTIONS)
     if unknown:
         raise InvalidOptionError(f"there is no option {unknown[0]!r}", advice=f"There are {', '.join(sorted(_OPTIONS))}")
-    return _describe(server.broker.topics.update(target.topic.name, **command.changes))
+    return OpenTopic.of(server.broker.topics.update(target.topic.name, **command.changes))
 
 
 def rename_topic(server: Dispatcher, session: Session, command: RenameTopic) -> None:
@@ -225,29 +223,6 @@ def rename_topic(server: Dispatcher, session: Session, command: RenameTopic) -> 
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).manage_topic(target.stream.id, target.topic.id)
     server.broker.topics.rename(target.topic.name, command.name)
-
-
-def _describe(topic: StoredTopic) -> OpenTopic:
-    return OpenTopic(
-        topic.stream,
-        topic.name,
-        topic.id,
-        topic.created_us,
-        topic.limits,
-        topic.fsync,
-        topic.retention_us,
-        topic.retention_bytes,
-        topic.compaction_delay_us,
-        topic.deduplication_count,
-        topic.identity,
-        tuple(
-            OpenPartition(part.number, part.first_offset, part.end_offset, part.size_bytes, part.compacted_count, part.generation)
-            for part in topic.partitions
-        ),
-        topic.summary_headers,
-        topic.deletion_grace_us,
-        topic.legal_hold,
-    )
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {

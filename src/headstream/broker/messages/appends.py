@@ -10,7 +10,7 @@ from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.producers import Appended, BatchNumber, ProducerId, producer_id_of
 from headstream.errors import LogError
-from headstream.interceptors.append_tracing import AppendTracing
+from headstream.interceptors.batch_tracing import BatchTracing
 from headstream.interceptors.trace_contexts import find_contexts
 from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
 from headstream.log.catalog.producer_numbers import ProducerNumbers
@@ -29,7 +29,7 @@ class Appends:
 
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
-        self.tracing: AppendTracing | None = None
+        self.tracing: BatchTracing | None = None
         """Makes spans of appends, in the traces of their messages; None makes none."""
         self._producer_numbers = ProducerNumbers(self._catalog, backing.clock_us)
 

@@ -295,7 +295,7 @@ class Messages(Appends):
         ]
         self._transitions.record(GroupPlace(topic, "", partition, user_id), found)
         if state == MessageState.MARKED_FOR_DELETION:
-            log.background.start_removal(self._backing.clock_us)
+            log.upkeep.start_removal(self._backing.clock_us)
 
     def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
         """Remove the messages that were marked for deletion with a reason from the disk, one group of segments at a time.

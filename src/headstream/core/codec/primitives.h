@@ -182,7 +182,7 @@ static inline long long hs_note_fault(unsigned char *notes, int code, long long 
     return -code;
 }
 
-/* The first 37 bytes of a stored message: offset u64 | state u8 | timestamp u64 | id u128 | crc32 u32. */
+/* A stored message up to the size of its headers (layout.py): offset u64 | state u8 | timestamp u64 | id u128 | crc32 u32. */
 static inline void hs_store_head(unsigned char *p, long long at, unsigned long long offset, unsigned char state,
                                  unsigned long long timestamp, unsigned long long id_low, unsigned long long id_high,
                                  unsigned int crc) {

@@ -166,7 +166,7 @@ def note_fault(notes: memoryview, code: int, at: int, need: int, have: int) -> i
 
 
 def store_head(p: memoryview, at: int, offset: int, state: int, timestamp: int, id_low: int, id_high: int, crc: int) -> None:
-    """Write the first 37 bytes of a stored message: offset, state, timestamp, id and checksum."""
+    """Write a stored message up to the size of its headers: offset, state, timestamp, id and checksum."""
     _pack_head(p, at, offset, state, timestamp, id_low, id_high, crc)
 
 

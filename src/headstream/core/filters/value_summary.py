@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -134,12 +133,6 @@ def summary_of_value(value: LiteralValue) -> ValueSummary:
 def whole_range(least: int, most: int) -> ValueSummary:
     """Return the summary of a field whose values are whole numbers from `least` to `most`, both included."""
     return ValueSummary(numbers=(least, most))
-
-
-def range_of(values: Iterable[Number]) -> tuple[Number, Number] | None:
-    """Return the least and the greatest of some numbers, None if there is none."""
-    listed = list(values)
-    return (min(listed), max(listed)) if listed else None
 
 
 ANY_NUMBER: Final = ValueSummary(numbers=(-math.inf, math.inf))

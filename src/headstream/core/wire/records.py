@@ -35,6 +35,23 @@ class Record:
 
     __slots__ = ()
 
+    @classmethod
+    def of(cls: type[_Self], value: object, **given: Any) -> _Self:
+        """Return the record of a value that has attributes of the same names, as those of core/model do.
+
+        Args:
+            given: Fields that the value lacks, or has otherwise.
+        """
+        found = {field.name: getattr(value, field.name) for field in fields_of(cls) if field.name not in given}
+        for field in fields_of(cls):
+            if field.name in found and isinstance(field.shape, Records):
+                found[field.name] = tuple(field.shape.kind.of(each) for each in found[field.name])
+        return cls(**found, **given)
+
+    def values(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return {field.name: getattr(self, field.name) for field in fields_of(type(self))}
+
     def push(self, writer: Writer) -> None:
         """Write all fields."""
         for field in fields_of(type(self)):

@@ -256,7 +256,7 @@ class RestShape(Shape):
     def pull(self, reader: Reader, what: str) -> memoryview:
         return reader.pull_view(reader.remaining, what)
 
-    def to_json_value(self, value: BytesLike) -> None:
+    def to_json_value(self, value: BytesLike) -> Any:
         raise InvalidInputError("raw bytes have no JSON form")
 
 

@@ -36,7 +36,17 @@ from headstream.log.catalog.connection import connect, translated
 from headstream.log.catalog.records import NO_LABELS, NO_OPTIONS, GroupRecord, Snapshot, StreamRecord, TopicLabels, TopicRecord
 from headstream.log.catalog.schema import SCHEMA, STEPS, VERSION, topic_columns
 
-__all__ = ["Catalog", "GroupRecord", "Snapshot", "StreamRecord", "TopicLabels", "TopicRecord", "find_topic", "topics_of"]
+__all__ = [
+    "Catalog",
+    "GroupRecord",
+    "Snapshot",
+    "StreamRecord",
+    "TopicLabels",
+    "TopicRecord",
+    "find_topic",
+    "is_current",
+    "topics_of",
+]
 
 
 def topics_of(snapshot: Snapshot) -> Iterator[TopicRecord]:
@@ -47,6 +57,12 @@ def topics_of(snapshot: Snapshot) -> Iterator[TopicRecord]:
 def find_topic(snapshot: Snapshot, number: int) -> TopicRecord | None:
     """Return the topic of a number, whatever its current name, or None."""
     return next((topic for topic in topics_of(snapshot) if topic.number == number), None)
+
+
+def is_current(snapshot: Snapshot, topic: TopicRecord) -> bool:
+    """Return whether a topic has been neither changed nor deleted since its record was read."""
+    stream = snapshot.get(topic.name.stream)
+    return stream is not None and stream.topics.get(topic.name.topic) == topic
 
 
 class Catalog:

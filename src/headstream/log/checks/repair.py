@@ -2,7 +2,7 @@
 
 an index that is missing, short, damaged or wrong    rebuilt, where the messages prove every entry of it
     the newest segment's torn tail, a begun roll         as at every opening by a writer (recovery.py)
-    a missing directory without committed offsets        created, empty
+    a partition's missing directory                      created, empty, only where the loss is accepted
     a file that is not part of a log                     set aside: its bytes stay, under a name with a suffix
 
 A send with changed bytes stays as it is: only a copy restores it. Rebuilding an index keeps whole entries,
@@ -23,7 +23,6 @@ from headstream.log.segments.files import BufferPool
 from headstream.log.segments.layout import INDEX_SUFFIX, LOCK_NAME, OFFSETS_NAME, base_offsets, log_offsets, segment_path
 from headstream.log.system.files import Files
 from headstream.log.system.findings import FindingKind, LogFinding
-from headstream.log.upkeep.sweeping import recreate_unwritten
 
 __all__ = ["Action", "repair_log", "repair_partition"]
 
@@ -36,8 +35,11 @@ _INDEX_KINDS = (
 )
 
 
-def repair_log(root: str, files: Files) -> list[Action]:
+def repair_log(root: str, files: Files, *, accept_loss: bool = False) -> list[Action]:
     """Make the safe repairs of a log, as its writer, and return the actions taken.
+
+    Args:
+        accept_loss: Whether partitions whose directories are missing go on without their messages.
 
     Raises:
         LogLockedError: another process is the writer.
@@ -48,18 +50,24 @@ def repair_log(root: str, files: Files) -> list[Action]:
     lock = WriterLock(f"{root}/{LOCK_NAME}")
     lock.acquire()
     try:
-        return [action for partition in verification.partitions() for action in _repair_partition(partition, files)]
+        return [action for partition in verification.partitions() for action in _repair_partition(partition, files, accept_loss)]
     finally:
         lock.release()
 
 
-def _repair_partition(partition: PartitionDirectory, files: Files) -> list[Action]:
+def _repair_partition(partition: PartitionDirectory, files: Files, accept_loss: bool) -> list[Action]:
     topic = partition.directory.rpartition("/")[0]
-    if files.list_names(partition.directory) is None:
-        what = "the partition's directory was missing, and no consumer has read messages of it: an empty one is created"
-        return [Action(path, what) for path in recreate_unwritten(topic, [partition.number], files)]
-    offsets = OffsetStore(f"{topic}/{OFFSETS_NAME}", files)
-    return repair_partition(partition.directory, files, offsets.greatest(partition.number))
+    committed = OffsetStore(f"{topic}/{OFFSETS_NAME}", files).greatest(partition.number)
+    if files.list_names(partition.directory) is not None:
+        return repair_partition(partition.directory, files, committed)
+    if not accept_loss:
+        return []
+    files.make_directory(partition.directory)
+    files.sync_directory(topic)
+    if committed:  # no consumer's position is beyond the end, and no offset is given to two messages that one has seen
+        begin_segment(partition.directory, committed, files)
+    what = f"the partition's directory was missing: its messages are lost, and it begins at offset {committed}"
+    return [Action(partition.directory, what)]
 
 
 def repair_partition(directory: str, files: Files, committed: int = 0) -> list[Action]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from headstream.core.codec.batch import layout
 from headstream.core.codec.batch.stored.scan import find_states, find_timestamp, scan
 from headstream.core.codec.batch.stored.sends import check_sends
 from headstream.core.model.message import MessageState
@@ -340,7 +341,7 @@ class SegmentCheck:
     def _states(self, stored: memoryview, entry: IndexEntry) -> Iterator[LogFinding]:
         for position, offset, state in find_states(stored):
             if state not in _STATES:
-                at = entry.byte_position + position + 8
+                at = entry.byte_position + position + layout.STATE
                 yield self._finding(
                     FindingKind.STATE,
                     self._data_path,
@@ -424,9 +425,9 @@ def _bad_payloads(stored: memoryview) -> list[int]:
     bad, at, size = [], 0, len(stored)
     unpack = _LENGTH.unpack_from
     while at < size:
-        start = at + 45 + unpack(stored, at + 37)[0]
+        start = at + layout.OVERHEAD + unpack(stored, at + layout.HEADERS_SIZE)[0]
         end = start + unpack(stored, start - 4)[0]
-        if zlib.crc32(stored[start:end]) != unpack(stored, at + 33)[0]:
+        if zlib.crc32(stored[start:end]) != unpack(stored, at + layout.CHECKSUM)[0]:
             bad.append(int.from_bytes(stored[at : at + 8], "little"))
         at = end
     return bad

@@ -18,6 +18,7 @@ from headstream.log.catalog.catalog import Catalog, Snapshot, TopicRecord
 from headstream.log.checks.partition_verification import verify_partition
 from headstream.log.directory.marker import Marker, read_marker
 from headstream.log.partition.offsets import OffsetStore
+from headstream.log.partition.recovery import MISSING_ADVICE
 from headstream.log.segments.files import BufferPool, ReadFiles
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import (
@@ -167,7 +168,7 @@ class Verification:
                     FindingKind.DIRECTORY_MISSING,
                     partition.directory,
                     "the partition's directory is missing, with all its messages",
-                    "Restore it from a copy; if no consumer has read in it, a repair creates it, empty",
+                    MISSING_ADVICE,
                     partition.topic,
                     partition.number,
                 )

@@ -25,12 +25,14 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.stored.stamp import scan_sent, store_sent
     from headstream.core.codec.uncompiled_checksums import crc32c_from
     from headstream.log.partition.producer_end import ProducerEnd
     from headstream.log.system.uncompiled_file_primitives import write_at
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.stored.stamp import scan_sent, store_sent
     from cython.cimports.headstream.core.codec.checksums import crc32c_from
     from cython.cimports.headstream.log.partition.producer_end import ProducerEnd
@@ -314,12 +316,12 @@ class PartitionEnd:
         entry: cython.p_uchar = c.writable(self._entry)
         base: cython.longlong = self.base_offset
         c.store32(entry, 0, self.byte_position)
-        c.store32(entry, 4, size)
-        c.store32(entry, 8, self.end_offset - base)
-        c.store32(entry, 12, count)
-        c.store64(entry, 16, time_us)
-        c.store32(entry, 24, crc)
-        c.store32(entry, 28, crc32c_from(entry, 0, 28, base & 0xFFFF_FFFF))
+        c.store32(entry, layout.ENTRY_SIZE, size)
+        c.store32(entry, layout.ENTRY_OFFSET, self.end_offset - base)
+        c.store32(entry, layout.ENTRY_COUNT, count)
+        c.store64(entry, layout.ENTRY_TIMESTAMP, time_us)
+        c.store32(entry, layout.ENTRY_CHECKSUM, crc)
+        c.store32(entry, layout.ENTRY_CHECK, crc32c_from(entry, 0, layout.ENTRY_CHECK, base & 0xFFFF_FFFF))
         if not write_at(self._data, stored, size, self.byte_position):
             return False
         if not write_at(self._index, entry, ENTRY_BYTES, HEADER_BYTES + self.entries * ENTRY_BYTES):

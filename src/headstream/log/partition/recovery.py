@@ -55,8 +55,12 @@ from headstream.log.segments.layout import (
 from headstream.log.system.files import Files, WriteFile
 from headstream.log.system.findings import report
 
-__all__ = ["SYNC_FAILED_NAME", "Tail", "begin_segment", "note_failed_sync", "recover"]
+__all__ = ["MISSING_ADVICE", "SYNC_FAILED_NAME", "Tail", "begin_segment", "note_failed_sync", "recover"]
 
+MISSING_ADVICE: Final = (
+    "Restore it from a copy, or accept the loss: headstream verify DIR --repair --accept-loss creates it, empty. "
+    "Version control and archives drop directories of partitions that never had a message"
+)
 _SCAN_BYTES: Final = 4 << 20
 _UNSYNCED_US: Final = 60_000_000
 _MAX_CHECKED: Final = 100_000
@@ -104,9 +108,7 @@ def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
     """
     names = files.list_names(directory)
     if names is None:
-        raise CorruptLogError(
-            "a partition's directory is missing", where=directory, advice="Restore it from a copy, or delete the topic"
-        )
+        raise CorruptLogError("a partition's directory is missing, with all its messages", where=directory, advice=MISSING_ADVICE)
     bases = rebuild_missing_indexes(directory, names, files)
     start = max(start_offsets(names), default=0)
     if not bases and not start:

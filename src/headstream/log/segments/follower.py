@@ -170,7 +170,8 @@ class PartitionFollower:
         changed = self._files.changed(self._directory)
         if changed is None:
             self.close()
-            what, advice = "the partition does not exist or has been deleted", "Look the topic up again"
+            what = "the partition does not exist or has been deleted"
+            advice = "Look the topic up again; if it has the partition, headstream verify tells what to do"
             raise PartitionNotFoundError(what, where=self._directory, advice=advice)
         if self._segments:
             self._newest().refresh()

@@ -1,6 +1,6 @@
 """What a log does in the background: it drops, rewrites and summarizes closed segments.
 
-background.py      the loop that runs the jobs of a log
+upkeep.py          the loop that runs the jobs of a log; job.py is what the four jobs share
 retention.py       drops whole segments by age and size
 compaction.py      which partitions are compacted, and when; compaction_pass.py compacts one
 marked_removal.py  removes messages marked for deletion after their grace; removal_pass.py removes those of one partition

@@ -13,39 +13,29 @@ This takes no lock that an append needs, except to begin a new segment.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from headstream.errors import HeadstreamError, StorageError
-from headstream.log.catalog.catalog import TopicRecord, topics_of
+from headstream.errors import HeadstreamError
+from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.catalog.state_records import marked_before
 from headstream.log.partition.closed_segments import Closed, list_closed
 from headstream.log.partition.segment_removal import open_index
 from headstream.log.segments.layout import base_offsets
-from headstream.log.system.rounds import Rounds
 from headstream.log.upkeep.compaction_pass import CompactionPass, Outcome
-from headstream.log.upkeep.removal_pass import encode_offsets
-from headstream.log.upkeep.segment_rewrite import PassContext
+from headstream.log.upkeep.job import goes_on, retry_time_us, sum_over_partitions
+from headstream.log.upkeep.segment_rewrite import PassContext, encode_offsets
 
 if TYPE_CHECKING:
     from headstream.log.access import LogAccess
 
-__all__ = ["COMPACTION_INTERVAL_S", "Compaction"]
-
-_LOGGER: Final = logging.getLogger("headstream.log")
-
-COMPACTION_INTERVAL_S: Final = 10.0
-"""Interval of the checks for due partitions."""
+__all__ = ["Compaction"]
 
 _MOST_AGE_US: Final = 3600 * 1_000_000
 _LEAST_PART: Final = 64
 """Appended bytes justify a pass from this part of a segment's size on."""
-_PAUSE_US: Final = 3600 * 1_000_000
-_SHORT_PAUSE_US: Final = 60 * 1_000_000
 
 
 @dataclass(slots=True)
@@ -65,54 +55,38 @@ class _CompactionState:
 
 
 class Compaction:
-    """Compacts the topics of a log that have compaction, in a background thread.
+    """Compacts the topics of a log that have compaction.
 
     Args:
         log: The log; this process is its writer.
         clock_us: Returns the time, microseconds since 1970 UTC.
-        interval_s: Seconds between two rounds.
     """
 
-    def __init__(self, log: LogAccess, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
+    interval_s: ClassVar[float] = 10.0
+
+    def __init__(self, log: LogAccess, clock_us: Callable[[], int]) -> None:
         self._log = log
         self._clock_us = clock_us
         self._known: dict[str, _CompactionState] = {}
-        self._rounds = Rounds(self.apply, COMPACTION_INTERVAL_S if interval_s is None else interval_s, "headstream-compaction")
-
-    def start(self) -> None:
-        """Start the thread; its first round is immediate."""
-        self._rounds.start()
-
-    def close(self) -> None:
-        """Stop the thread, after its current group of segments."""
-        self._rounds.close()
 
     def apply(self) -> int:
         """Compact due partitions, and return the number of dropped messages."""
-        dropped = 0
-        with suppress(HeadstreamError):
-            for topic in topics_of(self._log.snapshot()):
-                if topic.options.compaction_delay_us is not None and not topic.options.legal_hold:
-                    for number in range(1, topic.partitions + 1):
-                        dropped += self._apply(topic, number)
-        return dropped
+        return sum_over_partitions(self._log, self._apply)
 
     def _apply(self, topic: TopicRecord, number: int) -> int:
+        if topic.options.compaction_delay_us is None or topic.options.legal_hold:
+            return 0
         known = self._known.setdefault(self._log.partition_directory(topic, number), _CompactionState())
         now_us = self._clock_us()
-        if self._rounds.is_closing or now_us < known.not_before_us:
+        if self._log.is_closing or now_us < known.not_before_us:
             return 0
         try:
             if self._is_due(topic, number, known, now_us):
                 outcome = self.compact(topic, number)
                 known.null_us = outcome.oldest_null_us
                 return outcome.dropped_count
-        except StorageError as error:
-            known.not_before_us = now_us + _SHORT_PAUSE_US
-            _LOGGER.warning("compaction of %s partition %d is postponed by a minute: %s", topic.name, number, error)
         except HeadstreamError as error:
-            known.not_before_us = now_us + _PAUSE_US
-            _LOGGER.warning("compaction of %s partition %d is postponed by an hour: %s", topic.name, number, error)
+            known.not_before_us = retry_time_us(f"compaction of {topic.name} partition {number}", error, now_us)
         return 0
 
     def _is_due(self, topic: TopicRecord, number: int, known: _CompactionState, now_us: int) -> bool:
@@ -164,12 +138,8 @@ class Compaction:
         log = self._log
         directory = log.partition_directory(topic, number)
 
-        def is_wanted() -> bool:
-            stream = log.snapshot().get(topic.name.stream)
-            return not self._rounds.is_closing and stream is not None and stream.topics.get(topic.name.topic) == topic
-
         with log.administration:
-            if not is_wanted():
+            if not goes_on(log, topic):
                 return Outcome(is_whole=False)
             log.roll(topic, number)
             due = self._find_due(topic, number) if due is None else due
@@ -180,7 +150,7 @@ class Compaction:
             null_before_us=self._clock_us() - (topic.options.compaction_delay_us or 0),
             seed=os.urandom(16),
             dropped=encode_offsets(due),
-            around=PassContext(log.administration, is_wanted, lambda: log.states.writes_count),
+            around=PassContext(log.administration, lambda: goes_on(log, topic), lambda: log.states.writes_count),
         ).run()
         log.note_removed(topic, number)
         if outcome.dropped_count or due:

@@ -11,32 +11,26 @@ minute if the system refused.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headstream.core.model.removals import Removal
 from headstream.core.model.topology import check_legal_hold
-from headstream.errors import HeadstreamError, StorageError
+from headstream.errors import HeadstreamError
 from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
 from headstream.log.catalog.state_records import marked_before, marked_with_reason, oldest_marks
 from headstream.log.segments.layout import base_offsets
-from headstream.log.system.rounds import Rounds
 from headstream.log.upkeep.compaction import Compaction
+from headstream.log.upkeep.job import LONG_PAUSE_US, goes_on, retry_time_us
 from headstream.log.upkeep.removal_pass import FindDue, RemovalPass
 from headstream.log.upkeep.segment_rewrite import PassContext
 
 if TYPE_CHECKING:
     from headstream.log.access import LogAccess
 
-__all__ = ["REMOVAL_INTERVAL_S", "MarkedRemoval", "due_before_us"]
-
-_LOGGER: Final = logging.getLogger("headstream.log")
-
-REMOVAL_INTERVAL_S: Final = 10.0
-"""Interval of the checks for marks whose grace is over."""
+__all__ = ["MarkedRemoval", "due_before_us"]
 
 _LEAD_US: Final = 5 * 60 * 1_000_000
 _LEAD_PART: Final = 16
@@ -45,8 +39,6 @@ _BATCH_US: Final = 3600 * 1_000_000
 _BATCH_PART: Final = 8
 """It takes the marks whose grace ends within this time, or this part of a shorter grace."""
 _END: Final = 1 << 62
-_PAUSE_US: Final = 3600 * 1_000_000
-_SHORT_PAUSE_US: Final = 60 * 1_000_000
 
 
 def due_before_us(grace_us: int, now_us: int) -> int:
@@ -60,30 +52,21 @@ def due_before_us(grace_us: int, now_us: int) -> int:
 
 
 class MarkedRemoval:
-    """Removes marked messages of a log's topics: those whose grace is over in a background thread, others when asked.
+    """Removes marked messages of a log's topics: those whose grace is over in the background, others when asked.
 
     Args:
         log: The log; this process is its writer.
         clock_us: Returns the time, microseconds since 1970 UTC.
-        interval_s: Seconds between two rounds.
     """
 
-    def __init__(self, log: LogAccess, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
+    interval_s: ClassVar[float] = 10.0
+
+    def __init__(self, log: LogAccess, clock_us: Callable[[], int]) -> None:
         self._log = log
         self._clock_us = clock_us
         self._compaction = Compaction(log, clock_us)
         self._next: tuple[int, int] | None = None  # the catalog's changes, and the time of the next mark that is due
         self._not_before_us: dict[tuple[int, int], int] = {}
-        self._rounds = Rounds(self.apply, REMOVAL_INTERVAL_S if interval_s is None else interval_s, "headstream-removal")
-
-    def start(self) -> None:
-        """Start the thread; its first round is immediate."""
-        self._rounds.start()
-
-    def close(self) -> None:
-        """Stop the thread, after its current group of segments."""
-        self._compaction.close()
-        self._rounds.close()
 
     def apply(self) -> int:
         """Remove the messages whose grace is over, and return their number."""
@@ -95,7 +78,7 @@ class MarkedRemoval:
             changes, now_us = catalog.changes(), self._clock_us()
             if self._next is not None and self._next[0] == changes and now_us < self._next[1]:
                 return 0
-            next_us = now_us + _PAUSE_US
+            next_us = now_us + LONG_PAUSE_US
             for topic_number, number, marked_us in oldest_marks(catalog):
                 topic = find_topic(self._log.snapshot(), topic_number)
                 grace_us = None if topic is None else topic.options.deletion_grace_us
@@ -105,7 +88,7 @@ class MarkedRemoval:
                 begin_us = max(begin_us, self._not_before_us.get((topic_number, number), 0))
                 if now_us < begin_us:
                     next_us = min(next_us, begin_us)
-                elif not self._rounds.is_closing:
+                elif not self._log.is_closing:
                     removed += self._apply(catalog, topic, number, due_before_us(grace_us, now_us))
             self._next = changes, next_us  # after a pass the catalog has changed, or its retry has a time
         return removed
@@ -115,12 +98,8 @@ class MarkedRemoval:
             removed = self._remove(topic, number, partial(marked_before, catalog, topic.number, number, before_us), None)
             return removed.removed_count
         except HeadstreamError as error:
-            is_short = isinstance(error, StorageError)
-            self._not_before_us[topic.number, number] = self._clock_us() + (_SHORT_PAUSE_US if is_short else _PAUSE_US)
-            _LOGGER.warning(
-                "marked messages of %s partition %d stay on the disk beyond their grace; retried in %s: %s",
-                *(topic.name, number, "a minute" if is_short else "an hour", error),
-            )
+            what = f"the removal of marked messages of {topic.name} partition {number}, which stay beyond their grace,"
+            self._not_before_us[topic.number, number] = retry_time_us(what, error, self._clock_us())
             return 0
 
     def remove_now(self, topic: TopicRecord, number: int, reason: str, most_groups: int | None = None) -> Removal:
@@ -145,22 +124,18 @@ class MarkedRemoval:
         log = self._log
         directory = log.partition_directory(topic, number)
 
-        def is_wanted() -> bool:
-            stream = log.snapshot().get(topic.name.stream)
-            return not self._rounds.is_closing and stream is not None and stream.topics.get(topic.name.topic) == topic
-
         def forget(offsets: Sequence[int]) -> None:
             log.note_removed(topic, number)
             log.states.forget_marked(topic, number, offsets)
 
         with log.passing:
             with log.administration:
-                if not is_wanted():
+                if not goes_on(log, topic):
                     return Removal(left_count=1)
                 due, bases = find_due(0, _END), base_offsets(log.files.list_names(directory) or [])
                 if due and bases and due[-1] >= bases[-1]:
                     log.roll(topic, number)
-            context = PassContext(log.administration, is_wanted, lambda: log.states.writes_count)
+            context = PassContext(log.administration, lambda: goes_on(log, topic), lambda: log.states.writes_count)
             if topic.options.compaction_delay_us is not None and due:
                 done = self._compaction.compact_holding(topic, number, due)
                 removal = Removal(done.dropped_count, 0, 0, 0 if done.is_whole else 1)

@@ -14,28 +14,25 @@ is created, and must not miss both. A segment has begun at the offset or after i
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headstream.core.codec.batch.results import Compacted
-from headstream.core.codec.batch.stored.compact import compact_messages, new_key_table
 from headstream.core.codec.batch.stored.scan import find_offset, scan
 from headstream.core.model.topology import check_legal_hold
-from headstream.errors import CorruptLogError, OffsetOutOfRangeError, TopicNotFoundError
-from headstream.log.catalog.catalog import TopicRecord
+from headstream.errors import OffsetOutOfRangeError, TopicNotFoundError
+from headstream.log.catalog.catalog import TopicRecord, is_current
 from headstream.log.partition.closed_reading import PassCancelledError
 from headstream.log.partition.closed_segments import Closed, finish_pass, list_closed
 from headstream.log.partition.segment_removal import drop_segment
 from headstream.log.segments.follower import PartitionFollower
-from headstream.log.segments.layout import INDEX_SUFFIX, START_SUFFIX, base_offsets, segment_path, start_offsets
+from headstream.log.segments.layout import START_SUFFIX, base_offsets, segment_path, start_offsets
 from headstream.log.system.files import Files
-from headstream.log.upkeep.segment_rewrite import Keep, PassContext, SegmentRewrite
+from headstream.log.upkeep.segment_rewrite import Keep, PassContext, SegmentRewrite, check_whole, keep_without
 
 if TYPE_CHECKING:
     from headstream.log.access import LogAccess
 
 __all__ = ["remove_before"]
-
-_NO_SEED: Final = bytes(16)
 
 
 def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) -> int:
@@ -56,11 +53,7 @@ def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) 
     check_legal_hold(topic.name, topic.options.legal_hold)
     directory, files = log.partition_directory(topic, number), log.files
 
-    def is_wanted() -> bool:
-        stream = log.snapshot().get(topic.name.stream)
-        return stream is not None and stream.topics.get(topic.name.topic) == topic
-
-    context = PassContext(log.administration, is_wanted, lambda: log.states.writes_count)
+    context = PassContext(log.administration, lambda: is_current(log.snapshot(), topic), lambda: log.states.writes_count)
     try:
         with log.passing:
             with log.administration:
@@ -109,12 +102,7 @@ def _note_start(directory: str, offset: int, files: Files) -> None:
 
 
 def _rewrite(rewrite: SegmentRewrite, directory: str, segment: Closed, offset: int) -> None:
-    if segment.fault:
-        raise CorruptLogError(
-            f"a segment is damaged: {segment.fault}. Its messages are not removed",
-            where=segment_path(directory, segment.base_offset, INDEX_SUFFIX),
-            advice="Run headstream verify --repair, and restore what it cannot repair from a copy",
-        )
+    check_whole(directory, segment)
     chunks = rewrite.chunks(segment)
     first = next(chunks, None)
     chunks.close()
@@ -123,20 +111,11 @@ def _rewrite(rewrite: SegmentRewrite, directory: str, segment: Closed, offset: i
 
 
 def _keep_from(offset: int) -> Keep:
-    table = new_key_table(1)
+    keep_all = keep_without()
 
     def keep(chunk: memoryview, byte_position: int, base: int) -> Compacted:
         begin = find_offset(chunk, offset)
-        kept = compact_messages(
-            chunk[begin:],
-            table,
-            _NO_SEED,
-            null_before_us=0,
-            dropped_state=0,
-            dropped=b"",
-            byte_position=byte_position,
-            base_offset=base,
-        )
+        kept = keep_all(chunk[begin:], byte_position, base)
         kept.dropped_count = scan(chunk[:begin]).count
         return kept
 

@@ -15,33 +15,20 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from headstream.core.codec.batch.results import Compacted
-from headstream.core.codec.batch.stored.compact import compact_messages, new_key_table
 from headstream.core.model.message import MessageState
 from headstream.core.model.removals import Removal
 from headstream.errors import CorruptLogError
 from headstream.log.partition.closed_reading import PassCancelledError
 from headstream.log.partition.closed_segments import Closed, finish_pass, list_closed
-from headstream.log.segments.layout import INDEX_SUFFIX, segment_path
 from headstream.log.system.files import Files
-from headstream.log.upkeep.segment_rewrite import Keep, PassContext, SegmentRewrite, groups_of
+from headstream.log.upkeep.segment_rewrite import Keep, PassContext, SegmentRewrite, check_whole, groups_of, keep_without
 
-__all__ = ["FindDue", "RemovalPass", "encode_offsets"]
+__all__ = ["FindDue", "RemovalPass"]
 
 _MARKED: Final = MessageState.MARKED_FOR_DELETION.value
-_NO_SEED: Final = bytes(16)
 _END: Final = 1 << 62
 
 FindDue = Callable[[int, int], Sequence[int]]
-
-
-def encode_offsets(offsets: Sequence[int]) -> bytes:
-    """Return offsets in the form that compact_messages() reads.
-
-    Args:
-        offsets: Ascending.
-    """
-    return b"".join(offset.to_bytes(8, "little") for offset in offsets)
 
 
 def _has_any(due: Sequence[int], group: list[Closed]) -> bool:
@@ -128,12 +115,7 @@ class RemovalPass:
         return None
 
     def _remove(self, group: list[Closed]) -> None:
-        if group[0].fault:
-            raise CorruptLogError(
-                f"a segment is damaged: {group[0].fault}. Its marked messages are not removed",
-                where=segment_path(self._directory, group[0].base_offset, INDEX_SUFFIX),
-                advice="Run headstream verify --repair, and restore what it cannot repair from a copy",
-            )
+        check_whole(self._directory, group[0])
         if self._is_done(group):
             return
         due: Sequence[int] = ()
@@ -141,7 +123,7 @@ class RemovalPass:
         def make_keep() -> Keep:
             nonlocal due
             due = self._due_in(group)
-            return self._keep_without(due)
+            return keep_without(due, _MARKED)
 
         made = self._rewrite.run(group, make_keep, is_by_key=all(segment.is_compacted for segment in group))
         removed_bytes = sum(segment.size_bytes for segment in group) - made.segment.size_bytes
@@ -152,7 +134,7 @@ class RemovalPass:
         """Return whether the due messages are gone: a crash can have left their states, which are forgotten then."""
         with self._context.lock:
             changes, due = self._context.state_changes(), self._due_in(group)
-        keep = self._keep_without(due)
+        keep = keep_without(due, _MARKED)
         for segment in group:
             if any(keep(chunk, 0, group[0].base_offset).dropped_count for chunk in self._rewrite.chunks(segment)):
                 return False
@@ -163,21 +145,3 @@ class RemovalPass:
 
     def _due_in(self, group: list[Closed]) -> Sequence[int]:
         return self._find_due(group[0].base_offset, group[-1].until_offset)
-
-    @staticmethod
-    def _keep_without(offsets: Sequence[int]) -> Keep:
-        dropped, table = encode_offsets(offsets), new_key_table(1)
-
-        def keep(chunk: memoryview, byte_position: int, base: int) -> Compacted:
-            return compact_messages(
-                chunk,
-                table,
-                _NO_SEED,
-                null_before_us=0,
-                dropped_state=_MARKED,
-                dropped=dropped,
-                byte_position=byte_position,
-                base_offset=base,
-            )
-
-        return keep

@@ -17,23 +17,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from headstream.core.model.topology import check_legal_hold
 from headstream.errors import HeadstreamError
-from headstream.log.catalog.catalog import TopicRecord, topics_of
+from headstream.log.catalog.catalog import TopicRecord, is_current, topics_of
 from headstream.log.partition.segment_removal import drop_segment, finish_drops, open_index
 from headstream.log.partition.stored_journals import find_unconfirmed
 from headstream.log.segments.layout import DROPPED_SUFFIX, IndexEntry, base_offsets
-from headstream.log.system.rounds import Rounds
 
 if TYPE_CHECKING:
     from headstream.log.access import LogAccess
 
-__all__ = ["RETENTION_INTERVAL_S", "Retention"]
+__all__ = ["Retention"]
 
-RETENTION_INTERVAL_S: Final = 10.0
-"""Interval of the checks for expired segments."""
 _WARNING_US: Final = 3600 * 1_000_000
 _LOGGER: Final = logging.getLogger("headstream.log")
 
@@ -49,28 +46,20 @@ class _Closed(NamedTuple):
 
 
 class Retention:
-    """Drops expired messages of a log's topics, in a background thread.
+    """Drops expired messages of a log's topics.
 
     Args:
         log: The log; this process is its writer.
         clock_us: Returns the time, microseconds since 1970 UTC.
-        interval_s: Seconds between two rounds.
     """
 
-    def __init__(self, log: LogAccess, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
+    interval_s: ClassVar[float] = 10.0
+
+    def __init__(self, log: LogAccess, clock_us: Callable[[], int]) -> None:
         self._log = log
         self._clock_us = clock_us
         self._warn_at_us: dict[str, int] = {}
         self._looked: dict[str, tuple[int | None, list[_Closed]]] = {}
-        self._rounds = Rounds(self.apply, RETENTION_INTERVAL_S if interval_s is None else interval_s, "headstream-retention")
-
-    def start(self) -> None:
-        """Start the thread; its first round is immediate."""
-        self._rounds.start()
-
-    def close(self) -> None:
-        """Stop the thread, after the segment that is being dropped."""
-        self._rounds.close()
 
     def apply(self) -> int:
         """Drop expired segments, and return their number.
@@ -107,7 +96,7 @@ class Retention:
         dropped, kept = 0, set[int]()
         for segment in sorted(closed):
             is_too_much = topic.options.retention_bytes is not None and size_bytes > topic.options.retention_bytes
-            if self._rounds.is_closing or not (is_too_much or segment.timestamp_us < oldest_us):
+            if self._log.is_closing or not (is_too_much or segment.timestamp_us < oldest_us):
                 break
             if segment.partition in kept or self._has_unconfirmed(topic, segment):
                 kept.add(segment.partition)
@@ -184,8 +173,7 @@ class Retention:
         log, number = self._log, segment.partition
         directory = log.partition_directory(topic, number)
         with log.administration:
-            stream = log.snapshot().get(topic.name.stream)
-            if stream is None or stream.topics.get(topic.name.topic) != topic:
+            if not is_current(log.snapshot(), topic):
                 return False
             index = open_index(directory, segment.base_offset, log.files)
             if index is None:

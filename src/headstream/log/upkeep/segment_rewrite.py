@@ -12,12 +12,13 @@ without remaining messages stays as a segment without messages: its seal states 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from headstream.core.codec.batch.results import Compacted
+from headstream.core.codec.batch.stored.compact import compact_messages, new_key_table
 from headstream.errors import CorruptLogError, StorageError
 from headstream.log.partition.closed_reading import PassCancelledError, read_closed
 from headstream.log.partition.closed_segments import Closed
@@ -35,8 +36,20 @@ from headstream.log.segments.layout import (
 )
 from headstream.log.system.files import Files
 
-__all__ = ["Keep", "MakeKeep", "PassContext", "Rewritten", "SegmentRewrite", "groups_of", "older"]
+__all__ = [
+    "Keep",
+    "MakeKeep",
+    "PassContext",
+    "Rewritten",
+    "SegmentRewrite",
+    "check_whole",
+    "encode_offsets",
+    "groups_of",
+    "keep_without",
+    "older",
+]
 
+_NO_SEED: Final = bytes(16)
 _MOST_OFFSETS: Final = 1 << 31
 """Most offsets of one segment: they are 32 bits in its index."""
 
@@ -44,6 +57,40 @@ Keep = Callable[[memoryview, int, int], Compacted]
 """Chunk of stored messages, byte position of the copy, first offset of the segment -> the messages that stay."""
 MakeKeep = Callable[[], Keep]
 """Called at the start of each copy: what stays depends on the states at that moment."""
+
+
+def check_whole(directory: str, segment: Closed) -> None:
+    """Raise CorruptLogError if a segment, whose messages are to be removed, is damaged."""
+    if segment.fault:
+        raise CorruptLogError(
+            f"a segment is damaged: {segment.fault}. Its messages are not removed",
+            where=segment_path(directory, segment.base_offset, INDEX_SUFFIX),
+            advice="Run headstream verify --repair, and restore what it cannot repair from a copy",
+        )
+
+
+def keep_without(offsets: Sequence[int] = (), state: int = 0) -> Keep:
+    """Return what keeps all messages but those of some offsets, ascending, that are in a state."""
+    dropped, table = encode_offsets(offsets), new_key_table(1)
+
+    def keep(chunk: memoryview, byte_position: int, base: int) -> Compacted:
+        return compact_messages(
+            chunk,
+            table,
+            _NO_SEED,
+            null_before_us=0,
+            dropped_state=state,
+            dropped=dropped,
+            byte_position=byte_position,
+            base_offset=base,
+        )
+
+    return keep
+
+
+def encode_offsets(offsets: Sequence[int]) -> bytes:
+    """Return offsets, ascending, in the form that compact_messages() reads."""
+    return b"".join(offset.to_bytes(8, "little") for offset in offsets)
 
 
 @dataclass(slots=True)

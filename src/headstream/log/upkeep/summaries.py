@@ -5,40 +5,31 @@ names other headers; and when its summary is missing or damaged, as of segments 
 Without the option the topic's summaries are removed. Until a segment has a summary, filters read it.
 
 The messages are read without a lock. The file is written with the lock that removals hold, so that it lands beside the segment
-that it describes, or is not written; the file says which segment that is, so that it never counts for another one.
+that it describes, or is not written; the file says which segment that is, so that it never counts for another one. A summary
+that is not finished when the log closes is begun again at the next opening.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from headstream.errors import HeadstreamError, StorageError
-from headstream.log.catalog.catalog import TopicRecord, topics_of
+from headstream.errors import HeadstreamError
+from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.partition.closed_reading import PassCancelledError
 from headstream.log.partition.closed_segments import Closed, list_closed
 from headstream.log.partition.segment_removal import SIDE_SUFFIXES, open_index
 from headstream.log.partition.segment_summaries import is_summarized, summarize_segment
 from headstream.log.segments.files import BufferPool
 from headstream.log.segments.layout import SUMMARY_SUFFIX, segment_path
-from headstream.log.system.rounds import Rounds
+from headstream.log.upkeep.job import goes_on, retry_time_us, sum_over_partitions
 
 if TYPE_CHECKING:
     from headstream.log.access import LogAccess
 
-__all__ = ["SUMMARIES_INTERVAL_S", "Summaries"]
+__all__ = ["Summaries"]
 
-_LOGGER: Final = logging.getLogger("headstream.log")
-
-SUMMARIES_INTERVAL_S: Final = 5.0
-"""Interval of the checks for segments without a summary."""
-
-_PAUSE_US: Final = 3600 * 1_000_000
-_SHORT_PAUSE_US: Final = 60 * 1_000_000
-"""How long a segment rests that is damaged, or that the system refused to read or to write beside."""
 _NEVER_US: Final = 1 << 63
 
 
@@ -60,38 +51,24 @@ class _Known:
 
 
 class Summaries:
-    """Summarizes the closed segments of a log's topics, in a background thread.
+    """Summarizes the closed segments of a log's topics.
 
     Args:
         log: The log; this process is its writer.
         clock_us: Returns the time, microseconds since 1970 UTC.
-        interval_s: Seconds between two rounds.
     """
 
-    def __init__(self, log: LogAccess, clock_us: Callable[[], int], interval_s: float | None = None) -> None:
+    interval_s: ClassVar[float] = 5.0
+
+    def __init__(self, log: LogAccess, clock_us: Callable[[], int]) -> None:
         self._log = log
         self._clock_us = clock_us
         self._known: dict[str, _Known] = {}
         self._buffers = BufferPool()
-        self._rounds = Rounds(self.apply, SUMMARIES_INTERVAL_S if interval_s is None else interval_s, "headstream-summaries")
-
-    def start(self) -> None:
-        """Start the thread; its first round is immediate."""
-        self._rounds.start()
-
-    def close(self) -> None:
-        """Stop the thread, within a few milliseconds: a summary that is not finished is begun again at the next opening."""
-        self._rounds.close()
 
     def apply(self) -> int:
         """Make the missing summaries, remove those that are not wanted, and return the number of new ones."""
-        made = 0
-        with suppress(HeadstreamError):
-            for topic in topics_of(self._log.snapshot()):
-                for number in range(1, topic.partitions + 1):
-                    with suppress(HeadstreamError, PassCancelledError):
-                        made += self._apply(topic, number)
-        return made
+        return sum_over_partitions(self._log, self._apply)
 
     def _apply(self, topic: TopicRecord, number: int) -> int:
         directory, names = self._log.partition_directory(topic, number), topic.options.summarized
@@ -131,10 +108,7 @@ class Summaries:
             )
             self._write(topic, directory, segment, content)
         except HeadstreamError as error:
-            is_refused = isinstance(error, StorageError)
-            known.not_before_us[base] = now_us + (_SHORT_PAUSE_US if is_refused else _PAUSE_US)
-            pause = "a minute" if is_refused else "an hour"
-            _LOGGER.warning("the summary of a segment of %s is postponed by %s: %s", topic.name, pause, error)
+            known.not_before_us[base] = retry_time_us(f"the summary of a segment of {topic.name}", error, now_us)
             return False
         known.not_before_us.pop(base, None)
         return True
@@ -152,8 +126,7 @@ class Summaries:
             self._log.files.replace(segment_path(directory, segment.base_offset, SUMMARY_SUFFIX), content, durably=False)
 
     def _check_wanted(self, topic: TopicRecord) -> None:
-        stream = self._log.snapshot().get(topic.name.stream)
-        if self._rounds.is_closing or stream is None or stream.topics.get(topic.name.topic) != topic:
+        if not goes_on(self._log, topic):
             raise PassCancelledError
 
     def _remove_unwanted(self, topic: TopicRecord, directory: str, closed: list[Closed]) -> None:

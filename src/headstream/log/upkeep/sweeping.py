@@ -6,26 +6,25 @@ greater, and empty                           a creation that was never committed
 greater, with files                          unknown to the catalog (an older copy was restored): set aside,
                                              before a new topic gets its number
 
-Missing directories of partitions without committed offsets are recreated.
+A partition's missing directory stays missing, since its messages may have been in it: only a repair that accepts the loss
+creates it. The directory of a topic's offsets is recreated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from headstream.errors import StorageError
 from headstream.log.catalog.catalog import Catalog, topics_of
 from headstream.log.partition.index_rebuild import free_aside_name
-from headstream.log.partition.offsets import OffsetStore
+from headstream.log.partition.recovery import MISSING_ADVICE
 from headstream.log.segments.layout import OFFSETS_NAME, STREAMS_NAME, topic_directory
 from headstream.log.system.files import Files
 from headstream.log.system.findings import report
 
-__all__ = ["recreate_unwritten", "sweep_directories"]
+__all__ = ["sweep_directories"]
 
 
 def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
-    """Remove the directories of deleted topics, set aside unexplained ones, and recreate those of unwritten partitions.
+    """Remove the directories of deleted topics, set aside unexplained ones, and report missing ones.
 
     Args:
         root: The log's directory; this process is its writer.
@@ -41,33 +40,15 @@ def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
 
     for each in topics:
         directory = topic_directory(root, each.stream_number, each.number)
+        names = set(files.list_names(directory) or ())
         try:
-            for made in recreate_unwritten(directory, range(1, each.partitions + 1), files):
-                report(made, "the partition's directory was missing, and no consumer has read messages of it: it is empty now")
+            if OFFSETS_NAME not in names:  # version control and archives drop empty directories
+                files.make_directory(f"{directory}/{OFFSETS_NAME}")
         except StorageError as error:  # of concern to this topic alone
-            report(directory, f"missing directories of partitions stay missing: {error}")
-
-
-def recreate_unwritten(directory: str, partitions: Iterable[int], files: Files) -> list[str]:
-    """Create missing directories of partitions without committed offsets, and return them.
-
-    Version control and archives drop empty directories. A partition with a committed offset had messages, so its directory stays
-    missing: only a copy restores it.
-
-    Args:
-        directory: The topic's; this process is the log's writer.
-    """
-    names = set(files.list_names(directory) or ())
-    if OFFSETS_NAME not in names:
-        files.make_directory(f"{directory}/{OFFSETS_NAME}")
-    missing = [number for number in partitions if str(number) not in names]
-    offsets = OffsetStore(f"{directory}/{OFFSETS_NAME}", files)
-    made = [f"{directory}/{number}" for number in missing if not offsets.greatest(number)]
-    for each in made:
-        files.make_directory(each)
-    if made:
-        files.sync_directory(directory)
-    return made
+            report(directory, f"the directory of its consumer offsets stays missing: {error}")
+        for number in range(1, each.partitions + 1):
+            if str(number) not in names:
+                report(f"{directory}/{number}", f"the partition's directory is missing, with all its messages. {MISSING_ADVICE}")
 
 
 def _sweep(directory: str, files: Files, *, is_explained: bool) -> None:

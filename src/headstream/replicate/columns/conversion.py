@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from headstream.errors import SchemaError
 from headstream.replicate.codec.avro.plan import ColumnBuffers, ColumnPlan
 from headstream.replicate.codec.avro.schema import MAX_PRECISION
+from headstream.replicate.codec.avro.values import TABLE_PRECISION
 
 __all__ = [
     "array_from_buffers",
@@ -243,8 +244,9 @@ def _integers_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _decimals_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return decimals, after a check that Arrow lacks: it gives another number for one that is too large for the target."""
-    plain = pc.match_substring_regex(array, rf"^[+-]?0*\d{{0,{target.precision - target.scale}}}(\.\d*)?$")
+    """Return decimals, after a check that Arrow lacks: it gives another number for one with too many digits on either side."""
+    whole, zeros = target.precision - target.scale, TABLE_PRECISION - target.precision
+    plain = pc.match_substring_regex(array, rf"^[+-]?0*\d{{0,{whole}}}(\.\d{{0,{target.scale}}}0{{0,{zeros}}})?$")
     if pc.any(pc.invert(plain)).as_py():
         raise pa.ArrowInvalid(f"not a number that {target} can hold")
     return array.cast(target)

@@ -57,7 +57,7 @@ class Parcel:
         until_offset: The offset after the last.
         since_us: When it was set aside, microseconds since 1970 UTC.
         batch: The micro-batch that set it aside.
-        release: The release that it is part of.
+        release: The release that it is part of; of a parked one, the release whose messages its table rejected.
         transaction_key: The transaction that it waits for; all its messages belong to it.
         logged_from_us: When the source's log appended the first of its messages, microseconds since 1970 UTC; None if an older
             version set it aside.
@@ -279,7 +279,7 @@ class Ledger:
                 bundles.setdefault(_bundle_of(parcel), []).append(parcel)
         chosen: list[Parcel] = []
         chosen_count = chosen_bytes = 0
-        for bundle in sorted(bundles.values(), key=lambda parcels: parcels[0].cause != "transaction"):
+        for bundle in sorted(bundles.values(), key=_age):
             more = sum(parcel.count for parcel in bundle)
             more_bytes = sum(parcel.size_bytes for parcel in bundle)
             if chosen and (chosen_count + more > count or chosen_bytes + more_bytes > size_bytes):
@@ -323,9 +323,9 @@ class Ledger:
         parcels = list(again)
         with self.transaction() as connection:
             connection.executemany(
-                "UPDATE parcels SET state = 'parked', cause = ?, transaction_key = ?, release = NULL, "
+                "UPDATE parcels SET state = 'parked', cause = ?, transaction_key = ?, release = ?, "
                 "table_schema = ?, table_name = ?, reason = ? WHERE id = ?",
-                [(p.cause, p.transaction_key, p.table_schema, p.table_name, p.reason, p.id) for p in parcels if p.id],
+                [(p.cause, p.transaction_key, p.release, p.table_schema, p.table_name, p.reason, p.id) for p in parcels if p.id],
             )
             insert_parcels(connection, (p for p in parcels if not p.id))
             connection.executemany("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", _named(marks))
@@ -391,10 +391,19 @@ def insert_parcels(connection: sqlite3.Connection, parcels: Iterable[Parcel]) ->
 
 
 def _bundle_of(parcel: Parcel) -> Hashable:
-    """Return the key of parcels that are released together: a transaction, or the part of one unit that its table rejected."""
+    """Return the key of parcels that are released together: a transaction, or the part of one unit that its table rejected.
+
+    That unit is a release, or a micro-batch, all of whose parcels are set aside at one time.
+    """
     if parcel.transaction_key is not None:
         return parcel.transaction_key
-    return parcel.id if parcel.cause != "table" else (parcel.table, parcel.since_us)
+    unit = ("batch", parcel.since_us) if parcel.release is None else ("release", parcel.release)
+    return parcel.id if parcel.cause != "table" else (parcel.table, unit)
+
+
+def _age(bundle: list[Parcel]) -> tuple[bool, int]:
+    """Return a sort key that puts transactions first, then the oldest: messages set aside again have new ids."""
+    return bundle[0].cause != "transaction", min(parcel.since_us for parcel in bundle)
 
 
 def _named(marks: Mapping[str, str] | None) -> list[tuple[str, str]]:

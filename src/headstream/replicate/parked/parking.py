@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -64,14 +65,13 @@ class OnceTopic:
         """
         offsets = np.full(messages.num_rows, -1, np.int64)
         for orphan in list(self._orphans):
-            columns = [*COORDINATE_COLUMNS, "log_offset"]
-            parts = [part.select(columns) for part in self._log.read(self.topic, *orphan)]
+            parts = list(self._log.read(self.topic, *orphan))
             if not parts:  # erased meanwhile
                 continue
             lost = pa.concat_tables(parts)
-            rows, places = match_rows(messages, lost)
+            rows, places = _match_same(messages, lost)
             if len(rows):
-                offsets[rows.to_numpy()] = lost["log_offset"].to_numpy()[places.to_numpy()]
+                offsets[rows] = lost["log_offset"].to_numpy()[places]
                 self._orphans.remove(orphan)
         fresh = np.flatnonzero(offsets < 0)
         if fresh.size:
@@ -175,6 +175,12 @@ class ParkingLot:
             part.select(_COORDINATES.names) for parcel in self._ledger.batch_parcels(batch_id) for part in self._read(parcel)
         ]
         return pa.concat_tables([_COORDINATES.empty_table(), *parts])
+
+    def newest_set_aside(self) -> pa.Table:
+        """Return the messages that the newest micro-batch set aside, without bytes: COORDINATE_COLUMNS, timestamp_us."""
+        names = [*COORDINATE_COLUMNS, "timestamp_us"]
+        parcels = self._ledger.batch_parcels(int(self._ledger.mark("batch") or -1))
+        return pa.concat_tables([_NO_MESSAGES.select(names), *(m.select(names) for each in parcels for m in self._read(each))])
 
     def end_batch(self) -> None:
         """End the micro-batch: messages set aside from here on are not attributed to it."""
@@ -315,6 +321,7 @@ class ParkingLot:
         ends = np.cumsum(release.counts)
         found, places = (column.to_numpy() for column in match_rows(release.messages, part.messages))
         owners = np.searchsorted(ends, found, "right")
+        rejected_by = release.number if part.cause == "table" else None
         for index in np.unique(owners).tolist():
             parcel, mine = release.parcels[index], owners == index
             messages = take_rows(release.messages, pa.array(found[mine]))
@@ -328,9 +335,10 @@ class ParkingLot:
             if messages.num_rows == release.counts[index] and is_same and is_timed:
                 schema, name = part.table
                 kept = replace(parcel, cause=part.cause, transaction_key=waits_for, table_schema=schema, table_name=name)
-                yield replace(kept, reason=part.reason)
+                yield replace(kept, reason=part.reason, release=rejected_by)
             else:
-                yield from self._put_held(replace(part, messages=messages), parcel.since_us)
+                new = self._put_held(replace(part, messages=messages), parcel.since_us)
+                yield from (replace(each, release=rejected_by) for each in new)
 
     def _put_held(self, held: Held, since_us: int) -> list[Parcel]:
         messages = _with_reason(held.messages, None)
@@ -379,6 +387,16 @@ class ParkingLot:
             counts += np.diff(np.searchsorted(offsets, edges)).tolist()
             parts += [part.select(RAW_SCHEMA.names) for part in read]
         return counts, pa.concat_tables(parts)
+
+
+def _match_same(messages: pa.Table, lost: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the row numbers of equal messages: a topic that was created again has other ones at the same places."""
+    rows, places = match_rows(messages, lost)
+    is_same = pc.equal(messages["timestamp_us"].take(rows), lost["timestamp_us"].take(places)).to_numpy()
+    for name in ("key", "payload"):
+        mine, theirs = (take_rows(part.select([name]), taken)[name] for part, taken in ((messages, rows), (lost, places)))
+        is_same &= pc.equal(pc.fill_null(mine, b""), pc.fill_null(theirs, b"")).to_numpy()
+    return rows.to_numpy()[is_same], places.to_numpy()[is_same]
 
 
 def _table(batches: Iterable[pa.RecordBatch]) -> pa.Table:

@@ -19,7 +19,7 @@ from headstream.replicate.run.copies import Copies
 from headstream.replicate.run.decoded_storage import leave_out
 from headstream.replicate.run.load_waits import LoadWaits
 from headstream.replicate.run.schema_learning import Learned, SchemaLearning
-from headstream.replicate.run.set_aside import FindRaw, SettingAside
+from headstream.replicate.run.set_aside import FindRaw, SettingAside, find_set_aside
 from headstream.replicate.run.stopped_tables import StoppedTables
 from headstream.replicate.run.transactions import Transactions
 from headstream.replicate.run.unit import Parts, Unit
@@ -40,12 +40,13 @@ class Processor:
     def __init__(self, parts: Parts) -> None:
         config, ledger = parts.config, parts.ledger
         self._is_atomic = config.atomic
-        self._rereads = config.accept_recreated  # an unfinished micro-batch, under another number
         self._parts = parts
         self._summary = parts.summary
         self._now_us = parts.clock_us
         self.bounds = WaitingBounds(config, ledger)
         self.parking = ParkingLot(config.state_directory, config.delayed_topic, ledger, self.bounds)
+        # An unfinished micro-batch is read again, under another number.
+        self._left = self.parking.newest_set_aside() if config.accept_recreated else None
         self.health = TableHealth(ledger)
         self._schemas = SchemaLearning(parts)
         self._stops = StoppedTables(parts, self.health)
@@ -81,8 +82,10 @@ class Processor:
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
         self._summary.note_read(decoded)
         before = self.parking.begin_batch(batch_id)
+        if before is None and self._left is not None:
+            before = find_set_aside(decoded, self._left, find_raw)
         is_rerun = before is not None
-        unit = Unit("batch", batch_id, decoded, is_repeated=is_rerun or self._rereads)
+        unit = Unit("batch", batch_id, decoded, is_repeated=is_rerun or self._left is not None)
         unit = self._schemas.learn(unit)
         unit = self._schemas.decode_waiting(unit)
         if before is not None:

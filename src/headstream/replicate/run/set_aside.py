@@ -7,16 +7,18 @@ from dataclasses import replace
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headstream.errors import StorageError
 from headstream.replicate.columns.large_values import take_rows
-from headstream.replicate.columns.raw import RAW_SCHEMA, TRANSACTION, match_rows
+from headstream.replicate.columns.raw import COORDINATE_COLUMNS, RAW_SCHEMA, TRANSACTION, change_coordinates, match_rows
+from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held, ParkingLot, Release
 from headstream.replicate.run.stopped_tables import StoppedTables
 from headstream.replicate.run.unit import Parts, Unit
 
-__all__ = ["FindRaw", "SettingAside"]
+__all__ = ["FindRaw", "SettingAside", "find_set_aside"]
 
 FindRaw: TypeAlias = Callable[[pa.Table], pa.Table]
 """Coordinates, with a schema id and a reason each -> the messages, RAW_SCHEMA."""
@@ -71,6 +73,30 @@ class SettingAside:
         self._summary.dead += dead
         self._summary.released += release.messages.num_rows - dead - again
         return {part.table for part in held if part.cause == "table"}
+
+
+def find_set_aside(decoded: Decoded, left: pa.Table, find_raw: FindRaw) -> pa.Table | None:
+    """Return the coordinates of a micro-batch's messages that an unfinished one has set aside; None without any.
+
+    A topic that was created again has other messages at the same places, with other times.
+
+    Args:
+        left: The messages that the unfinished one has set aside: COORDINATE_COLUMNS, timestamp_us.
+    """
+    names = list(COORDINATE_COLUMNS)
+    parts = [pa.Table.from_batches([batch]).select(names) for batch in (*decoded.waiting, *decoded.dead)]
+    found = decoded.coordinates(wanted=left.select(names))
+    parts += [change_coordinates(places, schema_id).select(names) for schema_id, places in found]
+    read = pa.concat_tables([left.select(names).slice(0, 0), *parts], promote_options="permissive")
+    there = left.take(match_rows(left, read)[0])
+    if not there.num_rows:
+        return None
+    nothing = pa.nulls(there.num_rows, pa.string())
+    raw = find_raw(there.select(names).append_column("schema_id", nothing).append_column("reason", nothing))
+    rows, places = match_rows(raw, there)
+    is_same = pc.equal(raw["timestamp_us"].take(rows), there["timestamp_us"].take(places))
+    same = raw.select(names).take(rows.filter(is_same.combine_chunks()))
+    return same if same.num_rows else None
 
 
 def _read_whole(unit: Unit, messages: pa.Table) -> tuple[list[Held], pa.Table]:

@@ -196,6 +196,8 @@ class Transactions:
     def _sort(self, seen: SeenEvents, now_us: int) -> _States:
         """Determine the transactions that a unit completes, and the state of the others after it."""
         states = _States([], seen.whole.to_pylist(), set())
+        # One that is whole here can have earlier copies of its events that wait: they are released with it, not before it.
+        states.waiting.update(self._find_waiting() & set(states.closed))
         in_part = pc.unique(seen.rest["key"]).to_pylist()
         known = {one.key: one for one in self._find_open(in_part)}
         closed = self._find_closed(key for key in in_part if key not in known)
@@ -215,6 +217,12 @@ class Transactions:
             if before.waits:  # the new changes join it, and the next release has all of them
                 states.waiting.add(before.key)
         return states
+
+    def _find_waiting(self) -> set[str]:
+        query = (
+            f"SELECT DISTINCT transaction_key FROM parcels WHERE transaction_key IS NOT NULL AND {WAITS} AND state <> 'releasing'"
+        )
+        return {key for (key,) in self._ledger.rows(query)}
 
     def _find_open(self, keys: list[str]) -> Iterator[OpenTransaction]:
         for some, marks in _portions(keys):

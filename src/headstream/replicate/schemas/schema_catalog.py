@@ -194,7 +194,8 @@ class SchemaCatalog:
         told = find_topic_table(self._options.topic_tables, topic)
         if told is not None and told != entry.table:
             own_id = shared_id(schema_id, *told)
-            return self._zone.find(own_id) or Missing(own_id)
+            in_topic = entry if entry.topic == topic else None  # its metadata came there: the topic has several tables
+            return self._zone.find(own_id) or in_topic or Missing(own_id)
         others = [] if told is not None else self._zone.sharing(schema_id)
         fitting = [each for each in (entry, *others) if each.topic == topic or not others]
         if len(fitting) == 1:

@@ -15,20 +15,23 @@ from headstream.replicate.storage.store_access import (
     LONGEST_WAIT_S,
     StoreAccess,
     StoreClient,
+    StoreOption,
+    StoreOptions,
     complete,
     delta_retries,
+    named_options,
     object_retries,
 )
 
 __all__ = ["AzureAccess"]
 
-_VARIABLES: Final = {
-    "endpoint": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
-    "account_key": ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY"),
-    "sas_token": ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY"),
-    "tenant_id": ("AZURE_TENANT_ID",),
-    "client_id": ("AZURE_CLIENT_ID",),
-    "client_secret": ("AZURE_CLIENT_SECRET",),
+_OPTIONS: Final[StoreOptions] = {
+    "endpoint": StoreOption(("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")),
+    "account_key": StoreOption(("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY"), "azure_storage_account_key", "account_key"),
+    "sas_token": StoreOption(("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY"), "azure_storage_sas_token", "sas_key"),
+    "tenant_id": StoreOption(("AZURE_TENANT_ID",), "azure_storage_tenant_id", "tenant_id"),
+    "client_id": StoreOption(("AZURE_CLIENT_ID",), "azure_storage_client_id", "client_id"),
+    "client_secret": StoreOption(("AZURE_CLIENT_SECRET",), "azure_storage_client_secret", "client_secret"),
 }
 _CREDENTIALS: Final = ("account_key", "client_secret", "sas_token")
 """In the order in which the clients prefer them; a workload's identity comes after the first."""
@@ -42,13 +45,6 @@ _PREFERRED: Final = {
     "sas_token": (*_TOKEN, *_KEYS, *_WORKLOAD, "AZURE_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET"),
 }
 """Variables that the clients read themselves, and prefer to a credential of the section."""
-_DELTA_NAMES: Final = {
-    "account_key": "azure_storage_account_key",
-    "sas_token": "azure_storage_sas_token",
-    "tenant_id": "azure_storage_tenant_id",
-    "client_id": "azure_storage_client_id",
-    "client_secret": "azure_storage_client_secret",
-}
 
 
 class AzureAccess(StoreAccess):
@@ -82,14 +78,14 @@ class AzureAccess(StoreAccess):
         """Return the settings, completed from the environment; credentials of one kind, the section's first."""
         known = os.environ if environment is None else environment
         self._check_credentials(known)
-        found = complete(self.storage, {each: _VARIABLES[each] for each in ("endpoint", *_PRINCIPAL)}, known)
+        found = complete(self.storage, {each: _OPTIONS[each] for each in ("endpoint", *_PRINCIPAL)}, known)
         for name in _CREDENTIALS:
             if any(getattr(found, each) is not None for each in _CREDENTIALS):
                 break
             if name != "account_key" and self._is_workload(found, known):
                 break
             if name != "client_secret" or _has_principal(found):
-                found = complete(found, {name: _VARIABLES[name]}, known)
+                found = complete(found, {name: _OPTIONS[name]}, known)
         return found
 
     @staticmethod
@@ -110,8 +106,8 @@ class AzureAccess(StoreAccess):
     def delta_options(self) -> dict[str, str]:
         """Return deltalake's `storage_options`."""
         own = self.resolved()
-        options = {_DELTA_NAMES[name]: value for name in _DELTA_NAMES if (value := getattr(own, name)) is not None}
-        options |= delta_retries(own.retry_us) | {"azure_storage_account_name": self._account}
+        options = named_options(own, _OPTIONS, "delta") | delta_retries(own.retry_us)
+        options["azure_storage_account_name"] = self._account
         if own.endpoint is not None:
             options["azure_storage_endpoint"] = self._endpoint(own.endpoint)
             options["allow_http"] = str(own.endpoint.startswith("http:")).lower()
@@ -123,10 +119,7 @@ class AzureAccess(StoreAccess):
 
         from headstream.replicate.storage.object_client import ObjectClient
 
-        named = {"account_key": "account_key", "sas_token": "sas_key", "tenant_id": "tenant_id", "client_id": "client_id",
-                 "client_secret": "client_secret"}  # fmt: skip
-        config: dict[str, Any] = {named[name]: value for name in named if (value := getattr(settings, name)) is not None}
-        config["account_name"] = self._account
+        config = named_options(settings, _OPTIONS, "client") | {"account_name": self._account}
         client: dict[str, Any] = {}
         if settings.endpoint is not None:
             config["endpoint"] = self._endpoint(settings.endpoint)
@@ -195,7 +188,7 @@ class AzureAccess(StoreAccess):
         elif getattr(self.storage, name) is not None:
             keys = f"{name} of [storage]"
         else:
-            keys = f"of {next(variable for variable in _VARIABLES[name] if os.environ.get(variable))}"
+            keys = f"of {next(variable for variable in _OPTIONS[name].variables if os.environ.get(variable))}"
         return f"endpoint {own.endpoint or self._host}, credentials {keys}"
 
     def _endpoint(self, url: str) -> str:

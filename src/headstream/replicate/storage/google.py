@@ -10,13 +10,21 @@ from typing import Any, ClassVar, Final
 
 from headstream.errors import InvalidOptionError
 from headstream.replicate.storage.storage_settings import StorageSettings
-from headstream.replicate.storage.store_access import StoreAccess, StoreClient, complete, delta_retries, object_retries
+from headstream.replicate.storage.store_access import (
+    StoreAccess,
+    StoreClient,
+    StoreOption,
+    StoreOptions,
+    complete,
+    delta_retries,
+    object_retries,
+)
 
 __all__ = ["GoogleAccess"]
 
-_VARIABLES: Final = {
-    "endpoint": ("STORAGE_EMULATOR_HOST",),
-    "service_account": ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_APPLICATION_CREDENTIALS"),
+_OPTIONS: Final[StoreOptions] = {
+    "endpoint": StoreOption(("STORAGE_EMULATOR_HOST",)),
+    "service_account": StoreOption(("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_APPLICATION_CREDENTIALS")),
 }
 _SIZES: Final = {
     "fs.gs.block.size": str(64 << 20),
@@ -45,7 +53,7 @@ class GoogleAccess(StoreAccess):
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:
         """Return the settings, completed from the environment."""
-        return complete(self.storage, _VARIABLES, environment)
+        return complete(self.storage, _OPTIONS, environment)
 
     def delta_options(self) -> dict[str, str]:
         """Return deltalake's `storage_options`."""

@@ -12,21 +12,25 @@ from headstream.replicate.storage.store_access import (
     FIRST_WAIT_S,
     StoreAccess,
     StoreClient,
+    StoreOption,
+    StoreOptions,
     complete,
     delta_retries,
+    named_options,
     object_retries,
 )
 
 __all__ = ["S3Access"]
 
-_VARIABLES: Final = {
-    "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
-    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
-    "access_key_id": ("AWS_ACCESS_KEY_ID",),
-    "secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
-    "session_token": ("AWS_SESSION_TOKEN",),
+_OPTIONS: Final[StoreOptions] = {
+    "endpoint": StoreOption(("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "aws_endpoint_url", "endpoint", "fs.s3a.endpoint"),
+    "region": StoreOption(("AWS_REGION", "AWS_DEFAULT_REGION")),
+    "access_key_id": StoreOption(("AWS_ACCESS_KEY_ID",), "aws_access_key_id", "access_key_id", "fs.s3a.access.key"),
+    "secret_access_key": StoreOption(
+        ("AWS_SECRET_ACCESS_KEY",), "aws_secret_access_key", "secret_access_key", "fs.s3a.secret.key"
+    ),
+    "session_token": StoreOption(("AWS_SESSION_TOKEN",), "aws_session_token", "session_token", "fs.s3a.session.token"),
 }
-_KEYS: Final = ("access_key_id", "secret_access_key", "session_token")
 _DEFAULT_REGION: Final = "us-east-1"
 """For stores without regions, and the default of AWS's tools; AWS rejects a wrong region with the right one's name."""
 
@@ -48,7 +52,7 @@ class S3Access(StoreAccess):
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:
         """Return the settings, completed from the environment."""
-        found = complete(self.storage, _VARIABLES, environment)
+        found = complete(self.storage, _OPTIONS, environment)
         if self.storage.access_key_id is not None and found.session_token != self.storage.session_token:
             # The clients read it from the environment themselves, and would send it with other keys.
             raise InvalidOptionError(
@@ -61,25 +65,21 @@ class S3Access(StoreAccess):
     def delta_options(self) -> dict[str, str]:
         """Return deltalake's `storage_options`."""
         own = self.resolved()
-        options = {f"aws_{name}": value for name in _KEYS if (value := getattr(own, name)) is not None}
-        options |= delta_retries(own.retry_us)
+        options = named_options(own, _OPTIONS, "delta") | delta_retries(own.retry_us)
         options |= {
             "aws_region": own.region or _DEFAULT_REGION,
             "aws_conditional_put": "etag",
             "aws_virtual_hosted_style_request": str(not _uses_path_style(own)).lower(),
         }
         if own.endpoint is not None:
-            options |= {"aws_endpoint_url": own.endpoint, "aws_allow_http": str(own.endpoint.startswith("http:")).lower()}
+            options["aws_allow_http"] = str(own.endpoint.startswith("http:")).lower()
         return options
 
     def store_options(self, settings: StorageSettings, retry_us: int) -> dict[str, Any]:
         """Return the keyword arguments of obstore's S3Store; see open_client()."""
-        config: dict[str, Any] = {name: value for name in _KEYS if (value := getattr(settings, name)) is not None}
+        config: dict[str, Any] = {**named_options(settings, _OPTIONS, "client")}
         config |= {"region": settings.region or _DEFAULT_REGION, "virtual_hosted_style_request": not _uses_path_style(settings)}
-        client: dict[str, Any] = {}
-        if settings.endpoint is not None:
-            config["endpoint"] = settings.endpoint
-            client["allow_http"] = settings.endpoint.startswith("http:")
+        client = {} if settings.endpoint is None else {"allow_http": settings.endpoint.startswith("http:")}
         return {"config": config, "client_options": client, "retry_config": object_retries(retry_us)}
 
     def open_client(self, settings: StorageSettings, retry_us: int) -> StoreClient:
@@ -93,8 +93,7 @@ class S3Access(StoreAccess):
     def hadoop_settings(self) -> dict[str, str]:
         """Return the settings of Hadoop's file system S3A."""
         own = self.resolved()
-        named = {"access_key_id": "access.key", "secret_access_key": "secret.key", "session_token": "session.token"}
-        settings = {f"fs.s3a.{named[name]}": value for name in _KEYS if (value := getattr(own, name)) is not None}
+        settings = named_options(own, _OPTIONS, "hadoop")
         settings |= {
             "fs.s3.impl": self.file_system,  # so that s3:// is the same to both engines
             "fs.s3a.endpoint.region": own.region or _DEFAULT_REGION,
@@ -106,7 +105,6 @@ class S3Access(StoreAccess):
         for kind in ("retry", "retry.throttle"):
             settings |= {f"fs.s3a.{kind}.limit": str(count), f"fs.s3a.{kind}.interval": f"{first_ms}ms"}
         if own.endpoint is not None:
-            settings["fs.s3a.endpoint"] = own.endpoint
             settings["fs.s3a.connection.ssl.enabled"] = str(own.endpoint.startswith("https:")).lower()
         return settings
 

@@ -15,11 +15,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from headstream.replicate.storage.storage_settings import StorageSettings
 
-__all__ = ["FIRST_WAIT_S", "LONGEST_WAIT_S", "StoreAccess", "StoreClient", "complete", "delta_retries", "object_retries"]
+__all__ = [
+    "FIRST_WAIT_S",
+    "LONGEST_WAIT_S",
+    "StoreAccess",
+    "StoreClient",
+    "StoreOption",
+    "StoreOptions",
+    "complete",
+    "delta_retries",
+    "named_options",
+    "object_retries",
+]
 
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 5.0
@@ -155,19 +166,35 @@ class StoreAccess(ABC):
         return found
 
 
-def complete(
-    storage: StorageSettings, variables: Mapping[str, tuple[str, ...]], environment: Mapping[str, str] | None
-) -> StorageSettings:
-    """Return settings with what they lack from the environment.
-
-    Args:
-        variables: Name of a setting -> the variables that give it, the first one that is set.
-        environment: By default this process's.
+class StoreOption(NamedTuple):
+    """A setting of [storage] in the environment (the first variable that is set), and the names that deltalake, obstore and
+    Hadoop's file system have for it: empty where one takes it in another form, or not at all.
     """
+
+    variables: tuple[str, ...]
+    delta: str = ""
+    client: str = ""
+    hadoop: str = ""
+
+
+StoreOptions: TypeAlias = Mapping[str, StoreOption]
+"""By the name of the setting."""
+
+
+def named_options(
+    settings: StorageSettings, options: StoreOptions, whose: Literal["delta", "client", "hadoop"]
+) -> dict[str, str]:
+    """Return the settings that are given, by the names that a client has for them."""
+    found = ((getattr(option, whose), getattr(settings, name)) for name, option in options.items())
+    return {name: value for name, value in found if name and value is not None}
+
+
+def complete(storage: StorageSettings, options: StoreOptions, environment: Mapping[str, str] | None) -> StorageSettings:
+    """Return settings with what they lack from the environment, by default this process's."""
     known = os.environ if environment is None else environment
     found: dict[str, Any] = {}
-    for name, names in variables.items():
-        value = next((known[variable] for variable in names if known.get(variable)), None)
+    for name, option in options.items():
+        value = next((known[variable] for variable in option.variables if known.get(variable)), None)
         if value is not None and getattr(storage, name) is None:
             found[name] = value
     return replace(storage, **found) if found else storage

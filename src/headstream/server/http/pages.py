@@ -52,7 +52,7 @@ def describe_removals(log: Log, now_us: int) -> Iterator[Metric]:
             held += count
         elif topic is not None:
             marked, oldest_us = marked + count, min(oldest_us, marked_us)
-    removed = log.background.removed
+    removed = log.upkeep.removed
     for name, text, total in (
         ("messages", "Messages marked for deletion that were removed from the disk.", removed.removed_count),
         ("bytes", "Bytes by which segments became smaller because marked messages were removed.", removed.removed_bytes),

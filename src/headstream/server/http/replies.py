@@ -73,7 +73,7 @@ NOT_FOUND: Final = json_reply({"id": 404, "code": "not_found", "reason": "Resour
 """Reply to a lookup that finds nothing, or nothing that the user is allowed to see."""
 
 
-def misspelled_reply(error: DecodeError, log: Log) -> Reply:
+def misspelled_reply(error: DecodeError, log: Log | None = None) -> Reply:
     """Return the reply to a request that cannot be decoded, as a text.
 
     A wrong member of the body gives 422; a wrong path, wrong query or invalid JSON gives 400.
@@ -87,19 +87,19 @@ def misspelled_reply(error: DecodeError, log: Log) -> Reply:
     return text_reply(422 if in_body else 400, str(error), Status.INVALID_COMMAND)
 
 
-def refused_reply(error: Exception, log: Log) -> Reply:
+def refused_reply(error: Exception, log: Log | None = None) -> Reply:
     """Return the reply to a command that fails, as JSON.
 
     Args:
         error: The error; one that is not a HeadstreamError is an internal error: 500, and a line in the log.
-        log: The server's log; its paths are redacted.
+        log: The server's log; its paths are redacted. None redacts nothing.
     """
     if not isinstance(error, HeadstreamError):
         note(logging.ERROR, "internal error", error)
         return json_reply(refusal_to_json(error), 500)._replace(status=Status.ERROR)
     status = status_of(error, is_extended=True)
     STORAGE_ERRORS.log_once(error, status)
-    return json_reply(refusal_to_json(redact(error, log)), http_status(status))._replace(status=status)
+    return json_reply(refusal_to_json(error if log is None else redact(error, log)), http_status(status))._replace(status=status)
 
 
 def command_reply(command: Command[Any], value: Any, *, in_binary: bool = False) -> Reply:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from headstream.core.codec.json_text import decode_json
 from headstream.core.wire.codes import Code
@@ -35,9 +35,6 @@ from headstream.server.http.replies import Reply, json_reply
 from headstream.server.http.routes import OpenClient, ViewRequest
 from headstream.server.http.surveys import describe_session, list_group_lags, list_visible_topics, survey
 from headstream.server.iggy.fast_path.traffic import Traffic
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["VIEWS", "VIEW_BYTES", "FoundView", "View", "Views"]
 

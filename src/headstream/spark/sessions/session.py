@@ -79,8 +79,7 @@ def session(
         jars: Whether to include Delta, Avro and Kafka, which are for Spark 4.2; without them nothing is fetched.
         with_jars: Names of more sets of jars: `s3`, `azure`, `gcs`, with which Spark reads and writes `s3a://`, `abfss://`, `gs://`.
         quick_start: Whether to trade throughput and Spark's web page for a faster start (a simpler JIT compiler and garbage
-            collector): for tests and demos. Every local session starts in half the time once
-            headstream.spark.sessions.class_archive.make() ran.
+            collector): for tests and demos.
 
     Raises:
         MissingExtraError: PySpark or PyArrow is not installed, or this is another version of Spark.

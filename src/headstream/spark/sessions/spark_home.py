@@ -3,7 +3,7 @@
     $XDG_CACHE_HOME/headstream/spark-home-<digest>/
         bin, jars              links into the installed pyspark
         log4j2.properties      errors only, to stderr
-    $XDG_CACHE_HOME/headstream/spark-classes-<digest>.jsa      an archive of classes, once class_archive.py has made one
+    $XDG_CACHE_HOME/headstream/spark-classes-<digest>.jsa      an archive of classes, once tools/class_archive.py has made one
 
 Spark puts `SPARK_HOME/python/lib/pyspark.zip` first on its Python workers' path, and importing from a zip, without
 compiled files, takes a worker seconds. This home has no such zip, so workers import the installed package.

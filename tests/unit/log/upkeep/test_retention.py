@@ -193,10 +193,10 @@ def test_a_topic_that_was_purged_meanwhile_is_left_alone(log: Log, clock: Clock,
 def test_the_thread_drops_at_once_and_ends_with_the_log(log: Log) -> None:
     others = set(threading.enumerate())
     fill(log, 10)
-    log.background.start(lambda: 10**9)
+    log.upkeep.start(lambda: 10**9)
     assert not [thread for thread in set(threading.enumerate()) - others if thread.name == "headstream-retention"]
     retain(log, age_us=1)
-    log.background.start(lambda: 10**9)
+    log.upkeep.start(lambda: 10**9)
     threads = [thread for thread in set(threading.enumerate()) - others if thread.name == "headstream-retention"]
     assert len(threads) == 1
     assert log.wait([], lambda _: bases(log) == [9], 60, time.monotonic)

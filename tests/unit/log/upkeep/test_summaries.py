@@ -253,7 +253,7 @@ def test_a_damaged_segment_gets_no_summary_and_its_damage_is_told_as_ever(log: L
         assert made.apply() == len(closed(log)) - 1
         assert made.apply() == 0
     assert [record.message.split(":")[0] for record in caplog.records] == [
-        "the summary of a segment of shop/orders is postponed by an hour"
+        "the summary of a segment of shop/orders failed, and is retried in an hour"
     ]
     assert base not in names(log)
 
@@ -278,9 +278,9 @@ def test_a_deleted_topic_ends_its_summaries(log: Log) -> None:
 def test_the_background_makes_them_once_the_option_is_set(log: Log) -> None:
     update_topic(log, topic_of(log), options=TopicOptions())
     fill(log, 0, 100)
-    log.background.start(now_us)
+    log.upkeep.start(now_us)
     update_topic(log, topic_of(log), options=TopicOptions(summary_headers="tenant"))
-    log.background.start(now_us)
+    log.upkeep.start(now_us)
     wait_for(lambda: names(log) == closed(log))
 
 

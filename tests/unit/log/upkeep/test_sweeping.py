@@ -79,33 +79,29 @@ def drop_empty_directories(root: Path) -> None:
             path.rmdir()
 
 
-def test_directories_of_unwritten_partitions_are_recreated_by_the_next_writer_and_listed_before(root: Path) -> None:
-    drop_empty_directories(root)
-    with hs.connect(root.as_uri()) as log:
-        assert [topic.messages_count for topic in log.topics()] == [1, 1, 1]
-        for partition in (1, 2):
-            log.send("shop/kept", b"more", partition=partition)
-        log.consumer("shop/kept", group="billing").commit()
-    assert findings(root) == []
-
-
-def test_directories_of_unwritten_partitions_are_recreated_by_a_repair(root: Path) -> None:
-    drop_empty_directories(root)
-    assert [kind for kind, _, _ in findings(root)] == ["directory_missing"] * 3
-    assert len(repair_log(str(root), OsFiles())) == 3
-    assert findings(root) == []
-
-
-def test_a_directory_whose_messages_were_read_stays_missing(root: Path) -> None:
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_partition_whose_directory_is_missing_refuses_everything_until_a_repair_accepts_the_loss(
+    root: Path, caplog: pytest.LogCaptureFixture, is_read: bool
+) -> None:
     with hs.connect(root.as_uri()) as log:
         (written,) = {message.partition for message in log.poll("shop/kept")}
-        with log.consumer("shop/kept", group="billing", timeout_ms=0) as consumer:
-            list(consumer)
+        if is_read:
+            with log.consumer("shop/kept", group="billing", timeout_ms=0) as consumer:
+                list(consumer)
     shutil.rmtree(root / "streams" / "1" / "1" / str(written))
+    drop_empty_directories(root)
     assert repair_log(str(root), OsFiles()) == []
     with hs.connect(root.as_uri()) as log:
-        assert len(log.topics()) == 3
-        with pytest.raises(hs.CorruptLogError, match="directory is missing"):
+        with pytest.raises(hs.CorruptLogError, match=r"directory is missing.*--accept-loss"):
             log.send("shop/kept", b"more", partition=written)
-        log.send("shop/kept", b"more", partition=3 - written)
-    assert ("directory_missing", str(written), True) in findings(root)
+        with pytest.raises(hs.PartitionNotFoundError, match="headstream verify"):
+            log.poll("shop/kept", written, start=0)
+        assert len(log.topics()) == 3
+    assert f"{written}: the partition's directory is missing" in caplog.text
+    assert [kind for kind, _, is_damage in findings(root) if is_damage] == ["directory_missing"] * 4
+    assert len(repair_log(str(root), OsFiles(), accept_loss=True)) == 4
+    assert findings(root) == []
+    with hs.connect(root.as_uri()) as log:
+        assert [log.poll("shop/kept", number, start=0) for number in (1, 2)] == [[], []]
+        assert log.send("shop/kept", b"more", partition=written).offset == is_read
+        assert [message.payload for message in log.poll("shop/kept", written, start="first")] == [b"more"]

@@ -10,24 +10,16 @@ import pyarrow as pa
 import pytest
 
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
-from headstream.replicate.columns import key_buckets, large_values
+from headstream.replicate.columns import large_values
 from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.decoding.decoded import Decoded
-from headstream.replicate.parked import ledger, parking
-from headstream.replicate.run import processor
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
+from tests.support.replicate.low_limits import lower_limits
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table
 
 TABLE = make_table(ColumnMetadata("id", 1, "INT4", primary_key_position=1), ColumnMetadata("name", 2, "NCLOB"))
 KIB = 1024
-
-
-def lower_limits(patch: pytest.MonkeyPatch, array_bytes: int, unit_bytes: int) -> None:
-    patch.setattr(large_values, "MAX_ARRAY_BYTES", array_bytes)
-    for module in (key_buckets, parking, ledger, processor):
-        patch.setattr(module, "MAX_UNIT_BYTES", unit_bytes)
-    patch.setattr(parking, "_MAX_PARCEL_BYTES", unit_bytes // 8)
 
 
 def changes(count: int, size: int, **changed: Any) -> list[bytes]:

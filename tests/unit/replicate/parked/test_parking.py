@@ -164,6 +164,26 @@ def test_parking_buries_nothing_twice_when_a_crash_leaves_the_ledger_behind(
     assert lot.count(DEAD_LETTER_TOPIC) == 3
 
 
+def test_parking_keeps_the_bytes_of_another_message_at_the_place_of_one_that_a_crash_left(tmp_path: Path) -> None:
+    lot = Lot(tmp_path)
+
+    def crash(*arguments: Any, **options: Any) -> None:
+        raise MemoryError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "add", crash)
+        with pytest.raises(MemoryError):
+            lot.parking.dead_letter([raw(1, 2, reason="bad", payload=b"of the old topic")], 1)
+    lot.restart()
+    sent = [raw(1, reason="bad", payload=b"of the new topic"), raw(2, reason="bad", payload=b"of the old topic")]
+    lot.parking.dead_letter(sent, 2)
+    assert lot.count(DEAD_LETTER_TOPIC) == 3
+    found = lot.ledger.parcels("dead")
+    kept = [m for parcel in found for part in lot.parking._read(parcel) for m in part["payload"].to_pylist()]
+    assert sorted(kept) == [b"of the new topic", b"of the old topic"]
+    lot.close()
+
+
 def test_parking_moves_what_waits_too_long_to_the_delayed_topic_and_still_gives_it_back(tmp_path: Path) -> None:
     lot = Lot(tmp_path)
     lot.parking.begin_batch(0)

@@ -74,6 +74,29 @@ def test_processor_goes_on_when_a_failing_table_gets_bad_messages_alone(tmp_path
     work.close()
 
 
+def test_processor_sets_nothing_aside_twice_when_a_micro_batch_is_read_again_under_another_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, late = make_table(), make_table(schema_id="F" * 32, table="late")
+    values = [metadata_message(known), data_message(known, make_change(1)), data_message(late, make_change(2)), b"junk"]
+    work = Work(tmp_path, max_dead_rate=1.0)
+    with monkeypatch.context() as patch:
+        break_table(patch, "kit")
+        raw = work.raw(values)
+        work.process(raw, 0)  # Spark does not record its end
+    work.options["accept_recreated"] = True
+    for batch_id, part in ((5, raw), (6, raw.slice(2))):
+        work.restart()
+        work.process(part, batch_id)
+        assert (work.ledger.waiting("schema").count, work.dead_count()) == (1, 1)
+        work.ledger.set_mark("batch", "0")
+    work.restart()
+    work.next_offset, work.now_us = 0, work.now_us + SECOND_US
+    work.process(work.raw(values), 7)  # a topic that was created again has other messages there
+    assert (work.ledger.waiting("schema").count, work.dead_count()) == (2, 2)
+    work.close()
+
+
 def test_processor_ends_when_the_source_has_lost_messages_that_were_not_applied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,15 @@ def test_catalog_lets_a_row_wait_for_the_table_of_its_topic_when_its_id_is_known
     assert (ids(work, "kit"), work.ledger.waiting().count) == ([1], 1)
     send(work, ("cdc/meta", metadata_message(BOX)))
     assert (ids(work, "kit"), ids(work, "box"), work.ledger.waiting().count) == ([1], [2], 0)
+    work.close()
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_catalog_reads_a_row_by_its_id_when_the_metadata_of_another_table_came_in_its_topic(tmp_path: Path, form: Any) -> None:
+    other = replace(BOX, schema_id="F" * 32)
+    work = Work(tmp_path, topic_tables={"cdc/all": "shop.kit"})
+    send(work, ("cdc/all", metadata_message(KIT)), ("cdc/all", metadata_message(other)), ("cdc/all", rows_of(other, 2, form)))
+    assert (ids(work, "box"), work.ledger.waiting().count) == ([2], 0)
     work.close()
 
 

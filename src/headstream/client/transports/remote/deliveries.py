@@ -100,25 +100,15 @@ class RemoteDeliveryViews:
         pause = GroupPause(
             *(found.paused_until_us, found.paused_since_us, found.failed_attempts, found.last_attempts, found.pauses)
         )
-        counts = tuple(
-            DeliveryCounts(
-                *(each.partition, each.pending, each.leased, each.delayed, each.deferred, each.poisoned, each.open_letters),
-                *(each.oldest_leased_us, each.oldest_poisoned_us),
-            )
-            for each in found.partitions
-        )
-        return GroupDeliveries(found.now_us, pause, counts)
+        return GroupDeliveries(found.now_us, pause, tuple(DeliveryCounts(**each.values()) for each in found.partitions))
 
     def message(self, topic: TopicName, group: str, partition: int, offset: int) -> MessageStory:
         """Return what a group has done with one message; see DeliveryViews.message()."""
         found = self._caller.call(GetDelivery(topic.stream, topic.topic, group, partition, offset))
-        return MessageStory(
-            *(found.partition, found.offset, found.status, found.failures),
-            tuple(Attempt(each.number, each.ended_us, each.begun_us, each.worker, each.error) for each in found.attempts),
-            *(found.worker, found.leased_us, found.lease_until_us, found.next_attempt_us),
-            *(found.first_failed_us, found.first_error, found.reason),
-            (found.letter_topic, found.letter_partition, found.letter_offset) if found.letter_topic else None,
-        )
+        known = found.values()
+        letter = known.pop("letter_topic"), known.pop("letter_partition"), known.pop("letter_offset")
+        known["attempts"] = tuple(Attempt(**each.values()) for each in found.attempts)
+        return MessageStory(**known, letter=letter if found.letter_topic else None)
 
 
 class RemoteDeliveries:
@@ -130,13 +120,7 @@ class RemoteDeliveries:
     def unfinished(self, topic: TopicName, group: str, partition: int) -> PartitionDeliveries:
         """Return what a group has not finished in a partition; see Deliveries.unfinished()."""
         found = self._caller.call(GetDeliveries(topic.stream, topic.topic, group, partition))
-        failing = tuple(
-            Delivery(
-                *(each.offset, each.failures, each.is_begun, each.failed_us, each.first_failed_us),
-                *(each.delay_us, each.first_error, each.last_error, each.reason),
-            )
-            for each in found.failing
-        )
+        failing = tuple(Delivery(**each.values()) for each in found.failing)
         pending = tuple((each.from_offset, each.until_offset) for each in found.pending)
         counts = found.now_us, found.poisoned_count, found.paused_us
         return PartitionDeliveries(found.base, found.frontier, pending, failing, *counts)

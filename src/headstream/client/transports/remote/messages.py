@@ -210,7 +210,7 @@ class RemoteMessages:
         found: list[StateChange] = []
         from_offset = 0
         while page := self._caller.call(ListStates(topic.stream, topic.topic, partition, from_offset)):
-            found += [StateChange(each.offset, each.state, each.reason, each.by, each.changed_us) for each in page]
+            found += [StateChange(**each.values()) for each in page]
             from_offset = page[-1].offset + 1
         return found
 

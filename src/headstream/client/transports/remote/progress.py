@@ -175,9 +175,6 @@ def _group(topic: TopicName, found: GroupLag) -> Group:
         found.name,
         found.generation,
         tuple(GroupMember(member.id, tuple(member.partitions)) for member in found.members),
-        tuple(
-            GroupPartition(part.number, part.committed, part.first_offset, part.end_offset, part.member)
-            for part in found.partitions
-        ),
+        tuple(GroupPartition(**part.values()) for part in found.partitions),
         found.process,
     )

@@ -171,24 +171,4 @@ def _stream(found: StreamDetails) -> Stream:
 
 
 def _topic(found: OpenTopic) -> Topic:
-    partitions = tuple(
-        Partition(part.number, part.first_offset, part.end_offset, part.size_bytes, part.compacted_count, part.generation)
-        for part in found.partitions
-    )
-    return Topic(
-        found.stream,
-        found.name,
-        found.id,
-        found.created_us,
-        found.limits,
-        partitions,
-        found.fsync,
-        found.retention_us,
-        found.retention_bytes,
-        found.compaction_delay_us,
-        found.deduplication_count,
-        found.summary_headers,
-        found.deletion_grace_us,
-        found.legal_hold,
-        found.identity,
-    )
+    return Topic(**found.values() | {"partitions": tuple(Partition(**part.values()) for part in found.partitions)})

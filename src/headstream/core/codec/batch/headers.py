@@ -16,10 +16,10 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
-    from headstream.core.codec.batch import faults
+    from headstream.core.codec.batch import faults, layout
 else:
     from cython.cimports.headstream.core.codec import primitives as c
-    from cython.cimports.headstream.core.codec.batch import faults
+    from cython.cimports.headstream.core.codec.batch import faults, layout
 
 __all__ = ["check_block", "check_value", "is_block", "keep_last", "key_end", "list_blocks", "list_keys", "null_end"]
 
@@ -159,10 +159,10 @@ def list_blocks(
     total: cython.longlong = 0
     most: cython.longlong = 0
     while at < size:
-        if size - at < 45:
-            return c.note_fault(notes, faults.MESSAGE_CUT, at, 45, size - at)
-        begin: cython.longlong = at + 41
-        length: cython.longlong = c.load32(p, at + 37)
+        if size - at < layout.OVERHEAD:
+            return c.note_fault(notes, faults.MESSAGE_CUT, at, layout.OVERHEAD, size - at)
+        begin: cython.longlong = at + layout.HEADERS
+        length: cython.longlong = c.load32(p, at + layout.HEADERS_SIZE)
         if size - begin - 4 < length:
             return c.note_fault(notes, faults.HEADERS_CUT, begin, length + 4, size - begin)
         end: cython.longlong = begin + length

@@ -52,14 +52,7 @@ class GroupCounts(Record):
 
 def spell_counts(found: GroupDeliveries) -> GroupCounts:
     """Return what a group has not finished as a reply."""
-    partitions = tuple(
-        PartitionCounts(
-            *(each.partition, each.pending, each.leased, each.delayed, each.deferred, each.poisoned, each.open_letters),
-            *(each.oldest_leased_us, each.oldest_poisoned_us),
-        )
-        for each in found.partitions
-    )
-    return GroupCounts(found.now_us, *found.pause, partitions)
+    return GroupCounts(found.now_us, *found.pause, tuple(PartitionCounts.of(each) for each in found.partitions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
-from headstream.core.codec.binary import encode_polled
 from headstream.core.model.polling import PollingKind
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.offsets import ConsumerRef
-from headstream.core.wire.extensions.messages import read_messages, read_number, spell_messages
-from headstream.core.wire.extensions.shapes import ANY_CONSUMER, States, TrailingU64
+from headstream.core.wire.extensions.shapes import ANY_CONSUMER, States, Stored, TrailingU64
 from headstream.core.wire.records import Command, Record, one
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.shapes import (
@@ -26,7 +24,6 @@ from headstream.core.wire.shapes import (
     Json,
     OptionalShape,
     PartitionId,
-    Rest,
     StreamId,
     Text32,
     TextCode,
@@ -67,35 +64,7 @@ class FilteredMessages(Record):
     scanned_count: U64
     failed_count: U64
     count: U32
-    messages: Rest
-
-    def spell(self) -> dict[str, Any]:
-        """Return the reply as a JSON object."""
-        return {
-            "partition_id": self.partition,
-            "end_offset": self.end_offset,
-            "next_offset": self.next_offset,
-            "generation": self.generation,
-            "scanned_count": self.scanned_count,
-            "failed_count": self.failed_count,
-            "count": self.count,
-            "messages": spell_messages(self.messages, self.partition),
-        }
-
-    @classmethod
-    def read(cls, spelled: Any, where: str) -> FilteredMessages:
-        """Return the reply of a JSON object."""
-        found = read_messages(spelled, where)
-        return cls(
-            partition=read_number(spelled, "partition_id", where),
-            end_offset=read_number(spelled, "end_offset", where),
-            next_offset=read_number(spelled, "next_offset", where),
-            generation=read_number(spelled, "generation", where),
-            scanned_count=read_number(spelled, "scanned_count", where),
-            failed_count=read_number(spelled, "failed_count", where),
-            count=len(found),
-            messages=encode_polled(found),
-        )
+    messages: Stored
 
 
 @dataclass(frozen=True, slots=True)

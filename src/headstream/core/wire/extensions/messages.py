@@ -6,18 +6,25 @@ fetched   partition u32 | end_offset u64 | next_offset u64 | generation u64 | co
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from headstream.core.codec import json
-from headstream.core.codec.binary import decode_polled, encode_polled
 from headstream.core.codec.buffer import BytesLike
-from headstream.core.codec.json_text import decode_json
-from headstream.core.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, MAX_STATE_OFFSETS, Message
+from headstream.core.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, MAX_STATE_OFFSETS
 from headstream.core.model.polling import PollingKind
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.checks import check_bytes, check_count
 from headstream.core.wire.commands.offsets import ConsumerRef
-from headstream.core.wire.extensions.shapes import ANY_CONSUMER, STATE, ByNumber, Numbers, Sent, States, TrailingNumber, WideFlag
+from headstream.core.wire.extensions.shapes import (
+    ANY_CONSUMER,
+    STATE,
+    ByNumber,
+    Numbers,
+    Sent,
+    States,
+    Stored,
+    TrailingNumber,
+    WideFlag,
+)
 from headstream.core.wire.records import Command, Record, many, one
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.shapes import (
@@ -29,12 +36,10 @@ from headstream.core.wire.shapes import (
     Json,
     OptionalShape,
     PartitionId,
-    Rest,
     StreamId,
     Text32,
     TextCode,
     TopicId,
-    invalid_value,
 )
 from headstream.core.wire.statuses import Status
 
@@ -53,35 +58,11 @@ __all__ = [
     "StateChange",
     "WaitMessages",
     "WaitResult",
-    "read_messages",
-    "read_number",
-    "spell_messages",
 ]
 
 
 PAGE_STATES: Final = 1000
 """The largest page of states: with the longest reasons 1.3 MB."""
-
-
-def spell_messages(messages: BytesLike, partition: int) -> list[Any]:
-    """Return stored messages, back to back, as JSON values."""
-    spelled: list[Any] = decode_json(json.encode_polled(decode_polled(messages), partition, 0))["messages"]
-    return spelled
-
-
-def read_messages(spelled: Any, where: str) -> list[Message]:
-    """Return the messages of a reply's JSON object."""
-    if not isinstance(spelled, dict) or not isinstance(spelled.get("messages"), list):
-        raise invalid_value(spelled, "an object with messages", where)
-    return [json.decode_message(item, where=f"{where}.messages[{n}]") for n, item in enumerate(spelled["messages"])]
-
-
-def read_number(spelled: dict[str, Any], name: str, where: str) -> int:
-    """Return an unsigned 64-bit number of a reply's JSON object."""
-    value = spelled.get(name)
-    if type(value) is not int or not 0 <= value < 1 << 64:
-        raise invalid_value(value, "an unsigned number", f"{where}.{name}")
-    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,31 +83,7 @@ class FetchedMessages(Record):
     next_offset: U64
     generation: U64
     count: U32
-    messages: Rest
-
-    def spell(self) -> dict[str, Any]:
-        """Return the reply as a JSON object."""
-        return {
-            "partition_id": self.partition,
-            "end_offset": self.end_offset,
-            "next_offset": self.next_offset,
-            "generation": self.generation,
-            "count": self.count,
-            "messages": spell_messages(self.messages, self.partition),
-        }
-
-    @classmethod
-    def read(cls, spelled: Any, where: str) -> FetchedMessages:
-        """Return the reply of a JSON object."""
-        found = read_messages(spelled, where)
-        return cls(
-            partition=read_number(spelled, "partition_id", where),
-            end_offset=read_number(spelled, "end_offset", where),
-            next_offset=read_number(spelled, "next_offset", where),
-            generation=read_number(spelled, "generation", where),
-            count=len(found),
-            messages=encode_polled(found),
-        )
+    messages: Stored
 
 
 @dataclass(frozen=True, slots=True)

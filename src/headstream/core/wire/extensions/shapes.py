@@ -14,14 +14,25 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
 from headstream.core.codec import json
-from headstream.core.codec.binary import decode_sent, encode_sent
+from headstream.core.codec.binary import decode_polled, decode_sent, encode_polled, encode_sent
 from headstream.core.codec.buffer import BytesLike, Reader, Writer
 from headstream.core.codec.json_text import decode_json, encode_json
 from headstream.core.model.message import parse_state, state_name
 from headstream.core.model.polling import ConsumerKind
 from headstream.core.model.topology import DEFAULT_DELETION_GRACE_US
 from headstream.core.wire.commands.offsets import CONSUMER, ConsumerRef
-from headstream.core.wire.shapes import IDENTIFIER, U64, Default, FlagShape, Json, Shape, TextShape, Unsigned, invalid_value
+from headstream.core.wire.shapes import (
+    IDENTIFIER,
+    U64,
+    Default,
+    FlagShape,
+    Json,
+    RestShape,
+    Shape,
+    TextShape,
+    Unsigned,
+    invalid_value,
+)
 from headstream.errors import DecodeError, InvalidInputError
 
 __all__ = [
@@ -39,6 +50,7 @@ __all__ = [
     "Numbers",
     "Sent",
     "States",
+    "Stored",
     "TrailingText8",
     "TrailingU32",
     "TrailingU64",
@@ -322,14 +334,8 @@ class AnyConsumerShape(Shape):
         return ConsumerRef(ConsumerKind[kind.upper()], IDENTIFIER.from_url_text(name, where))
 
 
-class SentShape(Shape):
+class SentShape(RestShape):
     """Sent messages up to the end; in JSON the `messages` of a send."""
-
-    def push(self, writer: Writer, value: BytesLike) -> None:
-        writer.push_bytes(value)
-
-    def pull(self, reader: Reader, what: str) -> memoryview:
-        return reader.pull_view(reader.remaining, what)
 
     def to_json_value(self, value: BytesLike) -> Any:
         return decode_json(json.encode_sent(decode_sent(value)))["messages"]
@@ -337,6 +343,18 @@ class SentShape(Shape):
     def from_json_value(self, json_value: Any, where: str) -> bytes:
         document = {"partitioning": {"kind": "balanced", "value": ""}, "messages": json_value}
         return encode_sent(json.decode_sent(encode_json(document)).messages)
+
+
+class StoredShape(RestShape):
+    """Stored messages up to the end; in JSON the `messages` of a poll's reply."""
+
+    def to_json_value(self, value: BytesLike) -> Any:
+        return decode_json(json.encode_polled(decode_polled(value), 0, 0))["messages"]
+
+    def from_json_value(self, json_value: Any, where: str) -> bytes:
+        if not isinstance(json_value, list):
+            raise invalid_value(json_value, "a list", where)
+        return encode_polled([json.decode_message(item, where=f"{where}[{number}]") for number, item in enumerate(json_value)])
 
 
 STATE: Final = StateShape()
@@ -351,6 +369,7 @@ States: TypeAlias = Annotated[tuple[int, ...], StatesShape()]
 WideFlag: TypeAlias = Annotated[bool, WideFlagShape()]
 AnyConsumer: TypeAlias = Annotated[ConsumerRef, ANY_CONSUMER]
 Sent: TypeAlias = Annotated[BytesLike, SentShape()]
+Stored: TypeAlias = Annotated[BytesLike, StoredShape()]
 MemberId: TypeAlias = Annotated[U64, Json("member_id")]
 TrailingU32: TypeAlias = Annotated[int, TrailingNumber(4), Default(0)]
 TrailingU64: TypeAlias = Annotated[int, TrailingNumber(8), Default(0)]

@@ -6,23 +6,23 @@ A server answers all commands itself (Caller.call); this is for logs without one
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, Final
 
 from headstream.client.admin.progress import find_views
 from headstream.client.transports.transport import Transport
 from headstream.core.codec.binary import encode_polled
-from headstream.core.filters.filter import parse_filter
-from headstream.core.model.groups import Group
+from headstream.core.filters.filter import Filter, parse_filter
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import Polled, PolledMessages, PollingStrategy
-from headstream.core.model.topology import Topic, TopicOptions
+from headstream.core.model.topology import TopicOptions
 from headstream.core.wire.commands.groups import DeleteGroup
 from headstream.core.wire.commands.partitions import CreatePartitions
 from headstream.core.wire.commands.topics import DeleteTopic, PurgeTopic
 from headstream.core.wire.commands.users import GetUser
-from headstream.core.wire.extensions.delivery_views import GetGroupDeliveries, GroupCounts, spell_counts
+from headstream.core.wire.extensions.delivery_views import GetGroupDeliveries, spell_counts
 from headstream.core.wire.extensions.filters import CountedSegments, CountSegments, FilteredMessages, FilterMessages
-from headstream.core.wire.extensions.groups import GroupLag, ListGroupLags, MemberLag, PartitionLag, SeekGroup
+from headstream.core.wire.extensions.groups import GroupLag, ListGroupLags, SeekGroup
 from headstream.core.wire.extensions.messages import FetchedMessages, FetchMessages, ListStates, SetState, StateChange
 from headstream.core.wire.extensions.topics import (
     ChangeTopicOptions,
@@ -31,7 +31,6 @@ from headstream.core.wire.extensions.topics import (
     GetOpenTopic,
     Identity,
     ListOpenTopics,
-    OpenPartition,
     OpenTopic,
 )
 from headstream.core.wire.records import Command
@@ -56,10 +55,10 @@ class ClientCommands:
         self._handlers: dict[type[Command[Any]], Callable[[Any], Any]] = {
             GetIdentity: lambda _: Identity(transport.identity or ""),
             GetUser: lambda _: None,
-            ListOpenTopics: lambda _: tuple(_spell_topic(topic) for topic in transport.topics.list()),
-            GetOpenTopic: lambda command: _spell_topic(transport.topics.get(self._name(command))),
+            ListOpenTopics: lambda _: tuple(OpenTopic.of(topic) for topic in transport.topics.list()),
+            GetOpenTopic: lambda command: OpenTopic.of(transport.topics.get(self._name(command))),
             CreateOpenTopic: self._create_topic,
-            ChangeTopicOptions: lambda command: _spell_topic(transport.topics.update(self._name(command), **command.changes)),
+            ChangeTopicOptions: lambda command: OpenTopic.of(transport.topics.update(self._name(command), **command.changes)),
             DeleteTopic: lambda command: transport.topics.delete(self._name(command)),
             PurgeTopic: lambda command: transport.topics.purge(self._name(command)),
             CreatePartitions: self._create_partitions,
@@ -68,10 +67,10 @@ class ClientCommands:
             ListStates: self._list_states,
             SetState: self._set_state,
             CountSegments: self._count_segments,
-            GetGroupDeliveries: self._count_deliveries,
-            ListGroupLags: lambda command: tuple(_spell_group(one) for one in transport.groups.list(self._name(command))),
-            SeekGroup: self._seek,
-            DeleteGroup: lambda command: transport.groups.delete(self._name(command), str(command.group)),
+            GetGroupDeliveries: lambda command: spell_counts(find_views(transport).group(*self._group(command))),
+            ListGroupLags: lambda command: tuple(GroupLag.of(one) for one in transport.groups.list(self._name(command))),
+            SeekGroup: lambda command: GroupLag.of(transport.groups.seek(*self._group(command), command.offsets)),
+            DeleteGroup: lambda command: transport.groups.delete(*self._group(command)),
         }
 
     def answer(self, command: Command[Any]) -> Any:
@@ -97,18 +96,13 @@ class ClientCommands:
             raise NotFoundError(f"there is no topic {topic} in the stream {stream}")
         return TopicName(found.stream, found.name)
 
+    def _group(self, command: Any) -> tuple[TopicName, str]:
+        return self._name(command), str(command.group)
+
     def _create_topic(self, command: CreateOpenTopic) -> OpenTopic:
-        options = TopicOptions(
-            command.retention_us,
-            command.retention_bytes,
-            command.compaction_delay_us,
-            command.deduplication_count,
-            command.summary_headers,
-            command.deletion_grace_us,
-            command.legal_hold,
-        )
+        options = TopicOptions(**{each.name: getattr(command, each.name) for each in fields(TopicOptions)})
         name = TopicName(command.stream, command.name)
-        return _spell_topic(
+        return OpenTopic.of(
             self._transport.topics.create(
                 name,
                 command.partitions_count,
@@ -123,89 +117,41 @@ class ClientCommands:
         self._transport.partitions.create(self._name(command), command.partitions_count)
 
     def _fetch(self, command: FetchMessages) -> FetchedMessages:
-        found = self._transport.messages.poll(
-            self._name(command),
-            command.partition,
-            PollingStrategy(command.kind, command.value),
-            command.count,
-            states=None,
-            size_bytes=command.size_bytes,
-        )
-        stored = _stored_bytes(found)
-        return FetchedMessages(found.partition, found.end_offset, found.next_offset, found.generation, found.count, stored)
+        found = self._poll(command, None)
+        return FetchedMessages.of(found, messages=_stored_bytes(found))
 
     def _filter(self, command: FilterMessages) -> FilteredMessages:
-        found = self._transport.messages.poll(
+        found = self._poll(command, parse_filter(command.where))
+        return FilteredMessages.of(found, messages=_stored_bytes(found))
+
+    def _poll(self, command: FetchMessages | FilterMessages, where: Filter | None) -> Polled:
+        strategy = PollingStrategy(command.kind, command.value)
+        return self._transport.messages.poll(
             self._name(command),
             command.partition,
-            PollingStrategy(command.kind, command.value),
+            strategy,
             command.count,
             states=None,
             size_bytes=command.size_bytes,
-            where=parse_filter(command.where),
-        )
-        counts = found.scanned_count, found.failed_count, found.count
-        return FilteredMessages(
-            found.partition, found.end_offset, found.next_offset, found.generation, *counts, _stored_bytes(found)
+            where=where,
         )
 
     def _count_segments(self, command: CountSegments) -> CountedSegments:
         found = self._transport.messages.count_segments(self._name(command), parse_filter(command.where))
         if found is None:
             raise UnsupportedError("the log has no segments to skip")
-        return CountedSegments(found.segments_count, found.skipped_count, found.size_bytes, found.skipped_bytes)
-
-    def _count_deliveries(self, command: GetGroupDeliveries) -> GroupCounts:
-        return spell_counts(find_views(self._transport).group(self._name(command), str(command.group)))
+        return CountedSegments.of(found)
 
     def _list_states(self, command: ListStates) -> tuple[StateChange, ...]:
         changes = self._transport.messages.states(self._name(command), command.partition)
         wanted = [one for one in changes if one.offset >= command.from_offset]
         page = wanted[: command.count or None]
-        return tuple(StateChange(one.offset, one.state, one.reason, one.by, one.changed_us) for one in page)
+        return tuple(StateChange.of(one) for one in page)
 
     def _set_state(self, command: SetState) -> None:
         name, partition = self._name(command), command.partition
         self._transport.messages.set_state(name, partition, command.offsets, command.state, reason=command.reason, by=_AUTHOR)
 
-    def _seek(self, command: SeekGroup) -> GroupLag:
-        return _spell_group(self._transport.groups.seek(self._name(command), str(command.group), command.offsets))
-
 
 def _stored_bytes(found: Polled) -> bytes:
     return encode_polled(found.messages) if isinstance(found, PolledMessages) else b"".join(found.chunks)
-
-
-def _spell_topic(topic: Topic) -> OpenTopic:
-    return OpenTopic(
-        stream=topic.stream,
-        name=topic.name,
-        id=topic.id,
-        created_us=topic.created_us,
-        limits=topic.limits,
-        fsync=topic.fsync,
-        retention_us=topic.retention_us,
-        retention_bytes=topic.retention_bytes,
-        compaction_delay_us=topic.compaction_delay_us,
-        deduplication_count=topic.deduplication_count,
-        summary_headers=topic.summary_headers,
-        deletion_grace_us=topic.deletion_grace_us,
-        legal_hold=topic.legal_hold,
-        identity=topic.identity,
-        partitions=tuple(
-            OpenPartition(one.number, one.first_offset, one.end_offset, one.size_bytes, one.compacted_count, one.generation)
-            for one in topic.partitions
-        ),
-    )
-
-
-def _spell_group(group: Group) -> GroupLag:
-    return GroupLag(
-        name=group.name,
-        generation=group.generation,
-        process=group.process,
-        members=tuple(MemberLag(member.id, member.partitions) for member in group.members),
-        partitions=tuple(
-            PartitionLag(one.number, one.committed, one.first_offset, one.end_offset, one.member) for one in group.partitions
-        ),
-    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import secrets
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -20,16 +19,23 @@ from aiohttp import web
 from headstream.core.codec.json_text import decode_json
 from headstream.core.wire.codes import Code
 from headstream.core.wire.records import NOTHING, Command
-from headstream.core.wire.refusals import refusal_to_json, status_of
 from headstream.core.wire.route_matching import FoundRoute, find_route
-from headstream.core.wire.statuses import http_status
 from headstream.core.wire.table import COMMANDS
-from headstream.errors import DecodeError, HeadstreamError
+from headstream.errors import DecodeError
 from headstream.server.http.console.cookies import ConsoleCookie
 from headstream.server.http.console.files import CONSOLE_PATH, ConsoleFiles
 from headstream.server.http.hosts import Hosts
 from headstream.server.http.pipeline_reports import NO_PIPELINES, PipelineReports
-from headstream.server.http.replies import NOT_FOUND, OWN_HEADERS, UNAUTHORIZED, Reply, command_reply, json_reply, text_reply
+from headstream.server.http.replies import (
+    NOT_FOUND,
+    OWN_HEADERS,
+    UNAUTHORIZED,
+    Reply,
+    command_reply,
+    json_reply,
+    misspelled_reply,
+    refused_reply,
+)
 from headstream.server.http.requests import RefusedBodyError, bounded_for_json, read_body, read_query
 from headstream.server.http.views import Views
 
@@ -105,12 +111,9 @@ class LocalConsole:
         except RefusedBodyError as refused:
             reply = refused.reply
         except DecodeError as error:
-            reply = text_reply(400, str(error))
-        except HeadstreamError as error:
-            reply = json_reply(refusal_to_json(error), http_status(status_of(error, is_extended=True)))
+            reply = misspelled_reply(error)
         except Exception as error:
-            logging.getLogger(__name__).exception("internal error")
-            reply = json_reply(refusal_to_json(error), 500)
+            reply = refused_reply(error)
         headers = {**OWN_HEADERS, **reply.headers}
         if reply.content_type is not None:
             headers["Content-Type"] = reply.content_type

@@ -19,8 +19,10 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
 
 __all__ = ["Cut", "Grouped", "cut_sent", "group_sent"]
 
@@ -45,9 +47,9 @@ class Grouped(NamedTuple):
 @cython.nogil
 def _message_end(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.longlong:
     """Return where a sent message ends, or -1 if it is cut short."""
-    if size - at < 24:
+    if size - at < layout.SENT_OVERHEAD:
         return -1
-    end: cython.longlong = at + 24 + c.load32(p, at + 16)
+    end: cython.longlong = at + layout.SENT_OVERHEAD + c.load32(p, at + layout.SENT_HEADERS_SIZE)
     if end > size:
         return -1
     end += c.load32(p, end - 4)
@@ -189,9 +191,9 @@ def _cut(
         end: cython.longlong = _message_end(p, at, size)
         if end < 0:
             break
-        headers_end: cython.longlong = at + 20 + c.load32(p, at + 16)
+        headers_end: cython.longlong = at + layout.SENT_HEADERS + c.load32(p, at + layout.SENT_HEADERS_SIZE)
         if max_values >= 0:
-            size_of_values: cython.longlong = _sum_values(p, at + 20, headers_end)
+            size_of_values: cython.longlong = _sum_values(p, at + layout.SENT_HEADERS, headers_end)
             if size_of_values < 0:
                 break
             values += size_of_values

@@ -22,9 +22,11 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.headers import check_block, key_end
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.headers import check_block, key_end
 
 __all__ = ["store_blocks"]
@@ -60,10 +62,10 @@ def _store(
             c.store64_signed(notes, 24, i)
             return fault
         extra: cython.longlong = 15 if key_end(data, at, end) > at else 0
-        c.fill(q, to, 0, 37)
-        q[to + 8] = 1
-        c.store32(q, to + 37, end - at + extra)
-        to += 41
+        c.fill(q, to, 0, layout.HEADERS_SIZE)
+        q[to + layout.STATE] = 1
+        c.store32(q, to + layout.HEADERS_SIZE, end - at + extra)
+        to += layout.HEADERS
         c.copy(q, to, empty_key, 0, extra)
         c.copy(q, to + extra, data, at, end - at)
         to += extra + end - at

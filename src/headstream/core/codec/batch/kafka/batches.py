@@ -28,12 +28,14 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.headers import key_end, null_end
     from headstream.core.codec.batch.kafka.encoding import encode_row
     from headstream.core.codec.batch.kafka.varints import varint_size, write_varint
     from headstream.core.codec.batch.stored.scan import end_of
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.headers import key_end, null_end
     from cython.cimports.headstream.core.codec.batch.kafka.encoding import encode_row
     from cython.cimports.headstream.core.codec.batch.kafka.varints import varint_size, write_varint
@@ -240,19 +242,19 @@ def _write_messages(
     status: cython.int = DONE
     while at < size:
         end: cython.longlong = end_of(p, at, size, notes)
-        block_end: cython.longlong = at + 41 + c.load32(p, at + 37) if end >= 0 else at
-        begin: cython.longlong = key_end(p, at + 41, block_end)
+        block_end: cython.longlong = at + layout.HEADERS + c.load32(p, at + layout.HEADERS_SIZE) if end >= 0 else at
+        begin: cython.longlong = key_end(p, at + layout.HEADERS, block_end)
         if begin > block_end:
             status = BROKEN
             break
         payload_size: cython.longlong = c.load32(p, block_end)
-        key_size: cython.longlong = begin - at - 56 if begin > at + 41 else -1
+        key_size: cython.longlong = begin - at - layout.HEADERS - 15 if begin > at + layout.HEADERS else -1
         block: cython.longlong = null_end(p, begin, block_end, payload_size)
         value_size: cython.longlong = payload_size if block == begin else -1
         time_us: cython.longlong = _find_time(p, block, block_end)
         if time_us != NO_TIME and time_us % 1000 == 0 and _is_time(p, block, block_end):
             block += 29
-        time_ms: cython.longlong = _to_ms(c.load64_signed(p, at + 9) if time_us == NO_TIME else time_us)
+        time_ms: cython.longlong = _to_ms(c.load64_signed(p, at + layout.TIMESTAMP) if time_us == NO_TIME else time_us)
         if count == 0:
             base_ms = time_ms
         header_count: cython.longlong = 0

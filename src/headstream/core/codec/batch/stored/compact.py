@@ -29,11 +29,13 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.headers import key_end, null_end
     from headstream.core.codec.batch.stored.siphash import siphash128
     from headstream.core.codec.uncompiled_checksums import crc32c_from
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.headers import key_end, null_end
     from cython.cimports.headstream.core.codec.batch.stored.siphash import siphash128
     from cython.cimports.headstream.core.codec.checksums import crc32c_from
@@ -98,8 +100,8 @@ def _note(
     count: cython.longlong = c.load64(t, 0)
     most: cython.longlong = slots // 4 * 3
     while at < size:
-        block = at + 41
-        end = block + c.load32(p, at + 37)
+        block = at + layout.HEADERS
+        end = block + c.load32(p, at + layout.HEADERS_SIZE)
         key = _key_end_of(p, block, end)
         if key > block:
             siphash128(p, block + 15, key - block - 15, seed_low, seed_high, scratch)
@@ -135,21 +137,21 @@ def _close_run(
     at: cython.longlong = to
     c.copy(q, to, p, start, size)
     while at < to + size:
-        q[at + 8] = 0
-        at += 41 + c.load32(q, at + 37)
+        q[at + layout.STATE] = 0
+        at += layout.HEADERS + c.load32(q, at + layout.HEADERS_SIZE)
         at += 4 + c.load32(q, at)
     crc: cython.uint = crc32c_from(q, to, size, 0)
     at = to
     while at < to + size:
-        q[at + 8] = p[at - to + start + 8]
-        at += 41 + c.load32(q, at + 37)
+        q[at + layout.STATE] = p[at - to + start + layout.STATE]
+        at += layout.HEADERS + c.load32(q, at + layout.HEADERS_SIZE)
         at += 4 + c.load32(q, at)
     c.store32(entries, row, byte_position + to)
-    c.store32(entries, row + 4, size)
-    c.store32(entries, row + 8, c.load64(p, start) - base_offset)
-    c.store32(entries, row + 12, count)
-    c.store64(entries, row + 16, c.load64(p, start + 9))
-    c.store32(entries, row + 24, crc)
+    c.store32(entries, row + layout.ENTRY_SIZE, size)
+    c.store32(entries, row + layout.ENTRY_OFFSET, c.load64(p, start) - base_offset)
+    c.store32(entries, row + layout.ENTRY_COUNT, count)
+    c.store64(entries, row + layout.ENTRY_TIMESTAMP, c.load64(p, start + layout.TIMESTAMP))
+    c.store32(entries, row + layout.ENTRY_CHECKSUM, crc)
     c.store32(entries, row + 28, crc32c_from(entries, row, 28, base_offset & MASK32))
     return to + size
 
@@ -210,11 +212,11 @@ def _keep(
     is_null: cython.bint
     while at < size:
         offset: cython.ulonglong = c.load64(p, at)
-        timestamp_us: cython.ulonglong = c.load64(p, at + 9)
-        block = at + 41
-        end = block + c.load32(p, at + 37)
+        timestamp_us: cython.ulonglong = c.load64(p, at + layout.TIMESTAMP)
+        block = at + layout.HEADERS
+        end = block + c.load32(p, at + layout.HEADERS_SIZE)
         key = _key_end_of(p, block, end)
-        stays = p[at + 8] != dropped_state or not _is_listed(d, dropped, offset)
+        stays = p[at + layout.STATE] != dropped_state or not _is_listed(d, dropped, offset)
         if stays and key > block:
             is_null = null_end(p, key, end, c.load32(p, end)) > key
             stays = not is_null or timestamp_us >= null_before_us
@@ -254,10 +256,10 @@ def _find_keyless(p: cython.p_const_uchar, size: cython.longlong) -> cython.long
     number: cython.longlong = 0
     end: cython.longlong
     while size - at >= 24:
-        end = at + 20 + c.load32(p, at + 16)
+        end = at + layout.SENT_HEADERS + c.load32(p, at + layout.SENT_HEADERS_SIZE)
         if size - end < 4:
             break
-        if _key_end_of(p, at + 20, end) == at + 20:
+        if _key_end_of(p, at + layout.SENT_HEADERS, end) == at + layout.SENT_HEADERS:
             return number
         at = end + 4 + c.load32(p, end)
         number += 1

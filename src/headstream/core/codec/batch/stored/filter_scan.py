@@ -43,12 +43,14 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.headers import key_end, null_end
     from headstream.core.codec.batch.stored.filter_steps import run_steps
     from headstream.core.codec.batch.stored.filter_values import set_fields, set_headers
     from headstream.core.codec.batch.stored.scan import end_of
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.headers import key_end, null_end
     from cython.cimports.headstream.core.codec.batch.stored.filter_steps import run_steps
     from cython.cimports.headstream.core.codec.batch.stored.filter_values import set_fields, set_headers
@@ -116,9 +118,9 @@ def _scan(
         if message_end < 0:
             result = message_end
             break
-        end: cython.longlong = at + 41 + c.load32(p, at + 37)
+        end: cython.longlong = at + layout.HEADERS + c.load32(p, at + layout.HEADERS_SIZE)
         if headers:
-            begin: cython.longlong = null_end(p, key_end(p, at + 41, end), end, message_end - end - 4)
+            begin: cython.longlong = null_end(p, key_end(p, at + layout.HEADERS, end), end, message_end - end - 4)
             result = set_headers(v, q, steps_at + 8 * steps, headers, p, begin, end, notes)
             if result < 0:
                 break

@@ -12,11 +12,11 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
-    from headstream.core.codec.batch import faults
+    from headstream.core.codec.batch import faults, layout
     from headstream.core.codec.batch.headers import key_end, null_end
 else:
     from cython.cimports.headstream.core.codec import primitives as c
-    from cython.cimports.headstream.core.codec.batch import faults
+    from cython.cimports.headstream.core.codec.batch import faults, layout
     from cython.cimports.headstream.core.codec.batch.headers import key_end, null_end
 
 __all__ = ["set_fields", "set_headers"]
@@ -132,16 +132,16 @@ def set_fields(
     payload_size: cython.longlong,
 ) -> cython.void:
     """Set the values of the fields that a program uses; the message begins at `at`, its headers end at `end`."""
-    begin: cython.longlong = at + 41
+    begin: cython.longlong = at + layout.HEADERS
     after: cython.longlong = key_end(p, begin, end)
     if fields & 1:
         _set(v, 0, WHOLE, 0, c.load64(p, at), 0)
     if fields & 2:
-        _set(v, 1, WHOLE, 0, c.load64(p, at + 9), 0)
+        _set(v, 1, WHOLE, 0, c.load64(p, at + layout.TIMESTAMP), 0)
     if fields & 4:
-        _set(v, 2, WHOLE, 0, p[at + 8], 0)
+        _set(v, 2, WHOLE, 0, p[at + layout.STATE], 0)
     if fields & 8:
-        _set(v, 3, WHOLE, 0, c.load64(p, at + 17), c.load64(p, at + 25))
+        _set(v, 3, WHOLE, 0, c.load64(p, at + layout.ID), c.load64(p, at + layout.ID + 8))
     if fields & 16:
         if after > begin and after <= end:
             _set(v, 4, TEXT, 0, begin + 15, after - begin - 15)

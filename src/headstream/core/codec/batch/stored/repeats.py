@@ -21,10 +21,10 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
-    from headstream.core.codec.batch import faults
+    from headstream.core.codec.batch import faults, layout
 else:
     from cython.cimports.headstream.core.codec import primitives as c
-    from cython.cimports.headstream.core.codec.batch import faults
+    from cython.cimports.headstream.core.codec.batch import faults, layout
 
 __all__ = ["drop_repeats", "new_id_window", "note_ids", "window_capacity"]
 
@@ -115,11 +115,11 @@ def _note(
             slot = _slot_of(w, HEAD, w, begin, mask, ID, seed, c.load64(w, old), c.load64(w, old + 8))
             if slot >= 0 and c.load32(w, begin + 4 * slot) == place + 1:
                 _free_slot(w, begin, mask, seed, slot)
-        slot = _slot_of(w, HEAD, w, begin, mask, ID, seed, c.load64(p, at + 17), c.load64(p, at + 25))
-        c.copy(w, HEAD + place * ID, p, at + 17, 16)
+        slot = _slot_of(w, HEAD, w, begin, mask, ID, seed, c.load64(p, at + layout.ID), c.load64(p, at + layout.ID + 8))
+        c.copy(w, HEAD + place * ID, p, at + layout.ID, 16)
         c.store32(w, begin + 4 * (slot if slot >= 0 else -1 - slot), place + 1)
         noted += 1
-        at += 41 + c.load32(p, at + 37)
+        at += layout.HEADERS + c.load32(p, at + layout.HEADERS_SIZE)
         at += 4 + c.load32(p, at)
     c.store64(w, 8, noted)
 
@@ -155,7 +155,7 @@ def _drop(
     while at < size:
         low: cython.ulonglong = c.load64(p, at)
         high: cython.ulonglong = c.load64(p, at + 8)
-        end = at + 20 + c.load32(p, at + 16)
+        end = at + layout.SENT_HEADERS + c.load32(p, at + layout.SENT_HEADERS_SIZE)
         end += 4 + c.load32(p, end)
         is_repeat = False
         if low != 0 or high != 0:
@@ -191,9 +191,9 @@ def _count(p: cython.p_const_uchar, size: cython.longlong) -> cython.longlong:
     end: cython.longlong
     count: cython.longlong = 0
     while at < size:
-        if size - at < 24:
+        if size - at < layout.SENT_OVERHEAD:
             return -1 - at
-        end = at + 20 + c.load32(p, at + 16)
+        end = at + layout.SENT_HEADERS + c.load32(p, at + layout.SENT_HEADERS_SIZE)
         if size - end < 4:
             return -1 - at
         end += 4 + c.load32(p, end)
@@ -270,7 +270,7 @@ def drop_repeats(sent: BytesLike, window: bytearray) -> bytearray | None:
         count = _count(p, size)
     if count < 0:
         at = -1 - count
-        raise decode_error(faults.MESSAGE_CUT, at, 24, size - at, "a sent batch")
+        raise decode_error(faults.MESSAGE_CUT, at, layout.SENT_OVERHEAD, size - at, "a sent batch")
     capacity = window_capacity(window)
     begin: cython.longlong = 32 + 16 * capacity
     mask: cython.longlong = (1 << (2 * capacity).bit_length()) - 1

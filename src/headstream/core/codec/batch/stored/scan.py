@@ -25,12 +25,12 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
-    from headstream.core.codec.batch import faults
+    from headstream.core.codec.batch import faults, layout
     from headstream.core.codec.batch.headers import check_block
     from headstream.core.codec.uncompiled_checksums import crc32c_from
 else:
     from cython.cimports.headstream.core.codec import primitives as c
-    from cython.cimports.headstream.core.codec.batch import faults
+    from cython.cimports.headstream.core.codec.batch import faults, layout
     from cython.cimports.headstream.core.codec.batch.headers import check_block
     from cython.cimports.headstream.core.codec.checksums import crc32c_from
 
@@ -59,12 +59,12 @@ STRETCH = cython.declare(cython.longlong, 16384 if cython.compiled else 1 << 20)
 def end_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
     """Return the byte position after a message, computed from its lengths, or a fault."""
     length: cython.longlong
-    if size - at < 45:
-        return c.note_fault(notes, faults.MESSAGE_CUT, at, 45, size - at)
-    length = c.load32(p, at + 37)
-    if size - at - 45 < length:
-        return c.note_fault(notes, faults.HEADERS_CUT, at + 41, length + 4, size - at - 41)
-    at += 45 + length
+    if size - at < layout.OVERHEAD:
+        return c.note_fault(notes, faults.MESSAGE_CUT, at, layout.OVERHEAD, size - at)
+    length = c.load32(p, at + layout.HEADERS_SIZE)
+    if size - at - layout.OVERHEAD < length:
+        return c.note_fault(notes, faults.HEADERS_CUT, at + layout.HEADERS, length + 4, size - at - layout.HEADERS)
+    at += layout.OVERHEAD + length
     length = c.load32(p, at - 4)
     if size - at < length:
         return c.note_fault(notes, faults.PAYLOAD_CUT, at, length, size - at)
@@ -81,21 +81,21 @@ def masked(
     filled: cython.longlong = 0
     size: cython.longlong
     while at < end:
-        size = c.load32(p, at + 37)
-        size += 45
+        size = c.load32(p, at + layout.HEADERS_SIZE)
+        size += layout.OVERHEAD
         size += c.load32(p, at + size - 4)
         if filled > 0 and (size >= COLLECTED or filled + size > STRETCH):
             crc = crc32c_from(scratch, 0, filled, crc)
             filled = 0
         if size < COLLECTED:
             c.copy(scratch, filled, p, at, size)
-            scratch[filled + 8] = 0
+            scratch[filled + layout.STATE] = 0
             filled += size
         else:
-            c.copy(scratch, 0, p, at, 8)
-            scratch[8] = 0
-            crc = crc32c_from(scratch, 0, 9, crc)
-            crc = crc32c_from(p, at + 9, size - 9, crc)
+            c.copy(scratch, 0, p, at, layout.STATE)
+            scratch[layout.STATE] = 0
+            crc = crc32c_from(scratch, 0, layout.TIMESTAMP, crc)
+            crc = crc32c_from(p, at + layout.TIMESTAMP, size - layout.TIMESTAMP, crc)
         at += size
     return crc32c_from(scratch, 0, filled, crc)
 
@@ -114,7 +114,7 @@ def _walk(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, n
         if end < 0:
             result = end
             break
-        result = check_block(p, at + 41, at + 41 + c.load32(p, at + 37), False, notes)
+        result = check_block(p, at + layout.HEADERS, at + layout.HEADERS + c.load32(p, at + layout.HEADERS_SIZE), False, notes)
         if result < 0:
             break
         last = at
@@ -155,7 +155,7 @@ def _find_state(p: cython.p_const_uchar, at: cython.longlong, size: cython.longl
     end: cython.longlong
     while at < size:
         end = end_of(p, at, size, notes)
-        if end < 0 or p[at + 8] != 1:
+        if end < 0 or p[at + layout.STATE] != 1:
             return end if end < 0 else at
         at = end
     return at
@@ -215,7 +215,7 @@ def scan(stored: BytesLike, start: int = 0) -> Scan:
     size: cython.longlong = view.nbytes
     _check_start(start, size)
     begin: cython.longlong = start
-    noted, collected = c.new_bytes(_NOTES.size), c.new_bytes(min(STRETCH, size + 9))
+    noted, collected = c.new_bytes(_NOTES.size), c.new_bytes(min(STRETCH, size + layout.TIMESTAMP))
     notes: cython.p_uchar = c.writable(noted)
     scratch: cython.p_uchar = c.writable(collected)
     fault: cython.longlong
@@ -278,7 +278,7 @@ def find_timestamp(stored: BytesLike, timestamp_us: int, start: int = 0) -> int:
     Raises:
         DecodeError: a message before it is cut short.
     """
-    return _find_first(stored, 9, timestamp_us, start)
+    return _find_first(stored, layout.TIMESTAMP, timestamp_us, start)
 
 
 def _find_first(stored: BytesLike, field_at: int, least: int, start: int) -> int:
@@ -368,5 +368,5 @@ def find_states(stored: BytesLike, start: int = 0) -> list[tuple[int, int, int]]
             raise _error(at, noted)
         if at == size:
             return found
-        found.append((at, c.load64(p, at), p[at + 8]))
+        found.append((at, c.load64(p, at), p[at + layout.STATE]))
         at = end_of(p, at, size, notes)

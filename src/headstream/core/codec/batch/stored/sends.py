@@ -23,10 +23,12 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.stored.scan import end_of
     from headstream.core.codec.uncompiled_checksums import crc32_from, crc32c_from
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.stored.scan import end_of
     from cython.cimports.headstream.core.codec.checksums import crc32_from, crc32c_from
 
@@ -61,9 +63,9 @@ def _sum(q: cython.p_uchar, at: cython.longlong, end: cython.longlong, states: c
     crc = crc32c_from(q, at, end - at, crc)
     number: cython.longlong = 0
     while at < end:
-        q[at + 8] = states[number]
+        q[at + layout.STATE] = states[number]
         number += 1
-        at += 45 + c.load32(q, at + 37)
+        at += layout.OVERHEAD + c.load32(q, at + layout.HEADERS_SIZE)
         at += c.load32(q, at - 4)
     return crc
 
@@ -83,8 +85,8 @@ def _walk(
         reached = end_of(q, at, end, notes)
         if reached < 0:
             break
-        states[number] = q[at + 8]
-        q[at + 8] = 0
+        states[number] = q[at + layout.STATE]
+        q[at + layout.STATE] = 0
         number += 1
         count += 1
         at = reached
@@ -106,9 +108,9 @@ def _is_sound(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong
     payload: cython.longlong
     size: cython.longlong
     while at < end:
-        payload = at + 45 + c.load32(p, at + 37)
+        payload = at + layout.OVERHEAD + c.load32(p, at + layout.HEADERS_SIZE)
         size = c.load32(p, payload - 4)
-        if crc32_from(p, payload, size, 0) != c.load32(p, at + 33):
+        if crc32_from(p, payload, size, 0) != c.load32(p, at + layout.CHECKSUM):
             return False
         at = payload + size
     return True
@@ -120,9 +122,9 @@ def _is_sound(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong
 def _is_plain(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, time_us: cython.ulonglong) -> cython.bint:
     """Return whether complete messages are all available, and of this time."""
     while at < end:
-        if p[at + 8] != 1 or c.load64(p, at + 9) != time_us:
+        if p[at + layout.STATE] != 1 or c.load64(p, at + layout.TIMESTAMP) != time_us:
             return False
-        at += 45 + c.load32(p, at + 37)
+        at += layout.OVERHEAD + c.load32(p, at + layout.HEADERS_SIZE)
         at += c.load32(p, at - 4)
     return True
 
@@ -132,9 +134,11 @@ def _is_plain(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong
 @cython.nogil
 def _follows(rows: cython.p_const_uchar, row: cython.longlong) -> cython.bint:
     """Return whether a row continues the previous one: its offset is the next one, its time is not earlier."""
-    until: cython.ulonglong = c.load32(rows, row - ROW + 8)
+    until: cython.ulonglong = c.load32(rows, row - ROW + layout.ENTRY_OFFSET)
     until += c.load32(rows, row - ROW + 12)
-    return c.load32(rows, row + 8) == until and c.load64(rows, row + 16) >= c.load64(rows, row - ROW + 16)
+    return c.load32(rows, row + layout.ENTRY_OFFSET) == until and c.load64(rows, row + layout.ENTRY_TIMESTAMP) >= c.load64(
+        rows, row - ROW + layout.ENTRY_TIMESTAMP
+    )
 
 
 @cython.cfunc
@@ -162,23 +166,23 @@ def _check(
     if rows_size > 0:
         begin = c.load32(rows, 0)
     while row < rows_size:
-        end = c.load32(rows, row + 4)
+        end = c.load32(rows, row + layout.ENTRY_SIZE)
         end += start
         if at == start:
             if crc32c_from(rows, row, ROW - 4, seed) != c.load32(rows, row + 28):
                 break
-            if c.load32(rows, row) != begin + start or start + 45 > size or end < start + 45:
+            if c.load32(rows, row) != begin + start or start + layout.OVERHEAD > size or end < start + layout.OVERHEAD:
                 break
-            if c.load64(p, at) != base_offset + c.load32(rows, row + 8):
+            if c.load64(p, at) != base_offset + c.load32(rows, row + layout.ENTRY_OFFSET):
                 break
             if thorough and row > 0 and not _follows(rows, row):
                 break
         crc = _walk(p, at, end if end < size else size, crc, states, notes)
         count += c.load64(notes, 24)
         at = c.load64(notes, 32)
-        if at != end or count != c.load32(rows, row + 12) or crc != c.load32(rows, row + 24):
+        if at != end or count != c.load32(rows, row + layout.ENTRY_COUNT) or crc != c.load32(rows, row + layout.ENTRY_CHECKSUM):
             break
-        if thorough and not (_is_plain(p, start, end, c.load64(rows, row + 16)) and _is_sound(p, start, end)):
+        if thorough and not (_is_plain(p, start, end, c.load64(rows, row + layout.ENTRY_TIMESTAMP)) and _is_sound(p, start, end)):
             break
         start = at
         count = 0
@@ -224,14 +228,14 @@ def _make(
                 fault = WRONG_OFFSET
             elif not _is_sound(p, reached, end):
                 fault = DAMAGED
-        if reached == size or fault < 0 or (count > 0 and c.load64(p, reached + 9) != time_us):
+        if reached == size or fault < 0 or (count > 0 and c.load64(p, reached + layout.TIMESTAMP) != time_us):
             if count > 0:
                 c.store32(rows, row, byte_position + at)
-                c.store32(rows, row + 4, reached - at)
-                c.store32(rows, row + 8, offset - base_offset)
-                c.store32(rows, row + 12, count)
-                c.store64(rows, row + 16, time_us)
-                c.store32(rows, row + 24, _walk(p, at, reached, 0, states, notes))
+                c.store32(rows, row + layout.ENTRY_SIZE, reached - at)
+                c.store32(rows, row + layout.ENTRY_OFFSET, offset - base_offset)
+                c.store32(rows, row + layout.ENTRY_COUNT, count)
+                c.store64(rows, row + layout.ENTRY_TIMESTAMP, time_us)
+                c.store32(rows, row + layout.ENTRY_CHECKSUM, _walk(p, at, reached, 0, states, notes))
                 c.store32(rows, row + 28, crc32c_from(rows, row, ROW - 4, seed))
                 row += ROW
                 offset += count
@@ -240,7 +244,7 @@ def _make(
             if reached == size or fault < 0:
                 break
             continue
-        time_us = c.load64(p, reached + 9)
+        time_us = c.load64(p, reached + layout.TIMESTAMP)
         count += 1
         reached = end
     c.store64_signed(notes, 24, row)
@@ -332,7 +336,7 @@ def make_rows(stored: BytesLike, base_offset: int, byte_position: int, offset: i
     base: cython.ulonglong = base_offset
     position: cython.longlong = byte_position
     first: cython.ulonglong = offset
-    made = c.new_bytes((size // 45 + 1) * 32 if size < ROWS_AT_ONCE * 45 else ROWS_AT_ONCE * 32)
+    made = c.new_bytes((size // layout.OVERHEAD + 1) * 32 if size < ROWS_AT_ONCE * layout.OVERHEAD else ROWS_AT_ONCE * 32)
     noted, kept = c.new_bytes(_NOTES.size), c.new_bytes(STATES)
     rows: cython.p_uchar = c.writable(made)
     rows_size: cython.longlong = len(made)

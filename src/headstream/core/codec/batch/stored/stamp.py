@@ -24,11 +24,11 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
-    from headstream.core.codec.batch import faults
+    from headstream.core.codec.batch import faults, layout
     from headstream.core.codec.uncompiled_checksums import copy_crc32, crc32c_from
 else:
     from cython.cimports.headstream.core.codec import primitives as c
-    from cython.cimports.headstream.core.codec.batch import faults
+    from cython.cimports.headstream.core.codec.batch import faults, layout
     from cython.cimports.headstream.core.codec.checksums import copy_crc32, crc32c_from
 
 __all__ = ["check_sent", "find_fault", "stamp"]
@@ -137,14 +137,14 @@ def scan_sent(p: cython.p_const_uchar, size: cython.longlong, wide: cython.bint,
     payloads: cython.longlong = 0
     length: cython.longlong
     while at < size:
-        if size - at < 24:
-            fault = _fault(notes, faults.MESSAGE_CUT, at, 24, size - at, 0)
+        if size - at < layout.SENT_OVERHEAD:
+            fault = _fault(notes, faults.MESSAGE_CUT, at, layout.SENT_OVERHEAD, size - at, 0)
             break
-        length = c.load32(p, at + 16)
-        if size - at - 24 < length:
-            fault = _fault(notes, faults.HEADERS_CUT, at + 20, length + 4, size - at - 20, 0)
+        length = c.load32(p, at + layout.SENT_HEADERS_SIZE)
+        if size - at - layout.SENT_OVERHEAD < length:
+            fault = _fault(notes, faults.HEADERS_CUT, at + layout.SENT_HEADERS, length + 4, size - at - layout.SENT_HEADERS, 0)
             break
-        at += 20
+        at += layout.SENT_HEADERS
         if length > 0:
             found = _check_headers(p, at, at + length, wide, notes)
             if found < 0:
@@ -178,8 +178,8 @@ def _finish(q: cython.p_uchar, at: cython.longlong, end: cython.longlong, crc: c
     """Checksum finished messages while their state is 0, then mark them as available."""
     crc = crc32c_from(q, at, end - at, crc)
     while at < end:
-        q[at + 8] = 1
-        at += 41 + c.load32(q, at + 37)
+        q[at + layout.STATE] = 1
+        at += layout.HEADERS + c.load32(q, at + layout.HEADERS_SIZE)
         at += 4 + c.load32(q, at)
     return crc
 
@@ -210,14 +210,16 @@ def store_sent(
             id_low = id_time | (c.mix64(seed_low + generated) & RANDOM_LOW)
             id_high = UUID_VARIANT | (c.mix64(seed_high + generated) & RANDOM_HIGH)
             generated = (generated + GOLDEN) & MASK64
-        headers_size: cython.longlong = c.load32(p, at + 16)
-        payload_size: cython.longlong = c.load32(p, at + 20 + headers_size)
-        c.copy(q, to + 37, p, at + 16, 8 + headers_size)
-        crc32: cython.uint = copy_crc32(q, to + 45 + headers_size, p, at + 24 + headers_size, payload_size)
+        headers_size: cython.longlong = c.load32(p, at + layout.SENT_HEADERS_SIZE)
+        payload_size: cython.longlong = c.load32(p, at + layout.SENT_HEADERS + headers_size)
+        c.copy(q, to + layout.HEADERS_SIZE, p, at + layout.SENT_HEADERS_SIZE, 8 + headers_size)
+        crc32: cython.uint = copy_crc32(
+            q, to + layout.OVERHEAD + headers_size, p, at + layout.SENT_OVERHEAD + headers_size, payload_size
+        )
         c.store_head(q, to, offset, 0, timestamp_us, id_low, id_high, crc32)
         offset += 1
-        at += 24 + headers_size + payload_size
-        to += 45 + headers_size + payload_size
+        at += layout.SENT_OVERHEAD + headers_size + payload_size
+        to += layout.OVERHEAD + headers_size + payload_size
         if to - finished >= STRETCH:
             crc = _finish(q, finished, to, crc)
             finished = to

@@ -31,6 +31,7 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.headers import key_end, null_end
     from headstream.core.codec.batch.stored.filter_steps import order_of
     from headstream.core.codec.batch.stored.filter_values import set_headers
@@ -38,6 +39,7 @@ if not cython.compiled:
     from headstream.core.codec.batch.stored.siphash import siphash128
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.headers import key_end, null_end
     from cython.cimports.headstream.core.codec.batch.stored.filter_steps import order_of
     from cython.cimports.headstream.core.codec.batch.stored.filter_values import set_headers
@@ -258,8 +260,8 @@ def _summarize(
         message_end: cython.longlong = end_of(p, at, size, notes)
         if message_end < 0:
             return message_end
-        end: cython.longlong = at + 41 + c.load32(p, at + 37)
-        begin: cython.longlong = null_end(p, key_end(p, at + 41, end), end, message_end - end - 4)
+        end: cython.longlong = at + layout.HEADERS + c.load32(p, at + layout.HEADERS_SIZE)
+        begin: cython.longlong = null_end(p, key_end(p, at + layout.HEADERS, end), end, message_end - end - 4)
         fault = set_headers(v, q, 0, count, p, begin, end, notes)
         if fault < 0:
             return fault

@@ -26,13 +26,13 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
-    from headstream.core.codec.batch import faults
+    from headstream.core.codec.batch import faults, layout
     from headstream.core.codec.batch.headers import check_block, keep_last, key_end, list_keys, null_end
     from headstream.core.codec.batch.to_columns.variant import encode_keys, encode_object
     from headstream.core.codec.uncompiled_checksums import copy_crc32
 else:
     from cython.cimports.headstream.core.codec import primitives as c
-    from cython.cimports.headstream.core.codec.batch import faults
+    from cython.cimports.headstream.core.codec.batch import faults, layout
     from cython.cimports.headstream.core.codec.batch.headers import check_block, keep_last, key_end, list_keys, null_end
     from cython.cimports.headstream.core.codec.batch.to_columns.variant import encode_keys, encode_object
     from cython.cimports.headstream.core.codec.checksums import copy_crc32
@@ -66,11 +66,11 @@ def _measure(
     most_headers: cython.longlong = 0
     key_bytes: cython.longlong = 0
     while at < size:
-        if size - at < 45:
-            return c.note_fault(notes, faults.MESSAGE_CUT, at, 45, size - at)
+        if size - at < layout.OVERHEAD:
+            return c.note_fault(notes, faults.MESSAGE_CUT, at, layout.OVERHEAD, size - at)
         c.store64_signed(starts, 8 * count, at)
-        length: cython.longlong = c.load32(p, at + 37)
-        at += 41
+        length: cython.longlong = c.load32(p, at + layout.HEADERS_SIZE)
+        at += layout.HEADERS
         if size - at - 4 < length:
             return c.note_fault(notes, faults.HEADERS_CUT, at, length + 4, size - at)
         if length > 0:
@@ -115,9 +115,9 @@ def _write_numbers(
     for i in range(count):
         at: cython.longlong = c.load64_signed(starts, 8 * i)
         c.store64(offset, 8 * i, c.load64(p, at))
-        state[i] = p[at + 8]
-        c.store64(timestamp, 8 * i, c.load64(p, at + 9))
-        c.store32(checksum, 4 * i, c.load32(p, at + 33))
+        state[i] = p[at + layout.STATE]
+        c.store64(timestamp, 8 * i, c.load64(p, at + layout.TIMESTAMP))
+        c.store32(checksum, 4 * i, c.load32(p, at + layout.CHECKSUM))
 
 
 @cython.cfunc
@@ -147,7 +147,7 @@ def _write_keys(
     present: cython.longlong = 0
     c.store32(offsets, 0, 0)
     for i in range(count):
-        at: cython.longlong = c.load64_signed(starts, 8 * i) + 41
+        at: cython.longlong = c.load64_signed(starts, 8 * i) + layout.HEADERS
         end: cython.longlong = key_end(p, at, at + c.load32(p, at - 4))
         if end > at:
             c.copy(data, to, p, at + 15, end - at - 15)
@@ -178,13 +178,13 @@ def _write_payloads(
     c.store32(offsets, 0, 0)
     for i in range(count):
         start: cython.longlong = c.load64_signed(starts, 8 * i)
-        end: cython.longlong = start + 41 + c.load32(p, start + 37)
+        end: cython.longlong = start + layout.HEADERS + c.load32(p, start + layout.HEADERS_SIZE)
         size: cython.longlong = c.load32(p, end)
-        if verify and copy_crc32(data, to, p, end + 4, size) != c.load32(p, start + 33):
+        if verify and copy_crc32(data, to, p, end + 4, size) != c.load32(p, start + layout.CHECKSUM):
             return c.note_fault(notes, faults.CHECKSUM, start, size, 0)
         if not verify:
             c.copy(data, to, p, end + 4, size)
-        begin: cython.longlong = key_end(p, start + 41, end)
+        begin: cython.longlong = key_end(p, start + layout.HEADERS, end)
         if null_end(p, begin, end, size) == begin:
             validity[i >> 3] |= 1 << (i & 7)
             present += 1
@@ -216,7 +216,7 @@ def _write_headers(
     if as_variant:
         c.store32(metadata_offsets, 0, 0)
     for i in range(count):
-        at: cython.longlong = c.load64_signed(starts, 8 * i) + 41
+        at: cython.longlong = c.load64_signed(starts, 8 * i) + layout.HEADERS
         end: cython.longlong = at + c.load32(p, at - 4)
         at = null_end(p, key_end(p, at, end), end, c.load32(p, end))
         found: cython.longlong = list_keys(p, at, end, entries)
@@ -260,7 +260,7 @@ def decode_columns(stored: BytesLike, *, headers: HeadersForm = "variant", ids: 
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
     values: cython.bint = headers == "variant"
-    noted, begun = c.new_bytes(_NOTES.size), c.new_bytes(8 * (size // 45 + 1))
+    noted, begun = c.new_bytes(_NOTES.size), c.new_bytes(8 * (size // layout.OVERHEAD + 1))
     notes: cython.p_uchar = c.writable(noted)
     starts: cython.p_uchar = c.writable(begun)
     fault: cython.longlong

@@ -33,10 +33,12 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.headers import check_value, list_blocks
     from headstream.core.codec.batch.to_columns.whole_numbers import write_whole
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.headers import check_value, list_blocks
     from cython.cimports.headstream.core.codec.batch.to_columns.whole_numbers import write_whole
 
@@ -239,7 +241,7 @@ def decode_header_columns(stored: BytesLike, wanted: Sequence[WantedHeader], *, 
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
-    noted, listed = c.new_bytes(_NOTES.size), c.new_bytes(16 * (size // 45 + 1))
+    noted, listed = c.new_bytes(_NOTES.size), c.new_bytes(16 * (size // layout.OVERHEAD + 1))
     notes: cython.p_uchar = c.writable(noted)
     blocks: cython.p_uchar = c.writable(listed)
     fault: cython.longlong
@@ -283,7 +285,7 @@ def _start_of(flat: memoryview, number: int) -> int:
     """Return where the message of a number begins among checked stored messages."""
     at = 0
     for _ in range(number):
-        at += 45 + int.from_bytes(flat[at + 37 : at + 41], "little")
+        at += layout.OVERHEAD + int.from_bytes(flat[at + layout.HEADERS_SIZE : at + layout.HEADERS], "little")
         at += int.from_bytes(flat[at - 4 : at], "little")
     return at
 

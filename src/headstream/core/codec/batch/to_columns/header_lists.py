@@ -21,10 +21,12 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.batch.headers import keep_last, list_blocks, list_keys
     from headstream.core.codec.batch.to_columns.variant import encode_value
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.headers import keep_last, list_blocks, list_keys
     from cython.cimports.headstream.core.codec.batch.to_columns.variant import encode_value
 
@@ -121,7 +123,7 @@ def decode_header_lists(stored: BytesLike, form: Literal["array", "map"]) -> Hea
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
     as_map: cython.bint = form == "map"
-    noted, listed = c.new_bytes(_NOTES.size), c.new_bytes(16 * (size // 45 + 1))
+    noted, listed = c.new_bytes(_NOTES.size), c.new_bytes(16 * (size // layout.OVERHEAD + 1))
     notes: cython.p_uchar = c.writable(noted)
     blocks: cython.p_uchar = c.writable(listed)
     fault: cython.longlong

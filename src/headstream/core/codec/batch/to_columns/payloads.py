@@ -15,9 +15,11 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import layout
     from headstream.core.codec.uncompiled_checksums import crc32_from
 else:
     from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.checksums import crc32_from
 
 __all__ = ["find_damaged_payload"]
@@ -31,15 +33,15 @@ def _find_wrong(p: cython.p_const_uchar, size: cython.longlong) -> cython.longlo
     at: cython.longlong = 0
     payload: cython.longlong
     length: cython.longlong
-    while size - at >= 45:
-        payload = c.load32(p, at + 37)
-        if payload > size - at - 45:
+    while size - at >= layout.OVERHEAD:
+        payload = c.load32(p, at + layout.HEADERS_SIZE)
+        if payload > size - at - layout.OVERHEAD:
             return size
-        payload += at + 45
+        payload += at + layout.OVERHEAD
         length = c.load32(p, payload - 4)
         if length > size - payload:
             return size
-        if crc32_from(p, payload, length, 0) != c.load32(p, at + 33):
+        if crc32_from(p, payload, length, 0) != c.load32(p, at + layout.CHECKSUM):
             return at
         at = payload + length
     return size

@@ -1,8 +1,10 @@
-"""An archive of the classes that Spark loads (AppCDS), which halves the start time of a local session.
+"""Make an archive of the classes that Spark loads (AppCDS), which halves the start time of a local session.
+
+    python tools/class_archive.py [FILE]       with FILE it runs the session whose JVM writes the archive there
 
     $XDG_CACHE_HOME/headstream/spark-classes-<digest>.jsa      about 200 MB, created in half a minute
 
-make() starts a session of its own, runs a typical workload, and has the JVM write the classes loaded for it
+It starts a session of its own, runs a typical workload, and has the JVM write the classes loaded for it
 to a file. A JVM checks every jar before it uses an archive and ignores one that does not fit, so an archive is never
 wrong, at worst useless.
 """
@@ -24,8 +26,6 @@ from headstream.spark.sessions.spark_home import archive_path, find_pyspark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["main", "make"]
-
 _MAKE_SECONDS: Final = 300
 
 
@@ -41,7 +41,7 @@ def make() -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".spark-classes-", dir=target.parent) as work:
         made = Path(work) / target.name
-        command = [sys.executable, "-m", "headstream.spark.sessions.class_archive", str(made)]
+        command = [sys.executable, str(Path(__file__).resolve()), str(made)]
         ran = subprocess.run(command, cwd=work, capture_output=True, text=True, errors="replace", timeout=_MAKE_SECONDS)
         if ran.returncode != 0 or not made.is_file():
             raise EnvironmentSetupError(
@@ -77,8 +77,8 @@ def _write_log(directory: str) -> None:
             producer.send(b"payload", key=b"key", headers={"a": 1, "b": "text"})
 
 
-def main(target: Path) -> None:
-    """Run a session whose JVM writes an archive at its end: `python -m headstream.spark.sessions.class_archive FILE`."""
+def run_session(target: Path) -> None:
+    """Run a session whose JVM writes an archive at its end."""
     options = f"-XX:ArchiveClassesAtExit={target} -Xlog:disable"
     spark = session(master="local[2]", quick_start=True, config={"spark.driver.extraJavaOptions": options})
     try:
@@ -88,4 +88,4 @@ def main(target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    run_session(Path(sys.argv[1])) if sys.argv[1:] else make()

@@ -1,0 +1,63 @@
+"""Job: one kind of background work of a log, and what the four kinds share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+
+from headstream.errors import HeadstreamError, StorageError
+from headstream.log.catalog.catalog import TopicRecord, is_current, topics_of
+from headstream.log.partition.closed_reading import PassCancelledError
+
+if TYPE_CHECKING:
+    from headstream.log.access import LogAccess
+
+__all__ = ["LONG_PAUSE_US", "Job", "goes_on", "retry_time_us", "sum_over_partitions"]
+
+_LOGGER: Final = logging.getLogger("headstream.log")
+
+LONG_PAUSE_US: Final = 3600 * 1_000_000
+_SHORT_PAUSE_US: Final = 60 * 1_000_000
+
+
+class Job(Protocol):
+    """Background work of a log, made of a LogAccess and a clock that returns microseconds since 1970 UTC; Upkeep repeats it.
+
+    Attributes:
+        interval_s: Seconds between two rounds.
+    """
+
+    interval_s: ClassVar[float]
+
+    def apply(self) -> int:
+        """Do what is due, and return how much was done; it ends early when the log closes, and raises nothing."""
+
+
+def goes_on(log: LogAccess, topic: TopicRecord) -> bool:
+    """Return whether work on a topic is to go on: the log is not closing, and the topic is as it was."""
+    return is_current(log.snapshot(), topic) and not log.is_closing
+
+
+def sum_over_partitions(log: LogAccess, apply: Callable[[TopicRecord, int], int]) -> int:
+    """Call a function with each topic and number of a partition, and return the sum; a partition that fails is left out."""
+    done = 0
+    with suppress(HeadstreamError):
+        for topic in topics_of(log.snapshot()):
+            for number in range(1, topic.partitions + 1):
+                with suppress(HeadstreamError, PassCancelledError):
+                    done += apply(topic, number)
+    return done
+
+
+def retry_time_us(what: str, error: HeadstreamError, now_us: int) -> int:
+    """Log that work has failed, and return when to retry it: an hour later, or a minute later if the system refused.
+
+    Args:
+        what: The work and where it was done, for the log.
+        now_us: The time, microseconds since 1970 UTC.
+    """
+    is_refused = isinstance(error, StorageError)
+    _LOGGER.warning("%s failed, and is retried in %s: %s", what, "a minute" if is_refused else "an hour", error)
+    return now_us + (_SHORT_PAUSE_US if is_refused else LONG_PAUSE_US)
