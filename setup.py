@@ -20,6 +20,7 @@ JOBS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.
 MODULES = (
     "core/codec/batch/checksum",
     "core/codec/batch/headers",
+    "core/codec/batch/iggy_batches",
     "core/codec/batch/variable",
     "core/codec/batch/stored/stamp",
     "core/codec/batch/stored/scan",
@@ -58,6 +59,7 @@ MODULES = (
     "log/partition/partition_end",
     "server/iggy/fast_path/route_cache",
     "server/iggy/fast_path/small_requests",
+    "server/iggy/fast_path/vsr_requests",
     "server/iggy/fast_path/intake",
     "server/iggy/fast_path/traffic",
     "replicate/codec/avro/rows",

@@ -19,6 +19,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -115,7 +116,8 @@ class Target(NamedTuple):
 
 def compile_load(directory: Path) -> str:
     program = str(directory / "server_load")
-    subprocess.run(["cc", "-O2", "-pthread", str(ROOT / "bench" / "server_load.c"), "-o", program], check=True)
+    headers = f"-I{sysconfig.get_path('include')}", f"-I{ROOT / 'src' / 'headstream' / 'core' / 'codec'}"
+    subprocess.run(["cc", "-O2", "-pthread", *headers, str(ROOT / "bench" / "server_load.c"), "-o", program], check=True)
     return program
 
 
@@ -149,9 +151,9 @@ def anchored(program: str, directory: Path, size_bytes: int) -> Iterator[Target]
 
 
 @contextmanager
-def served(directory: Path, python: str = sys.executable) -> Iterator[Target]:
+def served(directory: Path, python: str = sys.executable, environ: dict[str, str] | None = None) -> Iterator[Target]:
     """Run our server, with a topic for each connection."""
-    server = ServerProcess(directory, python=python)
+    server = ServerProcess(directory, python=python, environ=environ)
     try:
         with TcpPeer(server.tcp) as peer:
             peer.login()

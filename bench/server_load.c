@@ -4,13 +4,15 @@
  *       one request at a time a connection, as the protocol's clients do: send appends MESSAGES of BYTES to topic
  *       bench/t<connection>, poll reads as many from it, from the beginning on over BATCHES sends, and again. A thread a
  *       connection, or one THREAD that waits for all of them, as the runtimes of existing clients do.
+ *       send-today, poll-today and ping-today are the same in the frames of Iggy's protocol 0.11.
  *       Prints: requests, seconds, median and 99th percentile of a request's time in us, processor seconds of this process.
  *   server_load anchor PORT DIRECTORY BYTES
  *       a thread a connection: whatever is sent is written behind what is in its file, whatever is polled comes from memory;
  *       nothing is checked, stamped or remembered. BYTES is the size of the messages that it answers a poll with.
  *
- * Compiled by the benchmark: cc -O2 -pthread.
+ * Compiled by the benchmark: cc -O2 -pthread, with the headers of Python and of src/headstream/core/codec.
  */
+#include "xxh3.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -29,6 +31,7 @@
 enum { PING = 1, LOGIN = 38, POLL = 100, SEND = 101, MOST_TIMES = 1 << 22, MOST_POLLED = 1000 };
 
 static const char *mode;
+static int today; /* frames with a header of 256 bytes */
 static int port, messages, bytes, batches;
 static double seconds;
 static const char *directory;
@@ -98,29 +101,111 @@ static int connect_to(void) {
     return s;
 }
 
+static size_t head_size(void) { return today ? 256 : 8; }
+
+/* The bytes of a response behind its head, and its status; an eviction's is its reason. */
+static uint32_t rest_of(const unsigned char *reply) { return today ? load32(reply + 48) - 256 : load32(reply + 4); }
+
+static uint32_t status_of(const unsigned char *reply) {
+    return today ? reply[60] == 8 ? load32(reply + 216) : reply[255] : load32(reply);
+}
+
+static void set_size(unsigned char *frame, uint32_t size) {
+    if (today) put32(frame + 48, size);
+    else put32(frame, size - 4);
+}
+
 /* Send a request and read its response into `reply`; return its status. */
 static uint32_t ask(int s, unsigned char *frame, uint32_t size, unsigned char *reply, size_t room) {
-    put32(frame, size - 4);
+    set_size(frame, size);
     write_all(s, frame, size);
-    if (!read_all(s, reply, 8)) die("read");
-    uint32_t rest = load32(reply + 4), status = load32(reply);
+    size_t head = head_size();
+    if (!read_all(s, reply, head)) die("read");
+    uint32_t rest = rest_of(reply), status = status_of(reply);
     while (rest) {
-        ssize_t done = read(s, reply + 8, rest < room - 8 ? rest : room - 8);
+        ssize_t done = read(s, reply + head, rest < room - head ? rest : room - head);
         if (done <= 0) die("read");
         rest -= done;
     }
     return status;
 }
 
+/* Write the frames of a batch behind its header of 256 bytes, and the header; return where they end. */
+static unsigned char *put_batch(unsigned char *batch) {
+    unsigned char *p = batch + 256, *summed = malloc(44 + 8 * (size_t)messages);
+    for (int i = 0; i < messages; i++) {
+        memset(p, 0, 48);
+        put32(p + 36, bytes);
+        hs_store64(p, 0, hs_xxh3(p, 8, 40 + (long long)bytes));
+        memcpy(summed + 44 + 8 * i, p, 8);
+        p += 48 + bytes;
+    }
+    memset(batch, 0, 256);
+    hs_store64(batch, 24, 1700000000000000ULL);
+    hs_store64(batch, 32, p - batch);
+    put32(batch + 48, messages);
+    memcpy(summed, batch, 40);
+    memcpy(summed + 40, batch + 48, 4);
+    hs_store64(batch, 40, hs_xxh3(summed, 0, 44 + 8 * (long long)messages));
+    free(summed);
+    return p;
+}
+
+/* As begin(), in the frames of protocol 0.11, after connecting. */
+static void begin_today(Client *client) {
+    unsigned char *frame = client->frame, *p;
+    char topic[32];
+    memset(frame, 0, 256);
+    frame[60] = 5;
+    frame[128] = client->number + 1;
+    frame[176] = 1;
+    memcpy(frame + 256, "\0\54\0\0\1b\1b\4iggy\4iggy\0\0\0\0", 22);
+    if (ask(client->socket, frame, 256 + 22, client->reply, client->room)) die("login");
+    memcpy(frame + 184, client->reply + 256 + 8, 8);
+    frame[176] = 2;
+    snprintf(topic, sizeof topic, "t%d", client->number);
+    p = frame + 256;
+    if (!strncmp(mode, "ping", 4)) {
+        put32(frame + 196, PING);
+    } else if (!strncmp(mode, "send", 4)) {
+        frame[176] = 160;
+        p = put_name(put_name(p + 4, "bench"), topic);
+        *p++ = 2;
+        *p++ = 4;
+        p = put32(put32(p, 0), messages);
+        put32(frame + 256, p - frame - 260);
+        p = put_batch(p);
+    } else {
+        put32(frame + 196, POLL);
+        *p++ = 1;
+        *p++ = 1;
+        *p++ = 4;
+        p = put_name(put_name(put32(p, 1), "bench"), topic);
+        *p++ = 1;
+        p = put32(p, 0);
+        *p++ = 1;
+        client->offset = p;
+        memset(p, 0, 8);
+        p = put32(p + 8, messages);
+        *p++ = 0;
+    }
+    client->size = p - frame;
+    set_size(frame, client->size);
+}
+
 /* Connect, log in, and make the request that is asked again and again. */
 static void begin(Client *client) {
-    client->room = (size_t)messages * (bytes + 64) + 4096;
+    client->room = (size_t)messages * (bytes + 320) + 4096;
     unsigned char *frame = client->frame = malloc(client->room), *p;
     char topic[32];
     client->reply = malloc(client->room);
     client->socket = connect_to();
     memset(frame, 'x', client->room);
     memset(client->reply, 0, client->room);
+    if (today) {
+        begin_today(client);
+        return;
+    }
     p = put32(frame + 4, LOGIN);
     memcpy(p, "\4iggy\4iggy\0\0\0\0\0\0\0\0", 18);
     if (ask(client->socket, frame, 8 + 18, client->reply, client->room)) die("login");
@@ -206,9 +291,9 @@ static void run_together(Client *clients, int connections) {
             ssize_t done = read(client->socket, client->reply + client->got, client->room - client->got);
             if (done <= 0) die("read");
             client->got += done;
-            if (client->got < 8 || client->got < 8 + load32(client->reply + 4)) continue;
+            if (client->got < head_size() || client->got < head_size() + rest_of(client->reply)) continue;
             client->got = 0;
-            if (note(client, load32(client->reply)) < until) {
+            if (note(client, status_of(client->reply)) < until) {
                 prepare(client);
                 write_all(client->socket, client->frame, client->size);
             } else {
@@ -308,6 +393,7 @@ int main(int count, char **words) {
     }
     if (count != 9) return 2;
     mode = words[1];
+    today = strstr(mode, "-today") != NULL;
     port = atoi(words[2]);
     seconds = atof(words[4]);
     messages = atoi(words[5]);

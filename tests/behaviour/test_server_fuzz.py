@@ -32,6 +32,7 @@ from headstream.errors import HeadstreamError
 from tests.behaviour.conformance.scenes import create_topic, poll, polled, send
 from tests.support.server.peers import TcpPeer
 from tests.support.server.server_process import ServerProcess
+from tests.support.server.vsr_peer import VsrPeer, batch, frame, login_body, request_frame, send_body
 from tests.unit.core.wire.test_commands import EXAMPLES
 from tests.unit.core.wire.test_extensions import EXAMPLES as OWN_EXAMPLES
 
@@ -311,3 +312,87 @@ def test_many_clients_that_vanish_in_the_middle_of_a_frame_leave_nothing(arena: 
         with TcpPeer(arena.server.tcp) as peer:
             peer.socket.sendall(frame[:end])
     arena.look_around()
+
+
+# -- frames of Iggy's protocol 0.11 -----------------------------------------------------------------------------------
+
+ORDERS = b"\x02\x04kept\x02\x04kept"
+TODAY: list[tuple[int, int, bytes]] = [
+    *((2, code, body) for code in (1, 10, 12, 20, 22, 32, 41, 201, 999, 38) for body in (b"",)),
+    *((2, code, ORDERS) for code in (200, 300, 301, 601)),
+    *((2, 600 + number, ORDERS + b"\x02\x01g") for number in (0, 6)),
+    (2, 13, b"\x01"),
+    (2, 31, b"\x02\x04fuzz"),
+    (2, 100, b"\x01\x01\x04\x01\x00\x00\x00" + ORDERS + b"\x01" + bytes(4) + b"\x01" + bytes(8) + b"\x0a" + bytes(4)),
+    (2, 120, b"\x01\x01\x04\x01\x00\x00\x00" + ORDERS + b"\x01" + bytes(4)),
+    (1, 0, login_body("fuzz", "secret")),
+    (1, 0, login_body("fuzz", "wrong")),
+    (128, 0, b"\x04made"),
+    (132, 0, b"\x02\x04made\x02\x00\x00\x00\x06orders" + b"\x02\x0a\x00\x00\x00durability\x02\x09\x00\x00\x00persisted"),
+    (139, 0, b"\x02\x04made\x02\x06orders\x01g"),
+    (148, 0, b"\x02\x04made\x02\x06orders\x02\x01g"),
+    (160, 0, send_body("made", "orders", batch([frame(b"fuzz", b"\x02\x01\x00\x00\x00k\x09\x01\x00\x00\x00\x03")], origin=5))),
+    (161, 0, b"\x01\x01\x04\x01\x00\x00\x00\x02\x04made\x02\x06orders\x01" + bytes(4) + bytes(8) + b"\x01"),
+    (64, 0, b""),
+    (3, 0, b""),
+]
+
+
+def attack_today(arena: Arena, chance: random.Random) -> None:
+    """Send requests with wrong bytes on a connection, until it is closed: each is answered, and nobody else notices."""
+    with VsrPeer(arena.server.tcp, "fuzz", "secret") as peer:
+        for _ in range(8):
+            operation, code, body = chance.choice(TODAY)
+            data = bytearray(
+                request_frame(operation, body, code=code, session=peer.session, number=chance.choice([0, 1, 1 << 63]))
+            )
+            for _ in range(chance.choice([0, 1, 1, 3])):
+                at = chance.randrange(256, len(data)) if body and chance.random() < 0.7 else chance.randrange(4, 256)
+                data[at] ^= chance.choice([1, 0x80, 0xFF])
+            end = chance.randrange(1, len(data) + 1) if chance.random() < 0.2 else len(data)
+            if chance.random() < 0.5:  # the size says what is sent, or a lie
+                data[48:52] = struct.pack("<I", chance.choice([end, end, 255, 256, 1 << 31]))
+            size = int.from_bytes(data[48:52], "little")
+            peer.socket.sendall(data[:end])
+            if end < 256 or (256 <= size <= MAX_FRAME_BYTES and end < size):
+                return  # the rest never comes
+            try:
+                answer = peer.receive()
+            except ConnectionError:
+                return
+            assert answer.status in {0, *Status.__members__.values()}
+            assert answer.status != Status.ERROR
+            if end > size >= 256:
+                return  # what follows is no frame
+
+
+def run_today(arena: Arena, seed: int, rounds: int) -> None:
+    for number in range(rounds):
+        try:
+            attack_today(arena, random.Random(f"{seed}/{number}"))
+            arena.look_around()
+        except Exception as error:
+            error.add_note(f"round {number} of seed {seed}")
+            raise
+    arena.tidy()
+
+
+def test_server_answers_frames_of_protocol_0_11_with_wrong_bytes(arena: Arena) -> None:
+    run_today(arena, seed=1, rounds=40)
+
+
+def test_server_evicts_writes_and_answers_reads_of_protocol_0_11_before_a_login(arena: Arena) -> None:
+    with VsrPeer(arena.server.tcp, "") as peer:
+        assert peer.read(1).status == 0
+        assert peer.read(201).status == Status.UNAUTHENTICATED
+        assert peer.ask(128, b"\x04made").eviction == 1
+        assert peer.ask(1, login_body("fuzz", "wrong")).eviction == 9
+        assert peer.ask(1, login_body("fuzz", "secret", version=12 << 10)).eviction == 14
+        with pytest.raises(ConnectionError):
+            peer.read(1)
+
+
+@pytest.mark.soak
+def test_server_answers_many_frames_of_protocol_0_11_with_wrong_bytes(arena: Arena) -> None:
+    for seed in range(50):
+        run_today(arena, seed, rounds=200)

@@ -39,6 +39,7 @@ from headstream.core.wire.extensions.messages import ListStates, SetState
 from headstream.core.wire.frames import encode_request, request_head
 from headstream.core.wire.records import Command
 from tests.support.server.peers import RefusedError, TcpPeer
+from tests.support.server.vsr_peer import VsrPeer, batch, frame, login_body, request_frame, send_body
 
 __all__ = ["BIG_BYTES", "KINDS"]
 
@@ -118,6 +119,32 @@ def partial_frames(ports: Ports) -> None:
             with suppress(TimeoutError):
                 size = 60 << 20 if number % 5 == 0 else 3000
                 peer.socket.sendall(request_head(Code.SEND_MESSAGES, size) + bytes(min(size // 2, 4 << 20)))
+        time.sleep(1)
+
+
+def today_frames(ports: Ports) -> None:
+    """Hold beginnings of frames of protocol 0.11, lie about sizes, send wrong checksums, and write without a login."""
+    address = (HOST, ports.tcp)
+    with ExitStack() as stack:
+        for number in range(HELD):
+            peer = stack.enter_context(VsrPeer(address, "mallory" if number % 5 == 0 else "", "mallory"))
+            peer.socket.settimeout(0.2)
+            size = 60 << 20 if number % 5 == 0 else 3000
+            data = bytearray(request_frame(160, bytes(min(size // 2, 1 << 20)), session=peer.session, number=1))
+            data[48:52] = size.to_bytes(4, "little")
+            with suppress(OSError):
+                peer.socket.sendall(data[: 100 if number % 2 else len(data)])
+        with suppress(ConnectionError):
+            peer = stack.enter_context(VsrPeer(address, "mallory", "mallory"))
+            wrong = bytearray(batch([frame(b"mad")]))
+            wrong[_RANDOM.randrange(len(wrong))] ^= 0xFF
+            peer.ask(160, send_body("mad", "big", bytes(wrong)))
+        with suppress(ConnectionError):
+            peer = stack.enter_context(VsrPeer(address, ""))
+            peer.ask(128, b"\x03mad")
+            peer.ask(1, login_body("mallory", "wrong"))
+            peer.ask(1, login_body("mallory", "mallory", 12 << 10))
+            peer.read(1)
         time.sleep(1)
 
 
@@ -225,6 +252,7 @@ KINDS: dict[str, Callable[[Ports], None]] = {
         surveys,
         mad_sends,
         datagrams,
+        today_frames,
     )
 }
 

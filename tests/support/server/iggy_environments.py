@@ -14,13 +14,13 @@ __all__ = ["make_environment"]
 ROOT = Path(__file__).parents[3]
 
 
-def make_environment(version: str) -> Path:
-    """Return the interpreter of an environment with that version of the client, made where it is not there yet.
+def make_environment(version: str, package: str = "iggy-py") -> Path:
+    """Return the interpreter of an environment with that version of a client, made where it is not there yet.
 
     Raises:
         OSError: it cannot be installed here.
     """
-    place = ROOT / ".cache" / "iggy-py" / f"{version}-{sys.implementation.cache_tag}"
+    place = ROOT / ".cache" / package / f"{version}-{sys.implementation.cache_tag}"
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=place.parent))
@@ -31,7 +31,8 @@ def make_environment(version: str) -> Path:
             "install",
             "-q",
             "--disable-pip-version-check",
-            f"iggy-py=={version}",
+            "--no-deps",
+            f"{package}=={version}",
         ]
         for command in ([sys.executable, "-m", "venv", str(made)], install):
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)

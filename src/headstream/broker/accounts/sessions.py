@@ -43,6 +43,7 @@ class Session:
         poll_bytes: About the largest size of a poll's response now, bytes; set by the transport.
         last_user_id: The user of the last login, also after a logout; 0 before the first.
         token_id: The access token of a request over HTTP; empty without one.
+        server_address: The `host:port` of the server that the client has reached.
     """
 
     client_id: int
@@ -57,6 +58,7 @@ class Session:
     poll_bytes: int = MAX_BATCH_BYTES
     last_user_id: int = 0
     token_id: str = ""
+    server_address: str = ""
 
     @classmethod
     def over_http(cls, address: str, user_id: int = 0, generation: int = 0, token_id: str = "") -> Session:

@@ -22,11 +22,13 @@ from headstream.core.wire.commands.groups import (
     DeleteGroup,
     GetGroup,
     Group,
+    GroupAssignment,
     GroupDetails,
     GroupMember,
     JoinGroup,
     LeaveGroup,
     ListGroups,
+    SyncGroup,
 )
 from headstream.core.wire.extensions.groups import (
     CommitMember,
@@ -64,7 +66,7 @@ def _permitted(server: Dispatcher, session: Session, command: ListGroups | Creat
 
 
 def _find(
-    server: Dispatcher, session: Session, command: GetGroup | DeleteGroup | JoinGroup | LeaveGroup
+    server: Dispatcher, session: Session, command: GetGroup | DeleteGroup | JoinGroup | LeaveGroup | SyncGroup
 ) -> tuple[FoundTopic, GroupRecord]:
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).read_topic(target.stream.id, target.topic.id)
@@ -141,6 +143,13 @@ def leave_group(server: Dispatcher, session: Session, command: LeaveGroup) -> No
     """Remove the client's connection from a group; idempotent."""
     target, group = _find(server, session, command)
     server.connection_groups.leave(session.client_id, group_key(target, group))
+
+
+def sync_group(server: Dispatcher, session: Session, command: SyncGroup) -> GroupAssignment | None:
+    """Return the partitions of the client's connection in a group, or None."""
+    target, group = _find(server, session, command)
+    found = server.connection_groups.assignment(session.client_id, group_key(target, group), target.topic.partitions)
+    return None if found is None else GroupAssignment(*found)
 
 
 def _readable(server: Dispatcher, session: Session, stream: Identifier, topic: Identifier) -> FoundTopic:
@@ -257,6 +266,7 @@ ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
     DeleteGroup: CommandRow(delete_group, is_slow=True),
     JoinGroup: CommandRow(join_group),
     LeaveGroup: CommandRow(leave_group),
+    SyncGroup: CommandRow(sync_group),
     GetGroupLag: CommandRow(get_group_lag, is_slow=True),
     ListGroupLags: CommandRow(list_group_lags, is_slow=True, threads="surveys"),
     SeekGroup: CommandRow(seek_group, is_slow=True),

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
-from headstream.broker.commands.offsets import check_any_partition, check_partition, find_consumer_partition
+from headstream.broker.commands.offsets import check_any_partition, check_partition, find_consumer_partition, is_of_another
 from headstream.broker.commands.topic_lookup import FoundTopic, consumer_of
 from headstream.broker.messages.waits import Wait
 from headstream.core.codec.batch.stored.stamp import check_sent
@@ -27,7 +27,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.partitioning import Partitioning, PartitioningKind, partition_of
 from headstream.core.model.polling import Polled, PollingStrategy
 from headstream.core.model.topology import MAX_BATCH_BYTES, Limits
-from headstream.core.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
+from headstream.core.wire.commands.messages import AppendedBatch, FlushMessages, PolledMessages, PollMessages, SendMessages
 from headstream.core.wire.extensions.filters import CountedSegments, CountSegments, FilteredMessages, FilterMessages
 from headstream.core.wire.extensions.messages import (
     PAGE_STATES,
@@ -49,7 +49,7 @@ from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.shapes import Identifier
 from headstream.core.wire.statuses import Status
-from headstream.errors import HeadstreamError, LimitError, NotFoundError
+from headstream.errors import HeadstreamError, NotFoundError
 from headstream.log.catalog.catalog import TopicRecord
 
 __all__ = [
@@ -64,29 +64,22 @@ __all__ = [
     "send_messages",
 ]
 
-_AT_DECODING: Final = {Status.INVALID_HEADER_KEY, Status.INVALID_HEADER_VALUE, Status.EMPTY_MESSAGE_PAYLOAD}
-"""Iggy clients receive it as status 3 over TCP, where the frame's decoder reports it; over HTTP it has a name."""
-
 JSON_BYTES: Final = 8 << 20
 """Approximate maximum bytes of one poll over HTTP: its JSON takes several times as much memory."""
 
 
-def send_messages(server: Dispatcher, session: Session, command: SendMessages) -> None:
+def send_messages(server: Dispatcher, session: Session, command: SendMessages) -> AppendedBatch:
     """Append messages to the partition chosen for them."""
     try:
-        try:
-            target = server.lookup.topic(command.stream, command.topic)
-            server.rights(session).send(target.stream.id, target.topic.id)
-            check_readable(session, target.topic)
-            partition = _choose(server, target, command.partitioning)
-        except HeadstreamError:
-            check_sent(command.messages, session.is_extended)  # malformed messages are rejected first
-            raise
-        server.broker.messages.send(target.topic.name, partition, command.messages)
-    except LimitError as error:
-        if session.transport is not None and error.status in _AT_DECODING:
-            error.status = Status.INVALID_COMMAND
+        target = server.lookup.topic(command.stream, command.topic)
+        server.rights(session).send(target.stream.id, target.topic.id)
+        check_readable(session, target.topic)
+        partition = _choose(server, target, command.partitioning)
+    except HeadstreamError:
+        check_sent(command.messages, session.is_extended)  # malformed messages are rejected first
         raise
+    offset = server.broker.messages.send(target.topic.name, partition, command.messages)
+    return AppendedBatch(target.stream.id, target.topic.id, partition, offset)
 
 
 def _choose(server: Dispatcher, target: FoundTopic, partitioning: Partitioning) -> int:
@@ -107,7 +100,7 @@ def polled(server: Dispatcher, session: Session, command: PollMessages) -> Polle
     server.rights(session).poll(target.stream.id, target.topic.id)
     check_readable(session, target.topic)
     consumer, partition = find_consumer_partition(server, session, target, command.consumer, command.partition, is_poll=True)
-    if not partition:
+    if not partition or (command.must_own and is_of_another(server, session, target, command.consumer, partition)):
         return Polled(0, 0, 0, 0, ())
     request = PollRequest(
         command.strategy,
@@ -217,7 +210,9 @@ def wait_messages(server: Dispatcher, session: Session, command: WaitMessages) -
         wait.cancel()
 
 
-def begin_wait(server: Dispatcher, session: Session, command: WaitMessages | FetchMessages, on_ready: Callable[[], None]) -> Wait:
+def begin_wait(
+    server: Dispatcher, session: Session, command: WaitMessages | FetchMessages | PollMessages, on_ready: Callable[[], None]
+) -> Wait:
     """Begin a command's wait; check is_ready at once, and again at every callback.
 
     Args:
@@ -238,9 +233,13 @@ def begin_wait(server: Dispatcher, session: Session, command: WaitMessages | Fet
             check_partition(target, partition)
         member = None if command.group is None else server.members.find(session, command.member)
         return messages.begin_wait(name, command.positions, on_ready, member=member, generation=command.generation)
-    look = replace(command, auto_commit=False, count=1)
-    directory = server.broker.backing.log.partition_directory(target.topic, check_partition(target, command.partition))
-    return Wait(server.broker.backing.log.waiting, [directory], lambda: fetched(server, session, look).count > 0, on_ready)
+    directory = server.broker.backing.log.partition_directory(target.topic, check_partition(target, command.partition or 1))
+    waiting = server.broker.backing.log.waiting
+    if isinstance(command, PollMessages):
+        look = replace(command, auto_commit=False, count=1)
+        return Wait(waiting, [directory], lambda: polled(server, session, look).count > 0, on_ready)
+    fetch = replace(command, auto_commit=False, count=1)
+    return Wait(waiting, [directory], lambda: fetched(server, session, fetch).count > 0, on_ready)
 
 
 def append_messages(server: Dispatcher, session: Session, command: AppendMessages) -> FirstOffset:

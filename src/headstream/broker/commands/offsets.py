@@ -27,6 +27,7 @@ __all__ = [
     "end_offset",
     "find_consumer_partition",
     "group_key",
+    "is_of_another",
 ]
 
 
@@ -73,6 +74,14 @@ def find_consumer_partition(
             advice="Join the group, or name the partition",
         )
     return ConsumerPartition(consumer, turn)
+
+
+def is_of_another(server: Dispatcher, session: Session, target: FoundTopic, named: ConsumerRef, partition: int) -> bool:
+    """Return whether another connection than the client's owns a partition in the group that the client names."""
+    if named.kind is ConsumerKind.CONSUMER:
+        return False
+    members = server.connection_groups.members(group_key(target, find_group(target.topic, named.id)), target.topic.partitions)
+    return any(partition in owned for client, owned in members.items() if client != session.client_id)
 
 
 def check_partition(target: FoundTopic, partition: int) -> int:
@@ -129,6 +138,13 @@ def get_offset(server: Dispatcher, session: Session, command: GetOffset) -> Stor
 def store_offset(server: Dispatcher, session: Session, command: StoreOffset) -> None:
     """Store the offset of the last processed message."""
     target, (consumer, partition) = _find(server, session, command)
+    if command.must_own and is_of_another(server, session, target, command.consumer, partition):
+        raise refusal(
+            Status.CONSUMER_GROUP_PARTITION_NOT_OWNED,
+            f"another member of group {consumer.name!r} owns partition {partition}",
+            where=str(target.topic.name),
+            advice="Ask for the partitions of this member again",
+        )
     end = end_offset(server, target, partition)
     if command.offset > max(end - 1, 0):
         raise refusal(

@@ -18,27 +18,23 @@ from headstream.broker.commands.table import codes_where
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.topology import Fsync
 from headstream.core.wire.codes import TABLE, Code
-from headstream.core.wire.commands.messages import PolledMessages, PollMessages, SendMessages
-from headstream.core.wire.commands.offsets import StoreOffset
-from headstream.core.wire.commands.sessions import Ping
+from headstream.core.wire.commands.messages import PolledMessages, PollMessages
+from headstream.core.wire.encodings import CLASSIC, Encoding
 from headstream.core.wire.extensions.filters import FilteredMessages, FilterMessages
 from headstream.core.wire.extensions.messages import FetchedMessages, FetchMessages
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
-from headstream.core.wire.table import decode_command
 from headstream.errors import HeadstreamError, NotFoundError
 
-__all__ = ["READS", "answer_request", "is_slow"]
+__all__ = ["READS", "WAITS", "answer_request", "is_slow"]
 
 READS: Final = codes_where(lambda row: row.is_read)
+WAITS: Final = codes_where(lambda row: row.waits)
 _SLOW: Final = codes_where(lambda row: row.is_slow)
 _APPENDS: Final = codes_where(lambda row: row.is_append)
 
 _LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
-
-_UNANSWERED: Final = frozenset({SendMessages, Ping, StoreOffset})
-"""Frequent commands whose reply is a status only."""
 
 _log: Final = logging.getLogger("headstream.server")
 _BIG_BYTES: Final = 256 << 10
@@ -47,11 +43,14 @@ the switch to another thread and back costs 50 us, about the time of 128 KiB.
 """
 
 
-def answer_request(server: Dispatcher, session: Session, code: int, payload: memoryview) -> list[BytesLike]:
+def answer_request(
+    server: Dispatcher, session: Session, code: int, payload: memoryview, encoding: Encoding = CLASSIC
+) -> list[BytesLike]:
     """Return the body of the response to a request, in pieces.
 
     Args:
         payload: The frame's payload; not referenced after the return.
+        encoding: How the client encodes requests and responses.
 
     Raises:
         HeadstreamError: the request fails.
@@ -59,42 +58,46 @@ def answer_request(server: Dispatcher, session: Session, code: int, payload: mem
     entry = TABLE.get(code)
     if entry is not None and entry.is_extension and not session.is_extended:  # before the payload is decoded
         raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
-    command = decode_command(code, payload)
+    command = encoding.decode(code, payload)
     if _log.isEnabledFor(logging.DEBUG):
-        _note_surplus(session, command, payload)
+        _note_surplus(session, command, encoding.count_surplus(command, payload))
     command.validate()
     if not isinstance(command, (PollMessages, FetchMessages, FilterMessages)):
         reply = server.answer(session, command)
-        return [] if type(command) in _UNANSWERED else [type(command).encode_reply(reply)]
+        return encoding.encode_reply(command, reply)
     server.admit(session, command.entry())
     try:
-        return _read(server, session, command)
+        return _read(server, session, command, encoding)
     except NotFoundError as error:
         raise server.disclosed(session, command, error) from None
 
 
-def _read(server: Dispatcher, session: Session, command: PollMessages | FetchMessages | FilterMessages) -> list[BytesLike]:
+def _read(
+    server: Dispatcher, session: Session, command: PollMessages | FetchMessages | FilterMessages, encoding: Encoding
+) -> list[BytesLike]:
     """Return a reply without copying its messages."""
     if isinstance(command, PollMessages):
         found = polled(server, session, command)
-        return [PolledMessages(found.partition, max(found.end_offset - 1, 0), found.count, b"").head(), *found.chunks]
+        head = PolledMessages(found.partition, max(found.end_offset - 1, 0), found.count, b"")
+        return encoding.encode_polled(head, found.chunks)
     if isinstance(command, FilterMessages):
         matching = filtered(server, session, command)
         return [FilterMessages.encode_reply(FilteredMessages.of(matching, messages=b"")), *matching.chunks]
     got = fetched(server, session, command)
-    head = FetchedMessages(got.partition, got.end_offset, got.next_offset, got.generation, got.count, b"")
-    return [FetchMessages.encode_reply(head), *got.chunks]
+    fetched_head = FetchedMessages(got.partition, got.end_offset, got.next_offset, got.generation, got.count, b"")
+    return [FetchMessages.encode_reply(fetched_head), *got.chunks]
 
 
-def _note_surplus(session: Session, command: Command[Any], payload: memoryview) -> None:
+def _note_surplus(session: Session, command: Command[Any], surplus: int) -> None:
     """Log that a request has more bytes than its fields: its author can expect an effect of them."""
-    surplus = command.count_surplus(payload)
     if surplus:
         fields = {"command": command.entry().name, "bytes": surplus, "address": session.address, "client": session.client_id}
         _log.debug("bytes after the last field of a request are ignored", extra={"fields": fields})
 
 
-def is_slow(server: Dispatcher, session: Session, code: int, payload: memoryview, *, is_alone: bool = False) -> bool:
+def is_slow(
+    server: Dispatcher, session: Session, code: int, payload: memoryview, encoding: Encoding = CLASSIC, *, is_alone: bool = False
+) -> bool:
     """Return whether a worker thread should handle a request, so that it does not delay others.
 
     Args:
@@ -106,22 +109,22 @@ def is_slow(server: Dispatcher, session: Session, code: int, payload: memoryview
     if code in _SLOW or (len(payload) >= _BIG_BYTES and not is_alone):
         return True
     if code == Code.FETCH_MESSAGES:
-        return _searches_states(code, payload)
-    return code in _APPENDS and server.lookup.has_synced_topics() and _is_synced(server, code, payload)
+        return _searches_states(code, payload, encoding)
+    return code in _APPENDS and server.lookup.has_synced_topics() and _is_synced(server, code, payload, encoding)
 
 
-def _searches_states(code: int, payload: memoryview) -> bool:
+def _searches_states(code: int, payload: memoryview, encoding: Encoding) -> bool:
     try:
-        command: Any = decode_command(code, payload)
+        command: Any = encoding.decode(code, payload)
     except HeadstreamError:
         return False  # refusing it is quick
     return searches_states(command)
 
 
-def _is_synced(server: Dispatcher, code: int, payload: memoryview) -> bool:
+def _is_synced(server: Dispatcher, code: int, payload: memoryview, encoding: Encoding) -> bool:
     """Return whether a request appends to a topic that syncs to disk before it acknowledges."""
     try:
-        command: Any = decode_command(code, payload)
+        command: Any = encoding.decode(code, payload)
         return server.lookup.topic(command.stream, command.topic).topic.fsync is Fsync.ALWAYS
     except HeadstreamError:
         return False  # its refusal is fast

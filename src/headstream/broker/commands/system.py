@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import shutil
+import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headstream.broker.accounts.sessions import Session
@@ -15,10 +17,15 @@ from headstream.core.wire.commands.system import (
     Client,
     ClientDetails,
     ClientGroup,
+    Cluster,
+    ClusterNode,
+    DescribeOptions,
     GetClient,
+    GetCluster,
     GetMe,
     GetStats,
     ListClients,
+    OptionList,
     Snapshot,
     Stats,
     TransportKind,
@@ -88,6 +95,7 @@ def measure(server: Dispatcher) -> Stats:
     """Return statistics of a server; processor and memory figures are cached for a moment."""
     totals = server.counts.totals(server.lookup.snapshot())
     system = _SYSTEM.get(_ask_system)
+    disk = _measure_disk(server.broker.backing.log.root)
     return Stats(
         process_id=os.getpid(),
         cpu_usage=system.cpu_usage,
@@ -113,7 +121,19 @@ def measure(server: Dispatcher) -> Stats:
         kernel_version=platform.release(),
         server_version=server.settings.reported_version,
         server_semver=_number_of(server.settings.reported_version),
+        threads_count=threading.active_count(),
+        free_disk_bytes=disk[1],
+        total_disk_bytes=disk[0],
     )
+
+
+def _measure_disk(directory: str) -> tuple[int, int]:
+    """Return the size of a directory's disk and its free part, bytes; 0 if they are unknown."""
+    try:
+        found = shutil.disk_usage(directory)
+    except OSError:
+        return 0, 0
+    return found.total, found.free
 
 
 def _os_version() -> str:
@@ -181,6 +201,19 @@ def get_identity(server: Dispatcher, session: Session, command: GetIdentity) -> 
     return Identity(server.broker.identity or "")
 
 
+def get_cluster(server: Dispatcher, session: Session, command: GetCluster) -> Cluster:
+    """Return this server, at the address that the client has reached, as a cluster of its own."""
+    if not session.server_address:
+        raise refusal(Status.FEATURE_UNAVAILABLE, "the server knows no address of its own for this transport", advice="Use TCP")
+    host, _, port = session.server_address.rpartition(":")
+    return Cluster("headstream", (ClusterNode("headstream", host.strip("[]"), int(port)),))
+
+
+def describe_options(server: Dispatcher, session: Session, command: DescribeOptions) -> OptionList:
+    """Return no descriptions: clients know the options."""
+    return OptionList()
+
+
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
     GetStats: CommandRow(get_stats, is_slow=True, threads="surveys"),
     GetMe: CommandRow(get_me),
@@ -188,4 +221,6 @@ ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
     ListClients: CommandRow(list_clients),
     Snapshot: CommandRow(get_snapshot, is_slow=True, threads="surveys"),
     GetIdentity: CommandRow(get_identity),
+    GetCluster: CommandRow(get_cluster, is_quick=True),
+    DescribeOptions: CommandRow(describe_options, is_quick=True),
 }

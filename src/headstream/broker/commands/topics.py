@@ -43,6 +43,7 @@ from headstream.log.administration import delete_topic as remove_topic
 from headstream.log.administration import purge_topic as empty_topic
 from headstream.log.administration import update_topic as change_topic
 from headstream.log.catalog.catalog import StreamRecord, TopicLabels
+from headstream.log.catalog.records import NO_LABELS
 
 __all__ = ["ROWS"]
 
@@ -76,7 +77,7 @@ def create_topic(server: Dispatcher, session: Session, command: CreateTopic) -> 
         if any(topic.id == command.id for topic in stream.topics.values()):
             raise refusal(Status.TOPIC_ID_ALREADY_EXISTS, f"there is a topic {command.id} already", where=stream.name)
         name = TopicName(stream.name, command.name)
-        new = NewTopic(name, command.partitions_count, Limits.IGGY, server.settings.fsync, options)
+        new = NewTopic(name, command.partitions_count, Limits.IGGY, command.fsync or server.settings.fsync, options)
         add_topic(log, new, backing.clock_us(), _labels(command), command.id or None)
         log.upkeep.start(backing.clock_us)
         return detail_topic(server.counts, log.snapshot()[stream.name].topics[command.name])
@@ -90,9 +91,10 @@ def update_topic(server: Dispatcher, session: Session, command: UpdateTopic) -> 
         stream, topic = server.lookup.topic(command.stream, command.topic)
         server.rights(session).manage_topic(stream.id, topic.id)
         options = _options(server, command, topic.options)
+        labels = _labels(command, topic.labels)
         if command.name != topic.name.topic:
             _check_name(stream, command.name)
-        change_topic(log, topic, name=command.name, options=options, labels=_labels(command))
+        change_topic(log, topic, name=command.name, options=options, labels=labels)
     log.upkeep.start(backing.clock_us)
 
 
@@ -121,7 +123,7 @@ def _options(server: Dispatcher, command: CreateTopic | UpdateTopic, before: Top
     """Return a topic's retention, with the server's defaults resolved."""
     settings, log = server.settings, server.broker.backing.log
     expiry_us, size_bytes = command.message_expiry, command.max_topic_size
-    if size_bytes not in (SERVER_DEFAULT, NEVER) and size_bytes < log.segment_bytes:
+    if size_bytes not in (None, SERVER_DEFAULT, NEVER) and size_bytes < log.segment_bytes:
         raise refusal(
             Status.INVALID_TOPIC_SIZE,
             f"a topic of {size_bytes} bytes is smaller than one of its segments",
@@ -129,17 +131,23 @@ def _options(server: Dispatcher, command: CreateTopic | UpdateTopic, before: Top
         )
     return replace(
         before,
-        retention_us=settings.message_expiry_us if expiry_us == SERVER_DEFAULT else _limit(expiry_us),
-        retention_bytes=settings.max_topic_bytes if size_bytes == SERVER_DEFAULT else _limit(size_bytes),
+        retention_us=_limit(expiry_us, settings.message_expiry_us, before.retention_us),
+        retention_bytes=_limit(size_bytes, settings.max_topic_bytes, before.retention_bytes),
     )
 
 
-def _limit(value: int) -> int | None:
+def _limit(value: int | None, default: int | None, before: int | None) -> int | None:
+    if value is None:
+        return before
+    if value == SERVER_DEFAULT:
+        return default
     return None if value == NEVER else min(value, _MOST)
 
 
-def _labels(command: CreateTopic | UpdateTopic) -> TopicLabels:
-    return TopicLabels(command.compression, command.replication_factor or 1)
+def _labels(command: CreateTopic | UpdateTopic, before: TopicLabels = NO_LABELS) -> TopicLabels:
+    compression = before.compression if command.compression is None else command.compression
+    replication = before.replication if command.replication_factor is None else command.replication_factor or 1
+    return TopicLabels(compression, replication)
 
 
 def _check_name(stream: StreamRecord, name: str) -> None:

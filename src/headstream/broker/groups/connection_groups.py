@@ -29,6 +29,7 @@ class GroupKey(NamedTuple):
 class _Group:
     hold: Callable[[], None]
     partitions: int = 0
+    generation: int = 1  # rises when members or partitions change
     turns: dict[int, int] = field(default_factory=dict)  # client -> number of turns it has taken, in the order they joined
 
 
@@ -51,6 +52,7 @@ class ConnectionGroups:
             group = self._groups.get(key)
             if group is None:
                 group = self._groups[key] = _Group(hold())
+            group.generation += client not in group.turns
             group.turns = dict.fromkeys([*group.turns, client], 0)
             keys = self._joined.setdefault(client, [])
             if key not in keys:
@@ -82,6 +84,7 @@ class ConnectionGroups:
         group = self._groups.get(key)
         if group is None or client not in group.turns:
             return
+        group.generation += 1
         group.turns = dict.fromkeys([member for member in group.turns if member != client], 0)
         self._joined[client].remove(key)
         if not self._joined[client]:
@@ -111,6 +114,16 @@ class ConnectionGroups:
             group = self._groups.get(key)
             return 0 if group is None else len(group.turns)
 
+    def assignment(self, client: int, key: GroupKey, partitions: int) -> tuple[int, tuple[int, ...]] | None:
+        """Return the group's generation and a member's partitions; None for a client that is not a member.
+
+        Args:
+            partitions: Number of partitions of its topic.
+        """
+        with self._lock:
+            share = self._share_of(client, key, partitions)
+            return None if share is None else (self._groups[key].generation, share)
+
     def take_turn(self, client: int, key: GroupKey, partitions: int) -> int | None:
         """Return a member's next partition in turn, 0 for a member without partitions, None for a client that is not a member.
 
@@ -139,6 +152,7 @@ class ConnectionGroups:
         if group is None or client not in group.turns:
             return None
         if group.partitions != partitions:
+            group.generation += group.partitions != 0
             group.partitions, group.turns = partitions, dict.fromkeys(group.turns, 0)
         return _share(group, client, partitions)
 

@@ -6,3 +6,6 @@ cdef extern from "checksums.h" nogil:
     unsigned int copy_crc32 "hs_copy_crc32" (unsigned char *target, long long at, const unsigned char *source, long long start,
                                              long long size)
     int crc_level "hs_crc_level"
+
+cdef extern from "xxh3.h" nogil:
+    unsigned long long xxh3_from "hs_xxh3" (const unsigned char *p, long long at, long long size)

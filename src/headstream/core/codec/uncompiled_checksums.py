@@ -16,7 +16,9 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-__all__ = ["copy_crc32", "crc32_from", "crc32c_from", "crc_level"]
+import xxhash
+
+__all__ = ["copy_crc32", "crc32_from", "crc32c_from", "crc_level", "xxh3_from"]
 
 crc_level: Final = 0
 
@@ -61,6 +63,11 @@ def copy_crc32(target: memoryview, at: int, source: memoryview, start: int, size
     piece = source[start : start + size]
     target[at : at + size] = piece
     return zlib.crc32(piece)
+
+
+def xxh3_from(p: memoryview, at: int, size: int) -> int:
+    """Return the XXH3 of 64 bits, seed 0, of `size` bytes."""
+    return xxhash.xxh3_64_intdigest(p[at : at + size])
 
 
 def _shorten(number: int, bits: int, terms: tuple[int, ...]) -> tuple[int, int]:

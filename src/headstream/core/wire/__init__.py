@@ -1,10 +1,11 @@
-"""The protocol of an Iggy server (the generation with message state and CRC-32); no sockets here.
+"""The protocols of an Iggy server: that of the generation with message state and CRC-32, and in vsr/ today's; no sockets here.
 
     codes.py      the commands, which of them need a login, their HTTP routes      route_matching.py   a path -> a command
     statuses.py   the errors                                                       refusals.py   status <-> error
     frames.py     the frames of a TCP byte stream (frame_scan.py: the compiled loop)
     commands/     the commands and their replies, by noun       extensions/     Headstream's own (codes from 10000)
-    table.py      all of them by code
+    table.py      all of them by code                           encodings.py   how a generation encodes them
+    vsr/          frames and layouts of protocol 0.11
     records.py shapes.py      their layout in bytes and in JSON, each field described once
 
 A server over TCP:

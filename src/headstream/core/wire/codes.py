@@ -30,6 +30,8 @@ class Code(enum.IntEnum):
     PING = 1
     STATS = 10
     SNAPSHOT = 11
+    GET_CLUSTER = 12
+    DESCRIBE_OPTIONS = 13
     ME = 20
     GET_CLIENT = 21
     LIST_CLIENTS = 22
@@ -73,6 +75,7 @@ class Code(enum.IntEnum):
     DELETE_GROUP = 603
     JOIN_GROUP = 604
     LEAVE_GROUP = 605
+    SYNC_GROUP = 606
 
     FETCH_MESSAGES = 10_000
     WAIT_MESSAGES = 10_001
@@ -159,6 +162,8 @@ _ENTRIES: Final = (
     CodeEntry(Code.PING, "ping", False, Route("GET", "/ping")),
     CodeEntry(Code.STATS, "stats", True, Route("GET", "/stats")),
     CodeEntry(Code.SNAPSHOT, "snapshot", True, Route("POST", "/snapshot")),
+    CodeEntry(Code.GET_CLUSTER, "cluster"),
+    CodeEntry(Code.DESCRIBE_OPTIONS, "options.describe"),
     CodeEntry(Code.ME, "me"),
     CodeEntry(Code.GET_CLIENT, "client.get", True, Route("GET", _CLIENT), is_lookup=True),
     CodeEntry(Code.LIST_CLIENTS, "client.list", True, Route("GET", "/clients")),
@@ -204,6 +209,7 @@ _ENTRIES: Final = (
     CodeEntry(Code.DELETE_GROUP, "consumer_group.delete", True, Route("DELETE", _G, 204)),
     CodeEntry(Code.JOIN_GROUP, "consumer_group.join"),
     CodeEntry(Code.LEAVE_GROUP, "consumer_group.leave"),
+    CodeEntry(Code.SYNC_GROUP, "consumer_group.sync"),
     CodeEntry(Code.FETCH_MESSAGES, "message.fetch", True, Route("POST", _T + "/messages/fetch")),
     CodeEntry(Code.WAIT_MESSAGES, "message.wait", True, Route("POST", _T + "/messages/wait")),
     CodeEntry(Code.APPEND_MESSAGES, "message.append", True, Route("POST", _P + "/messages/append")),

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.codec.new_buffer import new_buffer
 from headstream.core.wire.frame_scan import scan_frames
+from headstream.core.wire.vsr.frames import scan_requests
 from headstream.errors import DecodeError
 
 __all__ = [
@@ -54,6 +55,7 @@ _SHRINK_FACTOR: Final = 2
 """A buffer of more than this many times the size that is needed is exchanged for a smaller one, and not taken from the pool."""
 _POOLED_BYTES: Final = 32 << 20
 _HEAD: Final = struct.Struct("<II")
+_VSR_BEGIN: Final = bytes(4)
 
 
 class Frame(NamedTuple):
@@ -111,6 +113,10 @@ class FrameBuffer:
         is_request: Whether they are requests, or else responses.
         pool: The source of buffers.
         most_bytes: The maximum bytes of a frame, head included; the first buffer is no larger.
+        finds_vsr: Whether requests can be those of protocol 0.11, which begin with 4 zeros (vsr/frames.py).
+
+    Attributes:
+        is_vsr: Whether they are; known after the first 4 bytes. A frame's payload is all of it then.
     """
 
     __slots__ = (
@@ -118,6 +124,7 @@ class FrameBuffer:
         "_buffer",
         "_end",
         "_fault",
+        "_finds_vsr",
         "_is_request",
         "_limit",
         "_min_bytes",
@@ -125,9 +132,19 @@ class FrameBuffer:
         "_need",
         "_pool",
         "_view",
+        "is_vsr",
     )
 
-    def __init__(self, *, is_request: bool, pool: FrameBufferPool | None = None, most_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        is_request: bool,
+        pool: FrameBufferPool | None = None,
+        most_bytes: int = MAX_FRAME_BYTES,
+        finds_vsr: bool = False,
+    ) -> None:
+        self._finds_vsr = finds_vsr
+        self.is_vsr = False
         self._is_request = is_request
         self._pool = FrameBufferPool() if pool is None else pool
         self._most_bytes = most_bytes
@@ -139,9 +156,11 @@ class FrameBuffer:
         self._fault: DecodeError | None = None
 
     @classmethod
-    def for_requests(cls, pool: FrameBufferPool | None = None, most_bytes: int = MAX_FRAME_BYTES) -> FrameBuffer:
+    def for_requests(
+        cls, pool: FrameBufferPool | None = None, most_bytes: int = MAX_FRAME_BYTES, *, finds_vsr: bool = False
+    ) -> FrameBuffer:
         """Return the buffer of the server's side of a connection."""
-        return cls(is_request=True, pool=pool, most_bytes=most_bytes)
+        return cls(is_request=True, pool=pool, most_bytes=most_bytes, finds_vsr=finds_vsr)
 
     @classmethod
     def for_responses(cls, pool: FrameBufferPool | None = None, most_bytes: int = (1 << 32) + 8) -> FrameBuffer:
@@ -212,7 +231,13 @@ class FrameBuffer:
             self._begin = self._end
             return []
         view = self._view
-        found = scan_frames(view, self._begin, self._end, self._most_bytes, self._is_request)
+        if self._finds_vsr and self._end - self._begin >= 4:
+            self._finds_vsr = False
+            self.is_vsr = view[self._begin : self._begin + 4] == _VSR_BEGIN
+        if self.is_vsr:
+            found = scan_requests(view, self._begin, self._end, self._most_bytes)
+        else:
+            found = scan_frames(view, self._begin, self._end, self._most_bytes, self._is_request)
         self._begin, self._need = found.end, found.need
         if found.is_too_long:
             self._fault = DecodeError(

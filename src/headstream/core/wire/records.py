@@ -166,6 +166,9 @@ class _Nothing(Shape):
     def pull(self, reader: Reader, what: str) -> None:
         return None
 
+    def to_json_value(self, value: Any) -> None:
+        return None
+
     def from_json_value(self, json_value: Any, where: str) -> None:
         return None
 

@@ -57,11 +57,11 @@ _LOCATION: Final = ("partition", "from_offset", "until_offset")
 _CLASSES: Final[dict[type[HeadstreamError], tuple[int, ...]]] = {
     InvalidInputError: (
         *(4, 6, 43, 44, 45, 50, 80, 81, 82, 83, 84, 101, 209, 8000),
-        *(1013, 1014, 1019, 2014, 2016, 2018, 4002, 4009, 4024, 4025, 4028, 4030, 5002, 5005),
+        *(1013, 1014, 1019, 2014, 2016, 2018, 4002, 4009, 4024, 4025, 4028, 4030, 4039, 4040, 4041, 4042, 4043, 4101, 5002, 5005),
     ),
     HeaderError: (4018, 4019),
     LimitError: (52, 55, 2015, 3009, 4017, 4022, 4023, Status.LIMIT_EXCEEDED),
-    AuthenticationError: (30, 40, 42, 47, 53, 54, 73, 75, 77, 78),
+    AuthenticationError: (30, 40, 42, 47, 53, 54, 73, 75, 77, 78, Status.INCOMPATIBLE_PROTOCOL),
     PermissionDeniedError: (41, 48, 49),
     NotFoundError: (20, 100, 3021, 4000, 5006),
     StreamNotFoundError: (1009, 1010),
@@ -74,7 +74,7 @@ _CLASSES: Final[dict[type[HeadstreamError], tuple[int, ...]]] = {
     OffsetOutOfRangeError: (4100,),
     GroupInUseError: (Status.GROUP_IN_USE,),
     LegalHoldError: (Status.LEGAL_HOLD,),
-    RebalancedError: (Status.REBALANCED,),
+    RebalancedError: (Status.REBALANCED, Status.CONSUMER_GROUP_PARTITION_NOT_OWNED),
     SequenceError: (Status.OUT_OF_SEQUENCE,),
     ProducerFencedError: (Status.PRODUCER_FENCED,),
     ConsumersLimitError: (Status.CONSUMERS_LIMIT,),

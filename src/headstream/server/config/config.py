@@ -373,6 +373,7 @@ class _Loader:
             frame_s=self._seconds("headstream.request_timeout"),
             stall_s=self._seconds("headstream.stall_timeout"),
             login_s=self._seconds("headstream.login_timeout"),
+            hold_s=self._seconds("headstream.hold_empty_polls"),
         )
 
     def _kafka(self) -> KafkaSettings:

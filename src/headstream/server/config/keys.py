@@ -283,6 +283,7 @@ KEYS: Final[dict[str, Key]] = {
     "headstream.request_timeout": Key("30 s", _us(100_000, _DAY_US)),
     "headstream.stall_timeout": Key("60 s", _us(100_000, _DAY_US)),
     "headstream.login_timeout": Key("10 m", _us(100_000, _DAY_US, none=("none", "unlimited", "disabled"))),
+    "headstream.hold_empty_polls": Key("0 s", _us(0, 1_000_000)),
     "headstream.drain_timeout": Key("10 s", _us(0, _DAY_US)),
     "headstream.password_rounds": Key(10, _count(4, 16)),
     "headstream.group_access": Key("none", _choice("none", "read", "write")),

@@ -21,6 +21,7 @@ class ConnectionLimits:
         bytes_a_second: one more second for each so many bytes received.
         stall_s: How long a client can leave unsent responses unread, seconds.
         login_s: How long a connection can stay without a login, seconds; infinity disables it.
+        hold_s: How long an empty poll of a client of Iggy's protocol 0.11 waits for messages, seconds.
     """
 
     frame_bytes: int = MAX_FRAME_BYTES
@@ -29,6 +30,7 @@ class ConnectionLimits:
     bytes_a_second: int = 16 << 10
     stall_s: float = 60.0
     login_s: float = 600.0
+    hold_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -282,7 +282,8 @@ def test_whole_conversation_is_understood_when_bytes_follow_each_request(
         (Code.DELETE_STREAM, by_name("store"), b""),
         (Code.LOGOUT, b"", b""),
     ]
-    assert {code for code, _, _ in requests} == {code for code in COMMANDS if code < 1000} - {Code.LOGIN_WITH_TOKEN}
+    later = {Code.GET_CLUSTER, Code.DESCRIBE_OPTIONS, Code.SYNC_GROUP}  # of protocol 0.11
+    assert {code for code, _, _ in requests} == {code for code in COMMANDS if code < 1000} - {Code.LOGIN_WITH_TOKEN} - later
     for code, payload, expected in requests:
         open_ended = code in (Code.SEND_MESSAGES, Code.LOGIN)  # messages, and texts that may be missing, go to the end
         body = ask(peer, code, payload if open_ended else payload + tail)

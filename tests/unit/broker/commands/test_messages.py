@@ -91,7 +91,7 @@ def offsets(polled: PolledMessages) -> list[int | None]:
         (send(messages(b"a"), by(b"k"), topic="empty"), 3008),
         (send(messages(b"a"), Partitioning(PartitioningKind.BALANCED), topic="empty"), 3008),
         (send(messages(b"a")[:-1]), 3),
-        (send(bytes(16) + b"\0\0\0\0" + b"\0\0\0\0"), 3),  # a message without payload
+        (send(bytes(16) + b"\0\0\0\0" + b"\0\0\0\0"), 4024),  # a message without payload
         (send(messages(b"x" * 10_000_001)), 4022),
         (send(messages(b"x" * 10_000_000)), 0),
         (poll(count=0), 4009),

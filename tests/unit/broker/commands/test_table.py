@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, cast
-
-from headstream.broker.commands.requests import READS
+from headstream.broker.commands.requests import READS, WAITS
 from headstream.broker.commands.table import ROWS, codes_where
 from headstream.core.wire.codes import Code
+from headstream.core.wire.fields import fields_of
 from headstream.core.wire.table import COMMANDS
-from headstream.server.iggy.requests.pending_wait import WAITS
 
 
 def test_rows_answer_every_command_of_the_protocol_once() -> None:
@@ -24,7 +21,7 @@ def test_rows_on_threads_of_their_own_are_slow_and_no_row_is_slow_and_quick() ->
 
 
 def test_rows_that_read_append_or_wait_are_those_whose_commands_have_what_that_needs() -> None:
-    fields = {command.code: {field.name for field in dataclasses.fields(cast(Any, command))} for command in ROWS}
+    fields = {command.code: {field.name for field in fields_of(command)} for command in ROWS}
     assert set(WAITS) == {code for code, names in fields.items() if "timeout_ms" in names} == {10_000, 10_001}
     assert {Code.POLL_MESSAGES, Code.FETCH_MESSAGES, Code.FILTER_MESSAGES} == READS
     appends = codes_where(lambda row: row.is_append)

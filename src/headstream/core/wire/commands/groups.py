@@ -13,7 +13,7 @@ from headstream.core.codec.buffer import Reader, Writer
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.checks import check_bytes
 from headstream.core.wire.records import Command, Record, Records, many, maybe, one
-from headstream.core.wire.shapes import U32, AbsentU32, GroupId, Json, Shape, StreamId, Text8, TopicId, invalid_value
+from headstream.core.wire.shapes import U32, U64, AbsentU32, GroupId, Json, Shape, StreamId, Text8, TopicId, invalid_value
 from headstream.core.wire.statuses import Status
 
 __all__ = [
@@ -21,11 +21,13 @@ __all__ = [
     "DeleteGroup",
     "GetGroup",
     "Group",
+    "GroupAssignment",
     "GroupDetails",
     "GroupMember",
     "JoinGroup",
     "LeaveGroup",
     "ListGroups",
+    "SyncGroup",
 ]
 
 
@@ -77,6 +79,14 @@ class GroupDetails(Group):
     """One group with its members, up to the end of the bytes."""
 
     members: Annotated[tuple[GroupMember, ...], Records(GroupMember)] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAssignment(Record):
+    """The partitions of a member; the generation rises with each change of the group."""
+
+    generation: U64
+    partitions: Annotated[tuple[int, ...], PartitionsShape()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +151,17 @@ class LeaveGroup(Command[None]):
     """Leave a group."""
 
     code = Code.LEAVE_GROUP
+    stream: StreamId
+    topic: TopicId
+    group: GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroup(Command[GroupAssignment | None]):
+    """Return this connection's partitions in a group, or None if it is not a member."""
+
+    code = Code.SYNC_GROUP
+    reply = maybe(GroupAssignment)
     stream: StreamId
     topic: TopicId
     group: GroupId

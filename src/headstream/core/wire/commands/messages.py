@@ -50,7 +50,15 @@ from headstream.core.wire.shapes import (
 from headstream.core.wire.statuses import Status
 from headstream.errors import DecodeError, InvalidInputError
 
-__all__ = ["LATER_GENERATION", "FlushMessages", "PollMessages", "PolledMessages", "SendMessages", "pull_partitioning"]
+__all__ = [
+    "LATER_GENERATION",
+    "AppendedBatch",
+    "FlushMessages",
+    "PollMessages",
+    "PolledMessages",
+    "SendMessages",
+    "pull_partitioning",
+]
 
 LATER_GENERATION: Final = "a send of Iggy's later generation (servers from 0.5.0, SDK from 0.7.0), whose messages have no state"
 """Why a send of the next generation is rejected."""
@@ -142,6 +150,10 @@ class PollMessages(Command[PolledMessages]):
     value: Annotated[U64, Default(0)]
     count: Annotated[U32, Default(10)]
     auto_commit: Annotated[Flag, Default(False)]
+    must_own: bool = False
+    """Whether a client that names a group and a partition receives no messages of another member's partition."""
+    timeout_ms: int = 0
+    """How long the server waits for messages if there are none."""
 
     @property
     def strategy(self) -> PollingStrategy:
@@ -182,7 +194,22 @@ class PollMessages(Command[PolledMessages]):
 
 
 @dataclass(frozen=True, slots=True)
-class SendMessages(Command[None]):
+class AppendedBatch(Record):
+    """Where a send was appended: clients of protocol 0.11 are told, others receive an empty reply."""
+
+    stream_id: U32
+    topic_id: U32
+    partition: U32
+    base_offset: U64
+
+    @property
+    def count(self) -> int:
+        """The number of places of one send."""
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessages(Command[AppendedBatch]):
     """Append messages to a partition; `messages` are sent ones, back to back."""
 
     code = Code.SEND_MESSAGES
@@ -206,7 +233,9 @@ class SendMessages(Command[None]):
             stream, topic, partitioning = _send_targets(bytes(view[:at]))
         except DecodeError:
             if _is_later_send(view):
-                raise DecodeError(LATER_GENERATION, 0, advice="Use an SDK before 0.7 (iggy-py before 0.5)") from None
+                raise DecodeError(
+                    LATER_GENERATION, 0, advice="Use SDK 0.11 (apache-iggy 0.9.0), or one before 0.7 (iggy-py)"
+                ) from None
             raise
         return cls(stream, topic, partitioning, view[at:])
 

@@ -102,6 +102,8 @@ class StoreOffset(Command[None]):
     topic: TopicId
     partition: PartitionOrNone
     offset: U64
+    must_own: bool = False
+    """Whether another member's partition is refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,8 +120,8 @@ class Login(Command[LoggedIn]):
         if self.is_of_later_generation:
             raise refusal(
                 Status.INVALID_VERSION,
-                f"a client of Iggy's later generation (SDK {self.version}), whose messages have another format",
-                advice="Use an SDK before 0.7 (iggy-py before 0.5)",
+                f"a client of an Iggy generation that is not served (SDK {self.version})",
+                advice="Use SDK 0.11 (apache-iggy 0.9.0), or one before 0.7 (iggy-py)",
             )
 
 

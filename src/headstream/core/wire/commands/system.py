@@ -17,7 +17,7 @@ from headstream.core.wire.commands.checks import check_count
 from headstream.core.wire.fields import fields_of
 from headstream.core.wire.records import Command, Record, Records, many, maybe, one
 from headstream.core.wire.refusals import refusal
-from headstream.core.wire.shapes import F32, U32, U64, AbsentU32, Json, Shape, Size, Text32, TextCode, invalid_value
+from headstream.core.wire.shapes import F32, U8, U32, U64, AbsentU32, Json, Shape, Size, Text32, TextCode, Unsigned, invalid_value
 from headstream.core.wire.statuses import Status
 
 __all__ = [
@@ -25,10 +25,15 @@ __all__ = [
     "Client",
     "ClientDetails",
     "ClientGroup",
+    "Cluster",
+    "ClusterNode",
+    "DescribeOptions",
     "GetClient",
+    "GetCluster",
     "GetMe",
     "GetStats",
     "ListClients",
+    "OptionList",
     "Snapshot",
     "SnapshotCompression",
     "SnapshotType",
@@ -203,6 +208,10 @@ class Stats(Record):
     server_semver: Annotated[U32, Json("iggy_server_semver")] = 0
     caches: Annotated[tuple[CacheMetrics, ...], CachesShape(CacheMetrics, is_counted=True), Json("cache_metrics")] = ()
 
+    threads_count: int = 0
+    free_disk_bytes: int = 0
+    total_disk_bytes: int = 0
+
     @classmethod
     def pull(cls, reader: Reader) -> Stats:
         """Read them; older servers omit the last three fields."""
@@ -235,6 +244,65 @@ class Snapshot(Command[bytes]):
         """Check that ALL is the only type, if it is given."""
         if SnapshotType.ALL in self.types and len(self.types) > 1:
             raise refusal(Status.INVALID_COMMAND, "the snapshot type `all` excludes the other types")
+
+
+class _Port(Unsigned):
+    """A port, u16."""
+
+    def __init__(self) -> None:
+        self.size = 2
+
+    def push(self, writer: Writer, value: int) -> None:
+        writer.push_bytes(value.to_bytes(2, "little"))
+
+    def pull(self, reader: Reader, what: str) -> int:
+        return int.from_bytes(reader.pull_bytes(2, what), "little")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode(Record):
+    """A server; a port is 0 for a transport that it does not have."""
+
+    name: Text32
+    ip: Text32
+    tcp_port: Annotated[int, _Port()]
+    quic_port: Annotated[int, _Port()] = 0
+    http_port: Annotated[int, _Port()] = 0
+    websocket_port: Annotated[int, _Port()] = 0
+    role: U8 = 0
+    status: U8 = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster(Record):
+    """The servers of a cluster: always one, its leader (role 0), healthy (status 0)."""
+
+    name: Text32
+    nodes: Annotated[tuple[ClusterNode, ...], Records(ClusterNode, is_counted=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class GetCluster(Command[Cluster]):
+    """Return the cluster; clients of protocol 0.11 ask after each login."""
+
+    code = Code.GET_CLUSTER
+    reply = one(Cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionList(Record):
+    """Descriptions of options: none, as the protocol permits."""
+
+    count: U32 = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeOptions(Command[OptionList]):
+    """Return the options of topics (scope 1), streams (2) or users (3)."""
+
+    code = Code.DESCRIBE_OPTIONS
+    reply = one(OptionList)
+    scope: U8
 
 
 @dataclass(frozen=True, slots=True)

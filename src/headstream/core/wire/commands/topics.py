@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple
 
 from headstream.core.codec.buffer import BytesLike, Reader, Writer
+from headstream.core.model.topology import Fsync
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.checks import check_bytes, check_count
 from headstream.core.wire.fields import fields_of
@@ -162,6 +163,8 @@ class CreateTopic(Command[TopicDetails]):
     replication_factor: Annotated[int, ReplicationShape()]
     name: Text8
     generation: Generation = Generation.CURRENT
+    fsync: Fsync | None = None
+    """When messages are synced to disk; None for the server's default."""
 
     def push(self, writer: Writer) -> None:
         """Write the topic in the layout of its generation."""
@@ -261,7 +264,7 @@ _UPDATE_LAYOUTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class UpdateTopic(Command[None]):
-    """Change the name and the settings of a topic.
+    """Change the name and the settings of a topic; None, which only protocol 0.11 can express, leaves a setting unchanged.
 
     Some clients of existing servers send an older layout: it is read, and written never.
     """
@@ -269,10 +272,10 @@ class UpdateTopic(Command[None]):
     code = Code.UPDATE_TOPIC
     stream: StreamId
     topic: TopicId
-    compression: Annotated[Compression, _CODE, Json("compression_algorithm")]
-    message_expiry: U64
-    max_topic_size: U64
-    replication_factor: Annotated[int, ReplicationShape()]
+    compression: Annotated[Compression | None, _CODE, Json("compression_algorithm")]
+    message_expiry: Annotated[int | None, Unsigned(8)]
+    max_topic_size: Annotated[int | None, Unsigned(8)]
+    replication_factor: Annotated[int | None, ReplicationShape()]
     name: Text8
 
     @classmethod

@@ -2,6 +2,7 @@
 
     intake.py           one epoll for all idle connections: bytes in, responses out
     small_requests.py   frame -> cached topic -> append or cached messages -> response
+    vsr_requests.py     the same for frames of Iggy's protocol 0.11
     traffic.py          counts of requests
     switch.py           HEADSTREAM_FAST_PATH=0 turns all of it off
 

@@ -7,6 +7,7 @@ cdef class CachedRoute:
 
 cdef class SendRoute(CachedRoute):
     cdef object topic
+    cdef long long stream_id
     cdef long long partitions
     cdef dict ends
     cdef long long partition

@@ -42,6 +42,7 @@ class SendRoute(CachedRoute):
     def __init__(self, name: bytes, place: FoundTopic | None) -> None:
         super().__init__(name)
         self.topic = None if place is None else place.topic
+        self.stream_id = 0 if place is None else place.stream.id
         self.partitions = 0 if place is None else place.topic.partitions
         self.ends: dict[int, PartitionEnd] = {}
         self.partition = 0

@@ -19,6 +19,7 @@ cdef class SmallRequests:
     cdef object _topics
     cdef bint _is_extended
     cdef long long _producer_id
+    cdef long long _newest
     cdef RouteCache _sends
     cdef RouteCache _polls
     cpdef tuple answer(self, memoryview view, long long size)
@@ -32,5 +33,6 @@ cdef class SmallRequests:
     cdef PartitionEnd _find_end(self, SendRoute route, long long partition)
     cdef object _find_sent(self, object kind, bytes payload)
     cdef bytearray _poll(self, memoryview view, long long at, long long end)
+    cdef bytearray _take(self, PollRoute route, long long offset, long long count)
     cdef bytearray _read(self, PollRoute route, object topic, object lent, long long offset, long long count)
     cdef tuple _find_polled(self, bytes payload)

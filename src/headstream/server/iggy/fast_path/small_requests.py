@@ -104,6 +104,7 @@ class SmallRequests:
         self._topics: Any = None
         self._is_extended = False
         self._producer_id = 0
+        self._newest = 0
         self._sends = RouteCache()
         self._polls = RouteCache()
 
@@ -318,6 +319,19 @@ class SmallRequests:
         if found is None:
             found = self._polls.add(PollRoute(bytes(view[at:numbers]), *self._find_polled(bytes(view[at:end]))))
         route: PollRoute = found
+        response = self._take(route, c.load64(p, numbers + 1), count)
+        if response is None:
+            return None
+        q: cython.p_uchar = c.writable(response)
+        c.store32(q, 0, 0)
+        c.store32(q, 4, len(response) - 8)
+        c.store32(q, 8, route.partition)
+        c.store64(q, 12, self._newest - 1)
+        c.store32(q, 20, count)
+        return response
+
+    def _take(self, route: PollRoute, offset: cython.longlong, count: cython.longlong) -> bytearray | None:
+        """Return `count` messages after HEAD_BYTES of space, and note the newest offset plus 1; None for the general path."""
         topic = route.topic
         if topic is None:
             return None
@@ -326,22 +340,15 @@ class SmallRequests:
         if not lent.try_enter():
             return None
         try:
-            response = self._read(route, topic, lent, c.load64(p, numbers + 1), count)
+            response = self._read(route, topic, lent, offset, count)
             if route.end is None:
                 route.end = self._log.writing_end(topic, route.partition)
             known: PartitionEnd | None = route.end
-            newest: cython.longlong = lent.follower.end_offset if known is None or not known.end_offset else known.end_offset
+            self._newest = lent.follower.end_offset if known is None or not known.end_offset else known.end_offset
         finally:
             lent.leave()
-        if response is None:
-            return None
-        route.lent = lent
-        q: cython.p_uchar = c.writable(response)
-        c.store32(q, 0, 0)
-        c.store32(q, 4, len(response) - 8)
-        c.store32(q, 8, route.partition)
-        c.store64(q, 12, newest - 1)
-        c.store32(q, 20, count)
+        if response is not None:
+            route.lent = lent
         return response
 
     def _read(

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 from aioquic.quic import events
 
 from headstream.broker.commands.dispatch import Dispatcher
-from headstream.broker.commands.requests import READS, is_slow
+from headstream.broker.commands.requests import READS, WAITS, is_slow
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.wire.commands.system import TransportKind
 from headstream.core.wire.frames import response_head
@@ -30,7 +30,7 @@ from headstream.errors import HeadstreamError
 from headstream.server.config.tcp_settings import ConnectionLimits
 from headstream.server.iggy.fast_path.traffic import Traffic
 from headstream.server.iggy.quic.flow import BoundedQuicConnection
-from headstream.server.iggy.requests.pending_wait import WAITS, PendingWait
+from headstream.server.iggy.requests.pending_wait import PendingWait
 from headstream.server.iggy.requests.responder import Responder, Response
 from headstream.server.network.acceptor import HANDSHAKE_S
 from headstream.server.network.addresses import Address
@@ -341,7 +341,10 @@ class QuicClient:
         if self._responder is None or len(self._waits) >= _MOST_WAITS:
             return False
         look, end = partial(self._call_loop, partial(self._look, stream)), partial(self._end_wait, stream)
-        wait = PendingWait.begin(self._shared.dispatcher, self._responder.session, code, payload, self._loop, look, end)
+        responder = self._responder
+        wait = PendingWait.begin(
+            self._shared.dispatcher, responder.session, code, payload, responder.encoding, self._loop, look, end
+        )
         if wait is None:
             return False
         self._waits[stream] = wait

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
 
 from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.messages import begin_wait
-from headstream.broker.commands.table import ROWS
 from headstream.broker.messages.waits import Wait
+from headstream.core.wire.encodings import Encoding
 from headstream.core.wire.extensions.messages import WaitMessages
 from headstream.errors import HeadstreamError
 from headstream.server.iggy.requests.responder import WOKEN, Response
 
-__all__ = ["WAITS", "PendingWait"]
-
-WAITS: Final[dict[int, Any]] = {kind.code: kind for kind, row in ROWS.items() if row.waits}
+__all__ = ["PendingWait"]
 
 
 class PendingWait:
@@ -46,6 +44,7 @@ class PendingWait:
         session: Session,
         code: int,
         payload: memoryview,
+        encoding: Encoding,
         loop: asyncio.AbstractEventLoop,
         on_ring: Callable[[], None],
         on_late: Callable[[], None],
@@ -55,14 +54,15 @@ class PendingWait:
         Args:
             server: Runs the commands.
             session: The session that sent the request.
-            code: One of WAITS.
-            payload: The bytes after the code; copied.
+            code: That of a command that can wait.
+            payload: What the frame contains of it; copied.
+            encoding: How the client encodes requests.
             on_ring: Called on any thread when messages could be available.
             on_late: Called in the loop when the timeout ends.
         """
         copied = memoryview(bytes(payload))
         try:
-            command = WAITS[code].decode(copied)
+            command: Any = encoding.decode(code, copied)
             command.validate()
             if not command.timeout_ms:
                 return None

@@ -8,13 +8,13 @@ from typing import Final, TypeAlias
 
 from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import Dispatcher
-from headstream.broker.commands.requests import answer_request
+from headstream.broker.commands.requests import WAITS, answer_request
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.wire.codes import Code, name_of_code
-from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.encodings import CLASSIC, Encoding
 from headstream.core.wire.extensions.messages import WaitMessages, WaitResult
 from headstream.core.wire.frames import encode_response, response_head
-from headstream.core.wire.refusals import encode_refusal, status_of
+from headstream.core.wire.refusals import encode_refusal
 from headstream.core.wire.statuses import Status
 from headstream.errors import DecodeError, HeadstreamError
 from headstream.server.reporting.logs import note
@@ -44,6 +44,11 @@ class Responder:
         session: The session that sends the requests.
     """
 
+    encoding: Encoding = CLASSIC
+    """How the client encodes requests and responses."""
+    waits: frozenset[int] = WAITS
+    """The codes of commands that can wait for messages."""
+
     def __init__(self, dispatcher: Dispatcher, session: Session) -> None:
         self._dispatcher = dispatcher
         self._faults = 0
@@ -56,12 +61,21 @@ class Responder:
             payload: The bytes after the code.
         """
         try:
-            body = answer_request(self._dispatcher, self.session, code, payload)
+            body = answer_request(self._dispatcher, self.session, code, payload, self.encoding)
         except HeadstreamError as error:
             return self.refuse(code, error, payload)
         except Exception as error:  # a bug in the server must not close the connection
             self.note(logging.ERROR, "internal error", error, command=name_of_code(code))
-            return self.refuse(code, HeadstreamError("internal error: see the server's log"))
+            return self.refuse(code, HeadstreamError("internal error: see the server's log"), payload)
+        return self.accept(code, body, payload)
+
+    def accept(self, code: int, body: list[BytesLike], payload: memoryview) -> Response:
+        """Return the response to a successful request.
+
+        Args:
+            body: Its body, in pieces.
+            payload: The request.
+        """
         return (0, [response_head(0, sum(map(len, body))), *body]) if body else _DONE
 
     def finished(self, code: int, future: Future[Response]) -> Response:
@@ -83,9 +97,9 @@ class Responder:
             payload: The bytes after the code; None if they are missing.
         """
         session = self.session
-        status = status_of(error, is_extended=session.is_extended)
+        status = self.encoding.status_of(code, error, is_extended=session.is_extended)
         if code in _LOGINS:
-            self.note(logging.WARNING, "login refused", status=status, reason=error.what, name=_username_of(code, payload))
+            self.note(logging.WARNING, "login refused", status=status, reason=error.what, name=self._username_of(code, payload))
         elif isinstance(error, DecodeError):
             self._faults += 1
             if self._faults <= _MAX_LOGGED_FAULTS:
@@ -94,8 +108,12 @@ class Responder:
             STORAGE_ERRORS.log_once(error, status)
         if status == Status.CLIENT_NOT_FOUND:
             session.is_ended = True
-        body = encode_refusal(redact(error, self._dispatcher.broker.backing.log)) if session.is_extended else b""
-        return status, [response_head(status, len(body)), body]
+        return status, self.reject(code, error, status, payload)
+
+    def reject(self, code: int, error: HeadstreamError, status: int, payload: memoryview | None) -> list[BytesLike]:
+        """Return the response to a rejected request, in pieces; arguments as for refuse()."""
+        body = encode_refusal(redact(error, self._dispatcher.broker.backing.log)) if self.session.is_extended else b""
+        return [response_head(status, len(body)), body]
 
     def note(self, level: int, event: str, error: BaseException | None = None, /, **fields: object) -> None:
         """Log an event about the session; see logs.note()."""
@@ -108,12 +126,11 @@ class Responder:
             self.note(logging.INFO, "invalid requests of the connection", count=self._faults)
         self._dispatcher.sessions.close(self.session)
 
-
-def _username_of(code: int, payload: memoryview | None) -> str | None:
-    """Return the username of a login request; None for other requests."""
-    if code != Code.LOGIN or payload is None:
-        return None
-    try:
-        return Login.decode(payload).username
-    except DecodeError:
-        return None
+    def _username_of(self, code: int, payload: memoryview | None) -> str | None:
+        """Return the username of a login request; None for other requests."""
+        if code != Code.LOGIN or payload is None:
+            return None
+        try:
+            return getattr(self.encoding.decode(code, payload), "username", None)
+        except HeadstreamError:
+            return None

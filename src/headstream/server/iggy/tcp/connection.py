@@ -5,6 +5,8 @@
           -> FrameBuffer, for other requests -> frames in order -> answer_request -> pieces -> one write
                                       slow ones on a worker's thread, long polls on none: later frames of the connection wait
 
+A connection that begins with 4 zeros speaks Iggy's protocol 0.11: the same path with VsrRequests and a VsrResponder.
+
 Reading pauses while a worker or a wait is busy with a request, and while the client does not read its responses. So one client
 holds at most one frame, one response and a full write buffer, within the memory budget of all.
 """
@@ -24,14 +26,17 @@ from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.requests import READS, is_slow
 from headstream.core.codec.buffer import BytesLike
-from headstream.core.wire.frames import Frame, FrameBuffer, FrameBufferPool, response_head
+from headstream.core.wire.frames import Frame, FrameBuffer, FrameBufferPool
+from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
 from headstream.server.config.tcp_settings import ConnectionLimits
 from headstream.server.iggy.fast_path.intake import Intake
 from headstream.server.iggy.fast_path.small_requests import SmallRequests
 from headstream.server.iggy.fast_path.traffic import Traffic
-from headstream.server.iggy.requests.pending_wait import WAITS, PendingWait
+from headstream.server.iggy.fast_path.vsr_requests import VsrRequests
+from headstream.server.iggy.requests.pending_wait import PendingWait
 from headstream.server.iggy.requests.responder import Responder, Response
+from headstream.server.iggy.requests.vsr_responder import VsrResponder
 from headstream.server.iggy.tcp.reader_switch import ROUND_BYTES, ReaderSwitch
 from headstream.server.iggy.tcp.timeouts import ConnectionTimeouts
 from headstream.server.network.addresses import Address
@@ -84,7 +89,9 @@ class TcpServerConnection(asyncio.BufferedProtocol):
     def __init__(self, shared: SharedTcp, loop: asyncio.AbstractEventLoop) -> None:
         self._shared = shared
         self._loop = loop
-        self._frames = FrameBuffer.for_requests(shared.pool, min(UNAUTHENTICATED_BYTES, shared.limits.frame_bytes))
+        self._frames = FrameBuffer.for_requests(
+            shared.pool, min(UNAUTHENTICATED_BYTES, shared.limits.frame_bytes), finds_vsr=True
+        )
         self._is_unauthenticated = True
         self._todo: list[Frame] = []
         self._at = 0
@@ -113,6 +120,9 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=limit, low=limit // 4)
         dispatcher, peer = self._shared.dispatcher, transport.get_extra_info("peername")
         session = dispatcher.sessions.open(str(Address(*peer[:2])) if peer else "unknown:0")
+        local = transport.get_extra_info("sockname")
+        if local:
+            session.server_address = str(Address(*local[:2]))
         self._memory = self._shared.budget.open(session.client)
         self._polls = ConnectionPolls(self._shared.rounds, self._memory)
         self._responder = Responder(dispatcher, session)
@@ -163,6 +173,8 @@ class TcpServerConnection(asyncio.BufferedProtocol):
     def _received(self, nbytes: int) -> None:
         """Answer the frames that are complete after `nbytes` more bytes."""
         frames = self._frames.received(nbytes)
+        if self._frames.is_vsr and not isinstance(self._responder, VsrResponder):
+            self._change_protocol()
         if not frames:
             self._settle()
             return
@@ -171,6 +183,12 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._end_wait()
         else:
             self._go_on()
+
+    def _change_protocol(self) -> None:
+        """Answer as clients of Iggy's protocol 0.11 expect: the connection began with its frame."""
+        shared, session = self._shared, self._responder.session
+        responder = self._responder = VsrResponder(shared.dispatcher, session, shared.limits.hold_s)
+        self._fast_path = self._switch.short = VsrRequests(shared.dispatcher, session, shared.traffic, responder)
 
     def _answer_short(self, count: int) -> int:
         """Answer small requests in the scratch buffer; return where the rest begins."""
@@ -267,9 +285,9 @@ class TcpServerConnection(asyncio.BufferedProtocol):
                     self._wait_for_memory()
                 break
             self._at += 1
-            if code in WAITS and self._begin_wait(responder.session, code, payload):
+            if code in responder.waits and self._begin_wait(responder.session, code, payload):
                 break
-            if is_slow(self._shared.dispatcher, responder.session, code, payload, is_alone=is_alone):
+            if is_slow(self._shared.dispatcher, responder.session, code, payload, responder.encoding, is_alone=is_alone):
                 self.is_busy = True
                 break
             found = self._answer(responder, code, payload)
@@ -346,7 +364,8 @@ class TcpServerConnection(asyncio.BufferedProtocol):
                 return
             is_never_taken = (frames.fault.need or 0) > self._shared.limits.frame_bytes
             status = Status.INVALID_COMMAND if is_never_taken else Status.UNAUTHENTICATED
-            self._close_with(status, [response_head(status, 0)], "a request is too long", reason=str(frames.fault))
+            _, pieces = self._responder.refuse(0, refusal(status, "a request is too long"))
+            self._close_with(status, pieces, "a request is too long", reason=str(frames.fault))
         elif frames.pending_bytes:
             self._timeouts.begin_frame(self._loop.time())
             self._switch.go_on_alone()
@@ -396,7 +415,8 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         if self._at < len(self._todo) or self._is_leaving:
             return False
         server, on_ring = self._shared.dispatcher, partial(self._shared.wakeups.ring, self._look)
-        self._wait = PendingWait.begin(server, session, code, payload, self._loop, on_ring, self._end_wait)
+        encoding = self._responder.encoding
+        self._wait = PendingWait.begin(server, session, code, payload, encoding, self._loop, on_ring, self._end_wait)
         if self._wait is None:
             return False
         self._switch.go_on_alone()

@@ -29,13 +29,14 @@ class ReaderSwitch:
         intake: The shared intake; None if only the transport can read.
 
     Attributes:
+        short: Answers small requests.
         is_paused: Whether nothing is read.
         read_bytes: What the transport has read since the last turn of others.
     """
 
     def __init__(self, transport: asyncio.Transport, short: SmallRequests, intake: Intake | None) -> None:
         self._transport = transport
-        self._short = short
+        self.short = short
         self._intake = intake
         self._idle: IdleConnection | None = None
         self._shorts = 0
@@ -54,7 +55,7 @@ class ReaderSwitch:
         if self._shorts < _SHORT_REQUESTS or self._intake is None or self.is_paused or self._transport.is_closing():
             return
         self._transport.pause_reading()
-        self._idle = IdleConnection(connection, self._transport, self._short)
+        self._idle = IdleConnection(connection, self._transport, self.short)
         self._intake.begin(self._idle)
 
     def go_on_alone(self) -> None:

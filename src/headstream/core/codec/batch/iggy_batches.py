@@ -1,0 +1,416 @@
+"""The batches of Iggy's protocol 0.11 (servers from 0.9) from and to Headstream's messages; little-endian.
+
+    batch    partition u64 | base_offset u64 | base_time u64 | origin_time u64 | length u64 | checksum u64 | count u32
+             | 204 zeros, then one frame per message; length counts all of it
+    frame    checksum u64 | id u128 | offset_delta u32 | origin_delta u32 | headers_length u32 | payload_length u32
+             | 8 zeros | payload | headers
+    headers  (key_kind u8 | key_length u32 | key | kind u8 | value_length u32 | value)*
+
+A frame's checksum is the XXH3 of its other bytes. A batch's is the XXH3 of its first 40 bytes, its count and its frames'
+checksums. All messages of a batch have its base time.
+
+The time of the sender (`origin`) is stored as a Kafka record's: the header `hs.timestamp`, before all but `hs.key` and `hs.null`.
+A message without that header shows the time of its append. Keys are texts (kind 2).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from headstream.core.codec.batch.faults import decode_error
+from headstream.core.codec.buffer import BytesLike
+from headstream.errors import DecodeError
+
+try:
+    import cython
+except ImportError:
+    from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from headstream.core.codec import uncompiled_primitives as c
+    from headstream.core.codec.batch import faults
+    from headstream.core.codec.batch.headers import check_block, key_end, null_end
+    from headstream.core.codec.uncompiled_checksums import xxh3_from
+else:
+    from cython.cimports.headstream.core.codec import primitives as c
+    from cython.cimports.headstream.core.codec.batch import faults
+    from cython.cimports.headstream.core.codec.batch.headers import check_block, key_end, null_end
+    from cython.cimports.headstream.core.codec.checksums import xxh3_from
+
+__all__ = ["BatchFault", "SentBatch", "decode_batch", "encode_batches"]
+
+BATCH = cython.declare(cython.longlong, 256)
+FRAME = cython.declare(cython.longlong, 48)
+SUMMED = cython.declare(cython.longlong, 40)
+"""Bytes of a batch's header that its checksum covers, before the count."""
+TIME_BYTES = cython.declare(cython.longlong, 29)
+"""The header `hs.timestamp`: key length u32 | 12 bytes | kind u8 | 8 as u32 | the time u64."""
+TIME_KEY_FIRST = cython.declare(cython.ulonglong, int.from_bytes(b"hs.times", "little"))
+TIME_KEY_LAST = cython.declare(cython.uint, int.from_bytes(b"tamp", "little"))
+INT64_KIND = cython.declare(cython.uchar, 7)
+TEXT_KIND = cython.declare(cython.uchar, 2)
+SAME_TIME_US = cython.declare(cython.ulonglong, 1000)
+"""Messages that were appended less than this after the first one of a batch share the batch, and so its time."""
+MAX_U32 = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
+
+# What _groups() notes of each batch, in bytes: end in the stored bytes, messages, smallest time of a sender, frames' bytes.
+GROUP = cython.declare(cython.longlong, 32)
+
+
+class BatchFault:
+    """Why a sent batch is refused."""
+
+    LAYOUT: Final = 1
+    RESERVED: Final = 2
+    BATCH_CHECKSUM: Final = 3
+    MESSAGE_CHECKSUM: Final = 4
+    KEY_KIND: Final = 5
+    HEADERS: Final = 6
+    EMPTY_PAYLOAD: Final = 7
+
+
+LAYOUT = cython.declare(cython.longlong, -1)
+RESERVED = cython.declare(cython.longlong, -2)
+BATCH_CHECKSUM = cython.declare(cython.longlong, -3)
+MESSAGE_CHECKSUM = cython.declare(cython.longlong, -4)
+KEY_KIND = cython.declare(cython.longlong, -5)
+HEADERS = cython.declare(cython.longlong, -6)
+EMPTY_PAYLOAD = cython.declare(cython.longlong, -7)
+
+
+class SentBatch(NamedTuple):
+    """A sent batch as messages of a send.
+
+    Args:
+        messages: The messages as sent, back to back; empty if there is a fault.
+        fault: A number of BatchFault, 0 for none.
+    """
+
+    messages: memoryview
+    fault: int
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _check_batch(p: cython.p_const_uchar, size: cython.longlong, sums: cython.p_uchar) -> cython.longlong:
+    """Return the messages of a batch, or a fault; `sums` has space for 44 bytes and 8 per message."""
+    at: cython.longlong = BATCH
+    count: cython.longlong = 0
+    length: cython.longlong
+    if size < BATCH or c.load64_signed(p, 32) != size or p[31] >= 128:  # a time beyond int64
+        return LAYOUT
+    i: cython.longlong = 52
+    while i < BATCH:
+        if c.load32(p, i) != 0:
+            return RESERVED
+        i += 4
+    while at < size:
+        if size - at < FRAME or count >= c.load32(p, 48):
+            return LAYOUT
+        length = c.load32(p, at + 32)
+        length += FRAME + c.load32(p, at + 36)
+        if length > size - at:
+            return LAYOUT
+        if c.load64(p, at + 40) != 0:
+            return RESERVED
+        if c.load32(p, at + 36) == 0:
+            return EMPTY_PAYLOAD
+        if xxh3_from(p, at + 8, length - 8) != c.load64(p, at):
+            return MESSAGE_CHECKSUM
+        c.copy(sums, 44 + 8 * count, p, at, 8)
+        at += length
+        count += 1
+    if count != c.load32(p, 48) or count == 0:
+        return LAYOUT
+    c.copy(sums, 0, p, 0, SUMMED)
+    c.copy(sums, SUMMED, p, 48, 4)
+    return count if xxh3_from(sums, 0, 44 + 8 * count) == c.load64(p, 40) else BATCH_CHECKSUM
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _take_headers(
+    p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, q: cython.p_uchar, to: cython.longlong
+) -> cython.longlong:
+    """Write the headers of a frame as those of a message; return where they end, or a fault."""
+    size: cython.longlong
+    while at < end:
+        if end - at < 5:
+            return HEADERS
+        size = c.load32(p, at + 1)
+        if end - at - 10 < size:
+            return HEADERS
+        if p[at] != TEXT_KIND:
+            return KEY_KIND
+        length: cython.longlong = c.load32(p, at + size + 6)
+        if end - at - 10 - size < length:
+            return HEADERS
+        length += 9 + size
+        c.copy(q, to, p, at + 1, length)
+        to += length
+        at += length + 1
+    return to
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _take_batch(p: cython.p_const_uchar, size: cython.longlong, q: cython.p_uchar) -> cython.longlong:
+    """Write the messages of a checked batch as those of a send; return their size, or a fault."""
+    at: cython.longlong = BATCH
+    to: cython.longlong = 0
+    origin: cython.ulonglong = c.load64(p, 24)
+    while at < size:
+        headers: cython.longlong = c.load32(p, at + 32)
+        payload: cython.longlong = c.load32(p, at + 36)
+        c.copy(q, to, p, at + 8, 16)
+        block: cython.longlong = to + 20
+        to = block
+        if origin > 0:
+            to = _store_time(q, to, origin + c.load32(p, at + 28))
+        to = _take_headers(p, at + FRAME + payload, at + FRAME + payload + headers, q, to)
+        if to < 0:
+            return to
+        c.store32(q, block - 4, to - block)
+        c.store32(q, to, payload)
+        c.copy(q, to + 4, p, at + FRAME, payload)
+        to += 4 + payload
+        at += FRAME + payload + headers
+    return to
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _store_time(q: cython.p_uchar, to: cython.longlong, time_us: cython.ulonglong) -> cython.longlong:
+    """Write the header hs.timestamp; return where it ends."""
+    c.store32(q, to, 12)
+    c.store64(q, to + 4, TIME_KEY_FIRST)
+    c.store32(q, to + 12, TIME_KEY_LAST)
+    q[to + 16] = INT64_KIND
+    c.store32(q, to + 17, 8)
+    c.store64(q, to + 21, time_us)
+    return to + TIME_BYTES
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _time_at(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, payload: cython.longlong) -> cython.longlong:
+    """Return where the header with the sender's time begins, or -1 if a message has none."""
+    at = null_end(p, key_end(p, at, end), end, payload)
+    if end - at < TIME_BYTES or c.load32(p, at) != 12 or c.load64(p, at + 4) != TIME_KEY_FIRST:
+        return -1
+    if c.load32(p, at + 12) != TIME_KEY_LAST or p[at + 16] != INT64_KIND or c.load32(p, at + 17) != 8:
+        return -1
+    return at if p[at + 28] < 128 else -1  # before 1970: an ordinary header
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _groups(
+    p: cython.p_const_uchar, size: cython.longlong, most: cython.longlong, q: cython.p_uchar, notes: cython.p_uchar
+) -> cython.longlong:
+    """Divide stored messages into batches, and note each; return the number of batches, or a fault."""
+    at: cython.longlong = 0
+    group: cython.longlong = -1
+    number: cython.longlong = 0
+    count: cython.longlong = 0
+    size_bytes: cython.longlong = 0
+    first_us: cython.ulonglong = 0
+    least: cython.ulonglong = 0
+    largest: cython.ulonglong = 0
+    base: cython.ulonglong = 0
+    while at < size:
+        if size - at < 45 or number >= most:
+            return c.note_fault(notes, faults.MESSAGE_CUT, at, 45, size - at)
+        block: cython.longlong = at + 41
+        length: cython.longlong = c.load32(p, at + 37)
+        if size - block - 4 < length:
+            return c.note_fault(notes, faults.HEADERS_CUT, block, length + 4, size - block)
+        end: cython.longlong = block + length
+        payload: cython.longlong = c.load32(p, end)
+        if size - end - 4 < payload:
+            return c.note_fault(notes, faults.PAYLOAD_CUT, end + 4, payload, size - end - 4)
+        headers: cython.longlong = check_block(p, block, end, False, notes)
+        if headers < 0:
+            return headers
+        time_us: cython.ulonglong = c.load64(p, at + 9)
+        origin: cython.ulonglong = time_us
+        timed: cython.longlong = _time_at(p, block, end, payload)
+        length += headers
+        if timed >= 0:
+            origin = c.load64(p, timed + 21)
+            length -= TIME_BYTES + 1
+        low: cython.ulonglong = least if least < origin else origin
+        high: cython.ulonglong = largest if largest > origin else origin
+        if (
+            group < 0
+            or time_us < first_us
+            or time_us - first_us >= SAME_TIME_US
+            or high - low > MAX_U32
+            or c.load64(p, at) - base > MAX_U32
+        ):
+            group += 1
+            first_us, base, count, size_bytes = time_us, c.load64(p, at), 0, 0
+            low = high = origin
+        least, largest = low, high
+        count += 1
+        number += 1
+        size_bytes += FRAME + length + payload
+        at = end + 4 + payload
+        c.store64_signed(q, GROUP * group, at)
+        c.store64_signed(q, GROUP * group + 8, count)
+        c.store64(q, GROUP * group + 16, least)
+        c.store64_signed(q, GROUP * group + 24, size_bytes)
+    return group + 1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _give_headers(
+    p: cython.p_const_uchar,
+    at: cython.longlong,
+    end: cython.longlong,
+    timed: cython.longlong,
+    q: cython.p_uchar,
+    to: cython.longlong,
+) -> cython.longlong:
+    """Write the headers of a message as those of a frame, without the one at `timed`; return where they end."""
+    length: cython.longlong
+    while at < end:
+        length = c.load32(p, at)
+        length += 9 + c.load32(p, at + length + 5)
+        if at != timed:
+            q[to] = TEXT_KIND
+            c.copy(q, to + 1, p, at, length)
+            to += length + 1
+        at += length
+    return to
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+@cython.nogil
+def _give_batch(
+    p: cython.p_const_uchar,
+    at: cython.longlong,
+    notes: cython.p_const_uchar,
+    partition: cython.longlong,
+    q: cython.p_uchar,
+    to: cython.longlong,
+    sums: cython.p_uchar,
+) -> cython.longlong:
+    """Write one batch of the messages from `at`, of which _groups() noted `notes`; return where it ends."""
+    end: cython.longlong = c.load64_signed(notes, 0)
+    count: cython.longlong = 0
+    begin: cython.longlong = to
+    base: cython.ulonglong = c.load64(p, at)
+    origin: cython.ulonglong = c.load64(notes, 16)
+    c.fill(q, to, 0, BATCH)
+    c.store64_signed(q, to, partition)
+    c.store64(q, to + 8, base)
+    c.store64(q, to + 16, c.load64(p, at + 9))
+    c.store64(q, to + 24, origin)
+    c.store64_signed(q, to + 32, BATCH + c.load64_signed(notes, 24))
+    c.store32(q, to + 48, c.load64_signed(notes, 8))
+    to += BATCH
+    while at < end:
+        block: cython.longlong = at + 41
+        headers: cython.longlong = block + c.load32(p, at + 37)
+        payload: cython.longlong = c.load32(p, headers)
+        timed: cython.longlong = _time_at(p, block, headers, payload)
+        c.copy(q, to + 8, p, at + 17, 16)
+        c.store32(q, to + 24, c.load64(p, at) - base)
+        c.store32(q, to + 28, (c.load64(p, timed + 21) if timed >= 0 else c.load64(p, at + 9)) - origin)
+        c.store32(q, to + 36, payload)
+        c.store64(q, to + 40, 0)
+        c.copy(q, to + FRAME, p, headers + 4, payload)
+        last: cython.longlong = _give_headers(p, block, headers, timed, q, to + FRAME + payload)
+        c.store32(q, to + 32, last - to - FRAME - payload)
+        c.store64(q, to, xxh3_from(q, to + 8, last - to - 8))
+        c.copy(sums, 44 + 8 * count, q, to, 8)
+        count += 1
+        to = last
+        at = headers + 4 + payload
+    c.copy(sums, 0, q, begin, SUMMED)
+    c.copy(sums, SUMMED, q, begin + 48, 4)
+    c.store64(q, begin + 40, xxh3_from(sums, 0, 44 + 8 * count))
+    return to
+
+
+_NOTES: Final = struct.Struct("<3q")
+
+
+def decode_batch(batch: BytesLike) -> SentBatch:
+    """Return the messages of a batch that a client sends.
+
+    Args:
+        batch: The whole batch, header included.
+    """
+    view = memoryview(batch)
+    p: cython.p_const_uchar = c.readable(view)
+    size: cython.longlong = view.nbytes
+    most: cython.longlong = 0
+    if size >= BATCH:
+        most = min(c.load32(p, 48), (size - BATCH) // FRAME)
+    summed, sent = c.new_bytes(44 + 8 * most), c.new_bytes(size + 5 * most)
+    sums: cython.p_uchar = c.writable(summed)
+    q: cython.p_uchar = c.writable(sent)
+    found: cython.longlong
+    with cython.nogil:
+        found = _check_batch(p, size, sums)
+        if found > 0:
+            found = _take_batch(p, size, q)
+    if found < 0:
+        return SentBatch(memoryview(b""), -found)
+    return SentBatch(memoryview(sent)[:found], 0)
+
+
+def encode_batches(stored: BytesLike, count: int, partition: int) -> bytearray:
+    """Return stored messages as batches: one, unless they were appended or sent at times too far apart.
+
+    Args:
+        stored: Stored messages, back to back.
+        count: Their number.
+        partition: The number of their partition, as the client counts: from 0.
+
+    Raises:
+        DecodeError: a message is cut short or malformed, or there are more than `count`.
+    """
+    view = memoryview(stored)
+    p: cython.p_const_uchar = c.readable(view)
+    size: cython.longlong = view.nbytes
+    most: cython.longlong = count
+    number: cython.longlong = partition
+    noted, grouped, summed = c.new_bytes(64), c.new_bytes(GROUP * most + 8), c.new_bytes(44 + 8 * most)
+    notes: cython.p_uchar = c.writable(noted)
+    groups: cython.p_uchar = c.writable(grouped)
+    sums: cython.p_uchar = c.writable(summed)
+    found: cython.longlong
+    with cython.nogil:
+        found = _groups(p, size, most, groups, notes)
+    if found < 0:
+        raise _error(-found, noted)
+    total: cython.longlong = 0
+    i: cython.longlong
+    for i in range(found):
+        total += BATCH + c.load64_signed(groups, GROUP * i + 24)
+    batches = c.new_bytes(total)
+    q: cython.p_uchar = c.writable(batches)
+    at: cython.longlong = 0
+    to: cython.longlong = 0
+    with cython.nogil:
+        for i in range(found):
+            to = _give_batch(p, at, c.after(groups, GROUP * i), number, q, to, sums)
+            at = c.load64_signed(groups, GROUP * i)
+    return batches
+
+
+def _error(code: int, noted: bytearray) -> DecodeError:
+    return decode_error(code, *_NOTES.unpack_from(noted))

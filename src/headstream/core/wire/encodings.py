@@ -1,0 +1,92 @@
+"""Encoding: how the bytes of a generation of Iggy's clients become commands, and replies become bytes.
+
+classic   CLASSIC here: the layouts that commands/ declares, which Headstream's own client uses too
+today     VSR in vsr/encoding.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from headstream.core.codec.buffer import BytesLike
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.messages import PolledMessages, SendMessages
+from headstream.core.wire.commands.offsets import StoreOffset
+from headstream.core.wire.commands.sessions import Ping
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import status_of
+from headstream.core.wire.statuses import Status
+from headstream.core.wire.table import decode_command
+
+__all__ = ["CLASSIC", "Encoding"]
+
+
+class Encoding:
+    """The encoding of one generation."""
+
+    def decode(self, code: int, payload: BytesLike) -> Command[Any]:
+        """Return the command of a request.
+
+        Args:
+            payload: What the frame contains of it.
+
+        Raises:
+            HeadstreamError: the payload is not one of the command.
+        """
+        raise NotImplementedError
+
+    def count_surplus(self, command: Command[Any], payload: BytesLike) -> int:
+        """Return how many bytes follow the last field of a request, as far as is known."""
+        return 0
+
+    def encode_reply(self, command: Command[Any], reply: Any) -> list[BytesLike]:
+        """Return the body of the response to a command, in pieces."""
+        raise NotImplementedError
+
+    def encode_polled(self, head: PolledMessages, chunks: Sequence[memoryview]) -> list[BytesLike]:
+        """Return the body of the response to a poll, in pieces.
+
+        Args:
+            head: The reply without its messages; partition 0 for a group member that does not own the partition.
+            chunks: Stored messages.
+        """
+        raise NotImplementedError
+
+    def status_of(self, code: int, error: BaseException, *, is_extended: bool) -> int:
+        """Return the status of an error, as refusals.status_of().
+
+        Args:
+            code: The code of the request.
+        """
+        return status_of(error, is_extended=is_extended)
+
+
+_UNANSWERED: Final = frozenset({SendMessages, Ping, StoreOffset})
+"""Frequent commands whose reply is a status only."""
+
+_AT_DECODING: Final = {Status.INVALID_HEADER_KEY, Status.INVALID_HEADER_VALUE, Status.EMPTY_MESSAGE_PAYLOAD}
+"""Clients receive it as status 3 for a send, whose decoder reports it in Iggy's server; over HTTP it has a name."""
+
+
+class ClassicEncoding(Encoding):
+    """The encoding of servers before 0.5."""
+
+    def decode(self, code: int, payload: BytesLike) -> Command[Any]:
+        return decode_command(code, payload)
+
+    def count_surplus(self, command: Command[Any], payload: BytesLike) -> int:
+        return command.count_surplus(payload)
+
+    def encode_reply(self, command: Command[Any], reply: Any) -> list[BytesLike]:
+        return [] if type(command) in _UNANSWERED else [type(command).encode_reply(reply)]
+
+    def encode_polled(self, head: PolledMessages, chunks: Sequence[memoryview]) -> list[BytesLike]:
+        return [head.head(), *chunks]
+
+    def status_of(self, code: int, error: BaseException, *, is_extended: bool) -> int:
+        status = status_of(error, is_extended=is_extended)
+        return int(Status.INVALID_COMMAND) if code == Code.SEND_MESSAGES and status in _AT_DECODING else status
+
+
+CLASSIC: Final = ClassicEncoding()

@@ -1,0 +1,105 @@
+"""VSR: commands and replies of protocol 0.11. A request's payload here is its whole frame, which has the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from headstream.core.codec.batch.iggy_batches import BatchFault, decode_batch, encode_batches
+from headstream.core.codec.buffer import BytesLike, Reader, Writer
+from headstream.core.model.partitioning import Partitioning, PartitioningKind
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.messages import PolledMessages, PollMessages, SendMessages, pull_partitioning
+from headstream.core.wire.encodings import Encoding
+from headstream.core.wire.records import Command
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import IDENTIFIER
+from headstream.core.wire.statuses import Status
+from headstream.core.wire.table import COMMANDS
+from headstream.core.wire.vsr.frames import HEADER_BYTES
+from headstream.core.wire.vsr.layouts import pull_request, push_reply
+from headstream.core.wire.vsr.logins import decode_login
+from headstream.core.wire.vsr.operations import RESULT_CODES
+from headstream.errors import DecodeError
+
+__all__ = ["VSR", "VsrEncoding"]
+
+_NOT_OWNED: Final = 0xFFFF_FFFF
+"""The partition of a poll by a member of a group that does not own the partition: the client asks for its partitions again."""
+
+_FAULTS: Final = {
+    BatchFault.LAYOUT: (Status.INVALID_COMMAND, "the batch of a send does not consist of its frames"),
+    BatchFault.RESERVED: (Status.INVALID_RESERVED_FIELD, "a reserved field of a batch is not 0"),
+    BatchFault.BATCH_CHECKSUM: (Status.INVALID_BATCH_CHECKSUM, "a batch does not match its checksum"),
+    BatchFault.MESSAGE_CHECKSUM: (Status.INVALID_MESSAGE_CHECKSUM, "a message does not match its checksum"),
+    BatchFault.KEY_KIND: (Status.INVALID_HEADER_KIND, "the key of a header is not a text"),
+    BatchFault.HEADERS: (Status.INVALID_HEADER_KEY, "the headers of a message are cut short"),
+    BatchFault.EMPTY_PAYLOAD: (Status.EMPTY_MESSAGE_PAYLOAD, "a message has no payload"),
+}
+
+
+class VsrEncoding(Encoding):
+    """The encoding of protocol 0.11.
+
+    Args:
+        hold_ms: How long polls wait for messages, milliseconds: the protocol has no polls that wait.
+    """
+
+    def __init__(self, hold_ms: int = 0) -> None:
+        self._hold_ms = hold_ms
+
+    def decode(self, code: int, payload: BytesLike) -> Command[Any]:
+        """Return the command of a whole frame, as Encoding.decode()."""
+        reader = Reader(payload, HEADER_BYTES)
+        if code == Code.LOGIN:
+            return decode_login(reader)
+        if code == Code.SEND_MESSAGES:
+            return _decode_send(reader)
+        kind = COMMANDS.get(code)
+        if kind is None:
+            raise refusal(Status.FEATURE_UNAVAILABLE, "there is no such operation or read")
+        command = pull_request(kind, reader)
+        if self._hold_ms and isinstance(command, PollMessages):
+            return replace(command, timeout_ms=self._hold_ms)
+        return command
+
+    def encode_reply(self, command: Command[Any], reply: Any) -> list[BytesLike]:
+        """Return the body of a reply, with the count of errors where the operation has one."""
+        writer = Writer()
+        if type(command).code in RESULT_CODES:
+            writer.push_u32(0)
+        push_reply(writer, type(command), reply)
+        return [writer.to_bytes()] if len(writer) else []
+
+    def encode_polled(self, head: PolledMessages, chunks: Sequence[memoryview]) -> list[BytesLike]:
+        """Return the body of the reply to a poll: its head, and the messages as batches."""
+        partition = head.partition - 1 if head.partition else _NOT_OWNED
+        shown = PolledMessages(partition, head.current_offset, head.count, b"").head()
+        if not head.count:
+            return [shown]
+        stored = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return [shown, encode_batches(stored, head.count, partition)]
+
+
+VSR: Final = VsrEncoding()
+
+
+def _decode_send(reader: Reader) -> SendMessages:
+    """Return a send: metadata_length u32 | stream | topic | partitioning | count u32 | batch."""
+    end = reader.pull_u32("the length of metadata") + reader.at
+    stream, topic = IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic")
+    partitioning = pull_partitioning(reader)
+    reader.pull_u32("the count of messages")
+    if reader.at != end:
+        raise DecodeError("the metadata of a send does not have its length", reader.at)
+    if partitioning.kind is PartitioningKind.PARTITION_ID:
+        number = int.from_bytes(partitioning.value, "little") + 1
+        partitioning = Partitioning(PartitioningKind.PARTITION_ID, min(number, 0xFFFF_FFFF).to_bytes(4, "little"))
+    found = decode_batch(reader.pull_view(reader.remaining, "the batch of a send"))
+    if found.fault:
+        status, what = _FAULTS[found.fault]
+        error = DecodeError(what, HEADER_BYTES)
+        error.status = status
+        raise error
+    return SendMessages(stream, topic, partitioning, found.messages)

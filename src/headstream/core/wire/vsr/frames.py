@@ -1,0 +1,141 @@
+"""The frames of protocol 0.11: a header of 256 bytes, then a body; little-endian, unnamed bytes are 0.
+
+    request    48 size u32 | 60 command u8 = 5 | 128 client u128 | 144 checksum of the body u128, or 0 | 160 time u64
+               | 168 request u64 | 176 operation u8 | 184 session u64 | 196 code u32, of reads
+    reply      48 size u32 | 60 command u8 = 8 | 128 checksum u128 | 160 client u128 | 176 op u64 | 184 commit u64 | 192 time u64
+               | 200 request u64 | 208 operation u8 | 216 status u32
+    eviction   48 size u32 = 256 | 60 command u8 = 13 | 128 client u128 | 144 highest, 148 lowest protocol u32 | 255 reason u8
+
+`size` counts header and body. The first 48 bytes of a request are 0, by which a server knows the protocol: the frames of the
+older one begin with their length. A client sends one request at a time.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import Final, NamedTuple
+
+import xxhash
+
+from headstream.core.wire.frame_scan import FrameScan
+from headstream.core.wire.vsr.operations import LOGIN, READ, code_of
+
+__all__ = [
+    "HEADER_BYTES",
+    "PROTOCOL",
+    "Eviction",
+    "RequestHeader",
+    "encode_eviction",
+    "encode_reply_head",
+    "scan_requests",
+]
+
+HEADER_BYTES: Final = 256
+PROTOCOL: Final = 11 << 10
+"""Version 0.11.0 as major << 20 | minor << 10 | patch."""
+
+_REQUEST: Final = struct.Struct("<48xI8xB67x16s16sQQB7xQ4xI56x")
+_REPLY: Final = struct.Struct("<48xI8xB67x16s16x16sQQQQB7xI36x")
+_EVICTION: Final = struct.Struct("<48xI8xB67x16sII103xB")
+_IS_REQUEST: Final = 5
+_IS_REPLY: Final = 8
+_IS_EVICTION: Final = 13
+_NO_CLIENT: Final = bytes(16)
+
+
+class Eviction(enum.IntEnum):
+    """Why a client's session ends."""
+
+    NO_SESSION = 1
+    INVALID_CREDENTIALS = 9
+    INVALID_TOKEN = 10
+    USER_INACTIVE = 11
+    STALE_CLIENT = 13
+    INCOMPATIBLE_PROTOCOL = 14
+    MALFORMED_LOGIN = 15
+
+
+class RequestHeader(NamedTuple):
+    """What a server reads of a request's header; its reply repeats most of it."""
+
+    size: int
+    command: int
+    client: bytes
+    checksum: bytes
+    time: int
+    request: int
+    operation: int
+    session: int
+    read_code: int
+
+    @classmethod
+    def decode(cls, frame: memoryview) -> RequestHeader:
+        """Return the header at the begin of a frame of at least 256 bytes."""
+        return cls(*_REQUEST.unpack_from(frame))
+
+    @property
+    def is_login(self) -> bool:
+        """Whether the request is a login."""
+        return self.operation == LOGIN
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the request is a read, which needs no session."""
+        return self.operation == READ
+
+    def matches(self, body: memoryview) -> bool:
+        """Return whether the body has the checksum that the header names, if it names one."""
+        return self.checksum == _NO_CLIENT or int.from_bytes(self.checksum, "little") == xxhash.xxh3_64_intdigest(body)
+
+
+def scan_requests(view: memoryview, at: int, end: int, most: int) -> FrameScan:
+    """Return the complete requests between two byte positions, with header and body; see scan_frames().
+
+    A header that is none of a request makes everything behind it unreadable: its frame is returned with code -1.
+
+    Args:
+        view: The buffer; bytes.
+        at: The begin of a frame.
+        end: One past the last received byte.
+        most: The maximum bytes of a frame.
+    """
+    frames: list[tuple[int, int, int]] = []
+    while end - at >= HEADER_BYTES:
+        header = RequestHeader.decode(view[at : at + HEADER_BYTES])
+        if header.size < HEADER_BYTES or header.command != _IS_REQUEST or header.client == _NO_CLIENT:
+            frames.append((-1, at, at + HEADER_BYTES))
+            return FrameScan(frames, end, HEADER_BYTES, False)
+        if header.size > most or header.size > end - at:
+            return FrameScan(frames, at, header.size, header.size > most)
+        frames.append((code_of(header.operation, header.read_code), at, at + header.size))
+        at += header.size
+    return FrameScan(frames, at, HEADER_BYTES, False)
+
+
+def encode_reply_head(request: RequestHeader, status: int, size: int, session: int) -> bytes:
+    """Return the header of a reply.
+
+    Args:
+        request: The request's header.
+        status: 0, or that of an error.
+        size: Bytes of the body.
+        session: The number of the session, over 0.
+    """
+    return _REPLY.pack(
+        *(HEADER_BYTES + size, _IS_REPLY, request.checksum, request.client, session, request.request or 1),
+        *(request.time, request.request, request.operation, status),
+    )
+
+
+def encode_eviction(client: bytes, reason: Eviction) -> bytes:
+    """Return an eviction.
+
+    Args:
+        client: The id of the client, 16 bytes.
+        reason: Only for INCOMPATIBLE_PROTOCOL the eviction names the accepted protocol.
+    """
+    protocol = PROTOCOL if reason is Eviction.INCOMPATIBLE_PROTOCOL else 0
+    return _EVICTION.pack(
+        HEADER_BYTES, _IS_EVICTION, client if client != _NO_CLIENT else b"\x01" + bytes(15), protocol, protocol, reason
+    )

@@ -1,0 +1,152 @@
+"""Options: settings of a topic, stream or user as a list of named values at the end of a request.
+
+    options   (2 u8 | key_length u32 | key | kind u8 | value_length u32 | value)*
+
+Keys of topics:
+
+    message_expiry                      uint64 microseconds or a text such as `7 days`, `unlimited` or `server_default`
+    max_topic_size                      uint64 bytes or a text such as `10 GB`, `unlimited` or `server_default`
+    compression_algorithm               `none` or `gzip`; stored without effect
+    durability                          `replicated` or `persisted`, which syncs each send to disk
+    consumer_offset_durability          `replicated`; `persisted` is refused
+    segment_size, messages_required_to_save, size_of_messages_required_to_save, preallocate_segments     without effect
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from headstream.core.codec.buffer import Reader
+from headstream.core.model.header_values import HeaderKind
+from headstream.core.model.quantities import parse_duration_us, parse_size_bytes
+from headstream.core.model.topology import Fsync
+from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression
+from headstream.core.wire.refusals import refusal
+from headstream.core.wire.statuses import Status
+from headstream.errors import DecodeError, InvalidInputError
+
+__all__ = ["NO_OPTIONS", "TOPIC_OPTIONS", "UPDATABLE_OPTIONS", "pull_options"]
+
+_MAX_BYTES: Final = 100_000
+_MAX_OPTIONS: Final = 1024
+_KEY_KIND: Final = HeaderKind.STRING.value
+_WORDS: Final = {"unlimited": NEVER, "never": NEVER, "never_expire": NEVER, "none": NEVER, "server_default": SERVER_DEFAULT}
+_UNSIGNED: Final = range(HeaderKind.UINT8, HeaderKind.UINT128 + 1)
+
+
+def _number(kind: int, value: bytes) -> int:
+    if kind in _UNSIGNED:
+        return int.from_bytes(value, "little")
+    return parse_size_bytes(_text(kind, value))
+
+
+def _text(kind: int, value: bytes) -> str:
+    if kind != HeaderKind.STRING:
+        raise InvalidInputError(f"kind {kind} is neither a text nor an unsigned number")
+    try:
+        return value.decode().strip().lower()
+    except UnicodeDecodeError:
+        raise InvalidInputError("the text is not UTF-8") from None
+
+
+def _expiry(kind: int, value: bytes) -> dict[str, Any]:
+    if kind in _UNSIGNED:
+        return {"message_expiry": _number(kind, value)}
+    text = _text(kind, value)
+    return {"message_expiry": _WORDS[text] if text in _WORDS else parse_duration_us(text)}
+
+
+def _size(kind: int, value: bytes) -> dict[str, Any]:
+    text = _text(kind, value) if kind == HeaderKind.STRING else ""
+    return {"max_topic_size": _WORDS[text] if text in _WORDS else _number(kind, value)}
+
+
+def _compression(kind: int, value: bytes) -> dict[str, Any]:
+    try:
+        return {
+            "compression": Compression(_number(kind, value)) if kind in _UNSIGNED else Compression[_text(kind, value).upper()]
+        }
+    except (KeyError, ValueError):
+        raise InvalidInputError("the algorithms are none and gzip") from None
+
+
+def _durability(kind: int, value: bytes) -> dict[str, Any]:
+    text = _text(kind, value)
+    if text not in ("replicated", "persisted"):
+        raise InvalidInputError("it is replicated or persisted")
+    return {"fsync": Fsync.ALWAYS if text == "persisted" else None}
+
+
+def _offset_durability(kind: int, value: bytes) -> dict[str, Any]:
+    if _text(kind, value) != "replicated":
+        raise InvalidInputError("stored offsets are not synced to disk one by one: it is replicated")
+    return {}
+
+
+def _count(kind: int, value: bytes) -> dict[str, Any]:
+    _number(kind, value)
+    return {}
+
+
+def _flag(kind: int, value: bytes) -> dict[str, Any]:
+    if kind != HeaderKind.BOOL and _text(kind, value) not in ("true", "false"):
+        raise InvalidInputError("it is true or false")
+    return {}
+
+
+_Read = Callable[[int, bytes], dict[str, Any]]
+NO_OPTIONS: Final[dict[str, _Read]] = {}
+"""Streams and users have none."""
+UPDATABLE_OPTIONS: Final[dict[str, _Read]] = {
+    "message_expiry": _expiry,
+    "max_topic_size": _size,
+    "compression_algorithm": _compression,
+}
+"""What an existing topic's options can be."""
+TOPIC_OPTIONS: Final[dict[str, _Read]] = {
+    **UPDATABLE_OPTIONS,
+    "durability": _durability,
+    "consumer_offset_durability": _offset_durability,
+    "segment_size": _count,
+    "messages_required_to_save": _count,
+    "size_of_messages_required_to_save": _count,
+    "preallocate_segments": _flag,
+}
+"""Key -> what reads its value as fields of a command."""
+
+
+def pull_options(reader: Reader, known: Mapping[str, _Read]) -> dict[str, Any]:
+    """Return the fields that the options of a request set.
+
+    Args:
+        reader: The options are all remaining bytes.
+        known: The keys that are accepted.
+
+    Raises:
+        HeadstreamError: with status 4041 an unknown key, 4042 an invalid value, 4043 too many options.
+        DecodeError: the bytes are no options.
+    """
+    if reader.remaining > _MAX_BYTES:
+        raise refusal(Status.OPTIONS_TOO_LARGE, f"options have at most {_MAX_BYTES} bytes, not {reader.remaining}")
+    fields, seen = dict[str, Any](), set[str]()
+    while reader.remaining:
+        at, kind = reader.at, reader.pull_u8("the kind of an option's key")
+        key = reader.pull_text32("the key of an option")
+        value_kind = reader.pull_u8("the kind of an option")
+        value = reader.pull_bytes(reader.pull_u32("the length of an option"), "an option")
+        if kind != _KEY_KIND or key in seen or not value:
+            raise DecodeError(f"the option {key!r:.60} is repeated, empty or has no text as key", at)
+        seen.add(key)
+        if len(seen) > _MAX_OPTIONS:
+            raise refusal(Status.OPTIONS_TOO_LARGE, f"there are at most {_MAX_OPTIONS} options")
+        read = known.get(key)
+        if read is None:
+            raise refusal(
+                Status.UNSUPPORTED_OPTION, f"there is no option {key!r:.60} here", advice=f"There are: {', '.join(known)}"
+            )
+        try:
+            fields |= read(value_kind, value)
+        except InvalidInputError as error:
+            raise refusal(Status.INVALID_OPTION, f"the option {key} is invalid: {error.what}") from None
+    return fields

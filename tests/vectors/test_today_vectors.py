@@ -1,0 +1,49 @@
+"""Frames that Iggy's current Python client has sent: each is the request that its header names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headstream.core.codec.binary import decode_sent
+from headstream.core.wire.codes import Code
+from headstream.core.wire.commands.messages import PollMessages, SendMessages
+from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.topics import CreateTopic, UpdateTopic
+from headstream.core.wire.table import COMMANDS
+from headstream.core.wire.vsr.encoding import VSR
+from headstream.core.wire.vsr.frames import RequestHeader, scan_requests
+
+RECORDS = json.loads((Path(__file__).parent / "iggy-today-vectors.json").read_text())
+
+
+def decode(record: dict[str, Any]) -> Any:
+    frame = memoryview(bytes.fromhex(record["hex"]))
+    found = scan_requests(frame, 0, len(frame), 1 << 20)
+    assert (found.end, found.is_too_long, len(found.frames)) == (len(frame), False, 1)
+    header = RequestHeader.decode(frame)
+    assert (header.operation, header.read_code if header.is_read else 0) == (record["operation"], record["code"])
+    assert header.matches(frame[256:])
+    command = VSR.decode(found.frames[0][0], frame)
+    assert type(command) is COMMANDS[found.frames[0][0]]
+    return command
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: f"{record['operation']}-{record['code']}")
+def test_decode_reads_a_recorded_request(record: dict[str, Any]) -> None:
+    decode(record)
+
+
+def test_decode_reads_what_the_recorded_requests_say() -> None:
+    found = {type(command): command for command in map(decode, RECORDS)}
+    assert found[Login] == Login(found[Login].username, found[Login].password)
+    assert found[UpdateTopic].message_expiry is None
+    assert found[CreateTopic].partitions_count > 0
+    assert found[PollMessages].must_own
+    sent = decode_sent(found[SendMessages].messages)
+    assert len(sent) > 1
+    assert all(message.headers.items()[0][0] == "hs.timestamp" for message in sent)
+    assert Code.SYNC_GROUP in {record["code"] for record in RECORDS}
