@@ -38,7 +38,6 @@ def poll_checked(
     Args:
         topic: Where to poll.
         partition: From 1.
-        request: What is asked for.
         polled: The result of such a poll, if already made, or None.
 
     Returns:

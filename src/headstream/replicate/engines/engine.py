@@ -40,7 +40,6 @@ class VectorState:
 
     Args:
         strategy: Of its merges.
-        files: Files that have one.
         deleted: Rows that they delete.
         index_bytes: Size of the indexes of its keys.
         folded_us: When files were last folded, microseconds since 1970 UTC; None if that is not known.

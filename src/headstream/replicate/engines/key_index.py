@@ -192,7 +192,6 @@ class KeyIndex:
         Args:
             file: The data file's name in the table's log.
             rows: The number of its rows; None if that is not known.
-            columns: The key columns.
         """
         if self._directory is None:
             return None

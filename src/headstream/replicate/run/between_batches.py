@@ -25,7 +25,6 @@ class BetweenBatches:
 
     Args:
         parking: The store of waiting messages.
-        health: The failing tables.
     """
 
     def __init__(self, parts: Parts, parking: ParkingLot, health: TableHealth) -> None:

@@ -29,7 +29,6 @@ class SettingAside:
 
     Args:
         parking: The store of waiting messages.
-        stops: The stopped tables.
     """
 
     def __init__(self, parts: Parts, parking: ParkingLot, stops: StoppedTables) -> None:

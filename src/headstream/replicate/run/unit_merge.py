@@ -24,11 +24,7 @@ __all__ = ["UnitMerge"]
 
 
 class UnitMerge:
-    """Merges units of one pipeline; used by one thread at a time.
-
-    Args:
-        health: The failing tables.
-    """
+    """Merges units of one pipeline; used by one thread at a time."""
 
     def __init__(self, parts: Parts, health: TableHealth) -> None:
         self._decoder = parts.decoder

@@ -46,7 +46,6 @@ class DataFileWriter:
     Holds one row group and one file in memory.
 
     Args:
-        snapshot: The table.
         values: Partition column -> value as the log has it.
     """
 
@@ -122,7 +121,6 @@ def write_data_files(snapshot: LogSnapshot, rows: pa.Table) -> list[DataFile]:
     """Write rows into new files of a table, by partition; they belong to it once a commit adds them.
 
     Args:
-        snapshot: The table.
         rows: With the table's columns, in any order; those that are absent are null.
 
     Raises:
@@ -146,11 +144,7 @@ def write_data_files(snapshot: LogSnapshot, rows: pa.Table) -> list[DataFile]:
 
 
 def target_size(configuration: Mapping[str, str]) -> int:
-    """Return the size from which a table's files are large enough, bytes.
-
-    Args:
-        configuration: The table's properties.
-    """
+    """Return the size from which a table's files are large enough, bytes."""
     text = configuration.get("delta.targetFileSize", "")
     return int(text) if text.isdecimal() else _MOST_BYTES
 

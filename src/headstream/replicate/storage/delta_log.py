@@ -280,7 +280,6 @@ class LogSnapshot:
         """Apply the next commit.
 
         Args:
-            version: Its number.
             actions: In any order: a file that is removed with one vector can be added with another.
         """
         added = []

@@ -377,7 +377,6 @@ def encode_batches(stored: BytesLike, count: int, partition: int) -> bytearray:
 
     Args:
         stored: Stored messages, back to back.
-        count: Their number.
         partition: The number of their partition, as the client counts: from 0.
 
     Raises:

@@ -117,7 +117,6 @@ def encode_reply_head(request: RequestHeader, status: int, size: int, session: i
     """Return the header of a reply.
 
     Args:
-        request: The request's header.
         status: 0, or that of an error.
         size: Bytes of the body.
         session: The number of the session, over 0.

@@ -74,7 +74,6 @@ class Responder:
 
         Args:
             body: Its body, in pieces.
-            payload: The request.
         """
         return (0, [response_head(0, sum(map(len, body))), *body]) if body else _DONE
 
