@@ -22,7 +22,7 @@ from headstream.client.client import Client
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from tests.behaviour.console.conftest import FLAGS, log_in
 from tests.support.server.http_servers import Http, serving
 
@@ -46,7 +46,7 @@ def open_console(browser: Browser, http: Http, state: Any) -> tuple[float, int, 
 def send_many(http: Http) -> None:
     """Append 1,000,000 messages to a topic."""
     topic = TopicName.parse("shop/many")
-    http.dispatcher.broker.topics.create(topic, 1, Limits.WIDE)
+    http.dispatcher.broker.topics.create(NewTopic(topic, 1, Limits.WIDE))
     for begin in range(0, 1_000_000, 50_000):
         batch = encode_sent([Message(payload=b"message %d" % number) for number in range(begin, begin + 50_000)])
         http.dispatcher.broker.messages.send(topic, 1, batch)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from headstream.core.filters.poll_request import PollRequest
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -54,7 +56,9 @@ def read_bytes(log: hs.Client) -> int:
     """Poll every message without decoding; return their number."""
     messages, offset, found = log._transport.messages, 0, 0
     while True:
-        polled = messages.poll(TopicName("bench", "topic"), 1, PollingStrategy.offset(offset), 100_000, size_bytes=4 << 20)
+        polled = messages.poll(
+            TopicName("bench", "topic"), 1, PollRequest(PollingStrategy.offset(offset), 100_000, size_bytes=4 << 20)
+        )
         if polled.next_offset == offset:
             return found
         offset, found = polled.next_offset, found + polled.count

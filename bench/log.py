@@ -17,6 +17,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from headstream.core.filters.poll_request import PollRequest
+from headstream.core.model.topology import NewTopic
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -95,7 +98,7 @@ def report_appends(report: Report, folder: Path, count: int, size: int, rounds: 
         old.write(stored)
     disk, memory = Broker(open_directory(str(root / "log"))), Broker(open_memory())
     for broker in (disk, memory):
-        broker.topics.create(TOPIC, 1, Limits.IGGY)
+        broker.topics.create(NewTopic(TOPIC, 1, Limits.IGGY))
     works: dict[str, Work] = {
         "os.write of the stored bytes": lambda: plain.write(stored),
         "the same, room reserved for the whole file": lambda: roomy.write(stored),
@@ -121,7 +124,7 @@ def report_reads(report: Report, folder: Path, count: int, size: int, sends: int
     batch = b"".join(sent(os.urandom(size)) for _ in range(count))
     log = open_directory(str(folder / f"read-{count}"))
     broker = Broker(log)
-    broker.topics.create(TOPIC, 1, Limits.IGGY)
+    broker.topics.create(NewTopic(TOPIC, 1, Limits.IGGY))
     for _ in range(sends):
         broker.messages.send(TOPIC, 1, batch)
     directory = Path(log.partition_directory(log.snapshot()[TOPIC.stream].topics[TOPIC.topic], 1))
@@ -142,7 +145,7 @@ def report_reads(report: Report, folder: Path, count: int, size: int, sends: int
     def poll() -> None:
         seen = offset = 0
         while offset < end:
-            polled = broker.messages.poll(TOPIC, 1, PollingStrategy.offset(offset), 1000)
+            polled = broker.messages.poll(TOPIC, 1, PollRequest(PollingStrategy.offset(offset), 1000))
             seen, offset = seen + sum(map(len, polled.chunks)), polled.next_offset
         assert seen == total
 
@@ -163,7 +166,7 @@ def report_seeks(report: Report, folder: Path) -> None:
     log = open_directory(str(folder / "seek"))
     times = iter(range(NOW, NOW + 1_000_000))
     broker = Broker(log, clock_us=lambda: next(times))
-    broker.topics.create(TOPIC, 1, Limits.IGGY)
+    broker.topics.create(NewTopic(TOPIC, 1, Limits.IGGY))
     count = 200_000
     batch = b"".join(sent(bytes(100)) for _ in range(2))
     for _ in range(count):
@@ -174,7 +177,7 @@ def report_seeks(report: Report, folder: Path) -> None:
         "a message by its offset": lambda: next(follower.read((at := chance.randrange(2 * count)), at + 1)),
         "an offset by its time": lambda: follower.offset_of(NOW + chance.randrange(count)),
         "a look for new messages": follower.refresh,
-        "a poll that finds nothing": lambda: broker.messages.poll(TOPIC, 1, PollingStrategy.offset(2 * count), 10),
+        "a poll that finds nothing": lambda: broker.messages.poll(TOPIC, 1, PollRequest(PollingStrategy.offset(2 * count), 10)),
         "a commit of an offset": lambda: broker.offsets.commit(TOPIC, group, {1: 5}),
     }
     compare(report, f"finding the way among {count} sends", works, 30, 100)

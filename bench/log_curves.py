@@ -16,6 +16,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from headstream.core.filters.poll_request import PollRequest
+from headstream.core.model.topology import NewTopic
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -84,7 +87,7 @@ class LongLog:
 
     def __init__(self, root: Path, size_bytes: int, count: int, size: int) -> None:
         self.broker = Broker(open_directory(str(root)))
-        self.broker.topics.create(TOPIC, 1, Limits.IGGY)
+        self.broker.topics.create(NewTopic(TOPIC, 1, Limits.IGGY))
         self.broker.close()
         self._batch = b"".join(sent(os.urandom(size)) for _ in range(count))
         self._count = count
@@ -151,7 +154,9 @@ def report_length(report: Report, folder: Path, count: int, size: int) -> None:
         "an offset by its time": lambda log: log.find_time(chance),
         "any message, its send checked": lambda log: log.read_message(chance),
         "a look for new messages": lambda log: log.follower.refresh,
-        "a poll that finds nothing": lambda log: lambda: log.broker.messages.poll(TOPIC, 1, PollingStrategy.offset(1 << 40), 10),
+        "a poll that finds nothing": lambda log: (
+            lambda: log.broker.messages.poll(TOPIC, 1, PollRequest(PollingStrategy.offset(1 << 40), 10))
+        ),
         "append 1 x 100 bytes": lambda log: lambda: log.broker.messages.send(TOPIC, 1, SMALL),
     }
     for name, make in works.items():
@@ -173,11 +178,11 @@ def report_breadth(report: Report, folder: Path, noun: str) -> None:
         broker = Broker(open_directory(str(folder / f"{noun}-{count}")))
         begin = time.perf_counter()
         if noun == "partitions":
-            broker.topics.create(TOPIC, count, Limits.IGGY)
+            broker.topics.create(NewTopic(TOPIC, count, Limits.IGGY))
             places = [(TOPIC, number) for number in range(1, count + 1)]
         else:
             for number in range(count):
-                broker.topics.create(TopicName("bench", f"t{number}"), 1, Limits.IGGY)
+                broker.topics.create(NewTopic(TopicName("bench", f"t{number}"), 1, Limits.IGGY))
             places = [(TopicName("bench", f"t{number}"), 1) for number in range(count)]
         created = (time.perf_counter() - begin) / count * 1e3
         works: dict[str, Work] = {
@@ -216,7 +221,7 @@ def report_consumers(report: Report, folder: Path) -> None:
     counts = [1, 100, 1000]
     head(report, "consumer groups of a topic", [f"{count:,}" for count in counts])
     broker = Broker(open_directory(str(folder / "consumers")))
-    broker.topics.create(TOPIC, 1, Limits.IGGY)
+    broker.topics.create(NewTopic(TOPIC, 1, Limits.IGGY))
     rates = []
     for count in counts:
         groups = [OffsetOwner.group(f"g{number}") for number in range(count)]
@@ -246,7 +251,7 @@ def report_group_commit(report: Report, folder: Path) -> None:
             real(descriptor)
 
         broker = Broker(open_directory(str(folder / f"always-{count}")))
-        broker.topics.create(TOPIC, 1, Limits.IGGY, fsync=Fsync.ALWAYS)
+        broker.topics.create(NewTopic(TOPIC, 1, Limits.IGGY, fsync=Fsync.ALWAYS))
         broker.messages.send(TOPIC, 1, SMALL)
         each = 2000 // count
 

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from headstream.core.model.topology import NewTopic
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -35,7 +37,7 @@ NEXT = sent(b"the first send after the crash")
 def fill(root: Path, batch: bytes, count: int) -> None:
     broker = Broker(open_directory(str(root)))
     if not (root / "streams").exists():
-        broker.topics.create(TOPIC, 1, Limits.IGGY)
+        broker.topics.create(NewTopic(TOPIC, 1, Limits.IGGY))
     for _ in range(count):
         broker.messages.send(TOPIC, 1, batch)
     broker.close()

@@ -90,7 +90,7 @@ def run_pipeline(spark: Any, work: Path, way: str, mode: str, name: str, most: i
     def note(summary: Summary) -> None:
         if summary.batches > len(rounds):
             rounds.append((summary.seconds, summary.merges))
-        if way == "spark only":  # from the second micro-batch on
+        if way == "spark only" and summary.batches:  # from the second micro-batch on
             stored_batch.MAX_SMALL_ROWS = cluster_engine.MAX_DRIVER_TABLE_BYTES = -1  # type: ignore[misc]
 
     place: Place = parse_place(store) if store else work

@@ -23,6 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from headstream.core.model.topology import NewTopic
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -174,7 +176,7 @@ def measure_appends(tell: Callable[[str], None], count: int, rounds: int) -> Non
 
             def append(tracing: BatchTracing | None, batches: list[bytes] = batches) -> tuple[float]:
                 with contextlib.closing(Broker(open_memory())) as broker:
-                    broker.topics.create(TopicName.parse(TOPIC), 1, hs.Limits.WIDE)
+                    broker.topics.create(NewTopic(TopicName.parse(TOPIC), 1, hs.Limits.WIDE))
                     broker.messages.tracing = tracing
                     began = time.process_time()
                     for batch in batches:

@@ -1,4 +1,6 @@
-"""Fail where a function has more than 70 lines, a folder more than 30 modules, or a small module one importer, its neighbour.
+"""Fail where a function, a folder or the number of modules is too large: the limits are the constants below.
+
+A function has at most 70 lines and 9 parameters, a folder 30 modules, and no small module has one importer, its neighbour.
 
 A file is one concept: above 800 lines there is a warning, since its length is a matter of judgement. A module of under 80 lines
 that only its neighbour imports was cut off from that neighbour, unless SMALL_MODULES says why it stands alone. A function has
@@ -17,6 +19,7 @@ from typing import Final
 SRC: Final = Path("src")
 LONG_FILE_LINES: Final = 800
 MAX_FUNCTION_LINES: Final = 70
+MAX_PARAMETERS: Final = 9
 SMALL_MODULE_LINES: Final = 80
 MAX_FOLDER_MODULES: Final = 30
 
@@ -46,6 +49,13 @@ SMALL_MODULES: Final = {
 }
 """Why small modules with one importer stand alone; fewer than 20."""
 
+WIDE_FUNCTIONS: Final = {
+    ("src/headstream/cli/messages.py", "poll"),
+    ("src/headstream/cli/messages.py", "send"),
+    ("src/headstream/cli/mirror.py", "mirror"),
+}
+"""Commands of the command line with a parameter per option."""
+
 
 def main() -> int:
     """Print warnings and breaches, and return 1 if there is a breach."""
@@ -56,6 +66,8 @@ def main() -> int:
         if lines > LONG_FILE_LINES:
             print(f"warning: {path} has {lines} lines: is it still one concept?")  # noqa: T201
         breaches += _long_functions(path, ast.parse(text))
+        if path.is_relative_to(SRC):
+            breaches += _wide_functions(path, ast.parse(text))
     breaches += _small_modules()
     for folder in sorted({path.parent for path in SRC.rglob("*.py")}):
         modules = len(list(folder.glob("*.py")))
@@ -72,6 +84,16 @@ def _long_functions(path: Path, tree: ast.Module) -> Iterator[str]:
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > MAX_FUNCTION_LINES:
                 yield f"{path}:{node.lineno}: {node.name} has {length} lines (at most {MAX_FUNCTION_LINES})"
+
+
+def _wide_functions(path: Path, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or "core/codec" in path.as_posix():
+            continue
+        names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        count = len([name for name in names if name not in ("self", "cls")])
+        if count > MAX_PARAMETERS and (path.as_posix(), node.name) not in WIDE_FUNCTIONS:
+            yield f"{path}:{node.lineno}: {node.name} has {count} parameters (at most {MAX_PARAMETERS}): make a value of them"
 
 
 def _small_modules() -> Iterator[str]:

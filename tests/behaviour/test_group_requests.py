@@ -84,7 +84,7 @@ def test_member_that_has_read_everything_gets_what_the_group_gives_it(running: R
                     producer.flush()
                     assert [message.payload for message in first.poll(timeout_ms=60_000)] == [b"1"]
                     first.commit()
-                assert first._has_read_everything
+                assert first._reading.has_read_everything
             while len(first.positions) != 2:
                 assert first.poll(timeout_ms=50) == []
 
@@ -97,8 +97,8 @@ def test_member_that_has_read_everything_still_holds_what_it_has_handed_out(runn
             producer.flush()
             with log.consumer("shop/orders", group="billing", session_timeout_ms=HOURS_MS) as consumer:
                 assert [message.payload for message in consumer.poll(1, timeout_ms=60_000)] == [b"1"]
-                assert not consumer._has_read_everything
+                assert not consumer._reading.has_read_everything
                 assert [message.payload for message in consumer.poll(10, timeout_ms=60_000)] == [b"2"]
-                assert not consumer._has_read_everything  # not committed: the group keeps the partition here
+                assert not consumer._reading.has_read_everything  # not committed: the group keeps the partition here
                 consumer.commit()
-                assert consumer._has_read_everything
+                assert consumer._reading.has_read_everything

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from headstream.client.producer.producing import ProducerOptions
+from headstream.client.arguments import ProducerOptions
 from headstream.client.producer.receipts import Receipt
 from headstream.connect import connect, connect_async
 from headstream.core.model.message import Message

@@ -25,7 +25,7 @@ from headstream.core.model.deliveries import RetryOrder
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.leases import Grant, LeaseChange, LeaseRefusal, LeaseRequest, LeaseStep, SettledLeases
 from headstream.core.model.pauses import PauseRule
-from headstream.core.model.topology import Fsync, Limits
+from headstream.core.model.topology import Fsync, Limits, NewTopic
 from headstream.log.administration import create_topic
 from tests.campaigns.lease_model import GroupPauses, HeldJob, Job, WorkerGroup
 from tests.campaigns.lease_process import SECOND, TOPIC, LeaseProcess
@@ -72,8 +72,8 @@ class LeaseHistory(LeaseProcess):
         """
         with tempfile.TemporaryDirectory(dir=_MEMORY if Path(_MEMORY).is_dir() else None) as root:
             self._open(root)
-            create_topic(self._log, TOPIC.stream, TOPIC.topic, self._partitions, Limits.WIDE, 1, Fsync.ALWAYS)
-            create_topic(self._log, _DEAD.stream, _DEAD.topic, 2, Limits.WIDE, 2)
+            create_topic(self._log, NewTopic(TOPIC, self._partitions, Limits.WIDE, Fsync.ALWAYS), 1)
+            create_topic(self._log, NewTopic(_DEAD, 2, Limits.WIDE), 2)
             self._start()
             try:
                 self._send()

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Final
 
 from headstream.core.codec.binary import encode_sent
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message, MessageState, StateChange
 from headstream.core.model.polling import OffsetOwner
-from headstream.core.model.topology import Fsync, Limits, TopicOptions
+from headstream.core.model.topology import Fsync, Limits, NewTopic, TopicOptions
 from headstream.errors import CorruptLogError, OffsetOutOfRangeError, PartitionClosedError, StorageError
 from headstream.log.administration import create_topic, delete_topic, purge_topic
 from headstream.log.catalog.catalog import TopicRecord
@@ -163,7 +164,7 @@ class LogHistory(FaultHistory):
         self._note(f"create {name} ({fsync}, {options.retention_bytes})")
         self._changing = name
         partitions = self._rng.randint(1, 2)
-        create_topic(self._log, _STREAM, name, partitions, Limits.IGGY, self._count, fsync, options)
+        create_topic(self._log, NewTopic(TopicName(_STREAM, name), partitions, Limits.IGGY, fsync, options), self._count)
         self._changing = None
         self._adopt(name)
 

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Final
 
 from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message, MessageState, StateChange
-from headstream.core.model.topology import Fsync, Limits, TopicOptions
+from headstream.core.model.topology import Fsync, Limits, NewTopic, TopicOptions
 from headstream.errors import LegalHoldError, OffsetOutOfRangeError, StorageError
 from headstream.log.administration import create_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
@@ -90,7 +91,7 @@ class RemovalHistory:
             try:
                 self._log.start_writing("identity", 1, briefly=True)
                 options = TopicOptions(deletion_grace_us=_GRACE_US)
-                create_topic(self._log, "shop", "orders", 1, Limits.IGGY, 1, Fsync.ALWAYS, options)
+                create_topic(self._log, NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY, Fsync.ALWAYS, options), 1)
                 for _ in range(self._steps):
                     self._step()
                 self._files.revive()

@@ -26,8 +26,9 @@ from typing import Any, Final
 from headstream.broker.broker import Broker
 from headstream.client.client import Client
 from headstream.core.model.deliveries import Retry, RetryOrder
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import ReceivedMessage
-from headstream.core.model.topology import Fsync, Limits
+from headstream.core.model.topology import Fsync, Limits, NewTopic
 from headstream.log.administration import create_topic
 from tests.campaigns.faulty_files import Killed
 from tests.campaigns.lease_model import PageFiles
@@ -80,8 +81,8 @@ class RetryHistory:
         """
         with tempfile.TemporaryDirectory(dir=_MEMORY if Path(_MEMORY).is_dir() else None) as root:
             self._open(root)
-            create_topic(self._log, "shop", "orders", len(self._ends), Limits.WIDE, 1, Fsync.ALWAYS)
-            create_topic(self._log, "shop", "dead", 2, Limits.WIDE, 2)
+            create_topic(self._log, NewTopic(TopicName("shop", "orders"), len(self._ends), Limits.WIDE, Fsync.ALWAYS), 1)
+            create_topic(self._log, NewTopic(TopicName("shop", "dead"), 2, Limits.WIDE), 2)
             self._start()
             try:
                 self._send()
@@ -124,9 +125,7 @@ class RetryHistory:
             task.most += not task.fate  # the log can know that the attempt has begun, before the loop's body got the message
         for group in self._groups:
             for member in group.members:
-                share = member.consumer._share
-                if share is not None:  # the system releases the locks of a killed process
-                    share.leave()
+                member.consumer._reading.close()  # the system releases the locks of a killed process
                 for message in member.in_hand:
                     self._task(group, message).most += 1
             group.members.clear()

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.server.kafka.apis import APIS
 from tests.support.messages.kafka_records import Record, make_batch, make_records
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
@@ -90,7 +90,7 @@ def _attack(listener: KafkaListener, chance: random.Random, requests: list[bytes
 @pytest.fixture
 def attacked() -> object:
     with kafka_listener() as listener:
-        listener.broker.topics.create(TopicName("shop", "orders"), 1, Limits.WIDE)
+        listener.broker.topics.create(NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE))
         yield listener
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from headstream.core.codec.binary import decode_polled
-from headstream.core.model.topology import Fsync, Limits
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Fsync, Limits, NewTopic
 from headstream.log.administration import create_topic
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.partition.partition import PartitionWriter
@@ -37,7 +38,7 @@ class Machine:
         self.root = root
         self.files = FaultyFiles(seed)
         self.open()
-        create_topic(self.log, "shop", "orders", PARTITIONS, Limits.IGGY, 2, fsync)
+        create_topic(self.log, NewTopic(TopicName("shop", "orders"), PARTITIONS, Limits.IGGY, fsync), 2)
         for number in range(1, 1 + seed % (PARTITIONS + 1)):  # some partitions have a segment already
             self.log.append(self.topic, number, sent(EARLIER), 3, SEED)
             self.log.partition(self.topic, number).sync()

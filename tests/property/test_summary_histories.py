@@ -14,8 +14,9 @@ from headstream.core.filters.evaluation import FAILED, TRUE, evaluate
 from headstream.core.filters.filter import parse_filter
 from headstream.core.model import constructors as kinds
 from headstream.core.model.headers import Headers
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message, MessageState, ReceivedMessage, StateChange
-from headstream.core.model.topology import Limits, TopicOptions
+from headstream.core.model.topology import Limits, NewTopic, TopicOptions
 from headstream.errors import CorruptLogError, CorruptSendError, OffsetOutOfRangeError
 from headstream.log.administration import create_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
@@ -42,7 +43,9 @@ class History:
         self.root, self.seed = root, seed
         self.tenant = self.count = self.skipped = 0
         self.log = self.open()
-        create_topic(self.log, "shop", "orders", 1, Limits.WIDE, 5, options=TopicOptions(summary_headers=NAMES[0]))
+        create_topic(
+            self.log, NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE, options=TopicOptions(summary_headers=NAMES[0])), 5
+        )
         self.directory = self.log.partition_directory(self.topic(), 1)
         self.follower = PartitionFollower(self.directory, self.files)
         self.made = Summaries(self.log, self.now_us)

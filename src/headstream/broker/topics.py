@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from headstream.broker.backing import Backing
-from headstream.core.model.identifiers import TopicName, check_name, check_new_name
-from headstream.core.model.topology import Fsync, Limits, Partition, Topic, TopicOptions, check_partition_count
+from headstream.core.model.identifiers import TopicName, check_new_name
+from headstream.core.model.topology import NewTopic, Partition, Topic
 from headstream.errors import AlreadyExistsError, PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord, find_topic
@@ -24,33 +24,18 @@ class Topics:
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
 
-    def create(
-        self,
-        name: TopicName,
-        partitions: int,
-        limits: Limits,
-        *,
-        fsync: Fsync = Fsync.INTERVAL,
-        options: TopicOptions | None = None,
-        if_not_exists: bool = False,
-    ) -> Topic:
+    def create(self, new: NewTopic, *, if_not_exists: bool = False) -> Topic:
         """Create a topic, and its stream if missing.
 
         Args:
-            name: Stream and topic.
-            partitions: 1 to 1000.
-            limits: The limits of its messages.
-            fsync: When acknowledged messages are synced to disk.
-            options: Retention, compaction, deduplication and summaries; None is all off.
             if_not_exists: Return an existing topic of that name unchanged.
 
         Raises:
             AlreadyExistsError: the name is taken.
             InvalidOptionError: the number of partitions is out of range.
         """
-        check_name(name.stream, "stream")
-        check_name(name.topic, "topic")
-        check_partition_count(name, partitions)
+        new.check()
+        name = new.name
         if if_not_exists and self._is_there(name):
             return self.get(name)
         log = self._backing.writable_log()
@@ -61,7 +46,7 @@ class Topics:
             raise AlreadyExistsError(
                 f"there is a topic {str(name)!r} already", where=log.root, advice="Use it, or pass if_not_exists=True"
             )
-        create_topic(log, name.stream, name.topic, partitions, limits, self._backing.clock_us(), fsync, options)
+        create_topic(log, new, self._backing.clock_us())
         log.upkeep.start(self._backing.clock_us)
         return self.get(name)
 

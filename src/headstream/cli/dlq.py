@@ -74,7 +74,7 @@ def list_letters(source: LetterSource, count: int, chosen: FilterInput, output: 
       headstream dlq list shop/orders.dead --where "hs.reason_code = 'rejected'"
     """
     with source.open() as letters:
-        if chosen.explain(letters.log, ("available",), output):
+        if chosen.explain(letters.log, output):
             return
         rows = [_describe(letter) for _, letter in zip(range(count), letters.find(chosen), strict=False)]
     print_objects(rows, _COLUMNS, output)
@@ -97,7 +97,7 @@ def reasons(source: LetterSource, chosen: FilterInput, output: str) -> None:
     from headstream.client.dead_letters.letters import LetterReasons
 
     with source.open() as letters:
-        if chosen.explain(letters.log, ("available",), output):
+        if chosen.explain(letters.log, output):
             return
         found = LetterReasons()
         for letter in letters.find(chosen):
@@ -153,7 +153,7 @@ def redrive(source: LetterSource, chosen: FilterInput, dry_run: bool, rate: floa
     if rate is not None and source.checkpoint is not None:
         raise click.UsageError("--rate is not for --checkpoint: the pipeline merges what it redrives as one.")
     with source.open(is_plain=True) as letters:
-        if chosen.explain(letters.log, ("available",), output):
+        if chosen.explain(letters.log, output):
             return
         members = _redrive(source, letters, chosen, rate, is_dry=dry_run)
     print_object({"topic": source.topic, "dry_run": dry_run, **members}, output)
@@ -198,7 +198,7 @@ def discard(source: LetterSource, chosen: FilterInput, dry_run: bool, yes: bool,
     found: dict[int, list[int]] = {}
     members: dict[str, Any] = {}
     with source.open() as letters:
-        if chosen.explain(letters.log, ("available",), output):
+        if chosen.explain(letters.log, output):
             return
         for letter in letters.find(chosen):
             found.setdefault(letter.partition, []).append(letter.offset)

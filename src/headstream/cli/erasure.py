@@ -67,7 +67,7 @@ def erase(
     if chosen.where is None:
         raise click.UsageError("--where is required: name the messages to be erased.")
     with connect_plain(url) as log, ExitStack() as stack:
-        if chosen.explain(log, None, output):
+        if chosen._replace(states=None).explain(log, output):
             return
         bar = _ProgressBar(stack)
         erasure = Erasure(log, topic, chosen.where, dead_letters, on_error=chosen.on_error, on_progress=bar.show)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from headstream.cli.shared.filtering import FilterInput, filter_options
+from headstream.cli.shared.filtering import FilterInput, choice_options
 from headstream.cli.shared.header_text import parse_header
 from headstream.cli.shared.message_view import MessageForm, form_options, is_before, print_message_lines, print_message_table
 from headstream.cli.shared.output import check_reader, print_object
@@ -20,7 +20,6 @@ from headstream.cli.shared.parameters import (
     open_log,
     output_option,
     start_parameter,
-    states_option,
     topic_argument,
     until_option,
     url_option,
@@ -33,7 +32,6 @@ from headstream.core.model.topology import Topic
 from headstream.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from headstream.client.arguments import ConsumerOptions
     from headstream.client.client import Client
     from headstream.client.consumer.consumer import Consumer
     from headstream.client.producer.producer import Producer
@@ -137,8 +135,7 @@ def send(
     show_default=True,
     help="The consumer name for next.",
 )
-@states_option
-@filter_options
+@choice_options
 @url_option
 @form_options
 def poll(
@@ -149,7 +146,6 @@ def poll(
     count: int,
     newest: int | None,
     consumer: str,
-    states: tuple[str, ...] | None,
     chosen: FilterInput,
     url: str,
     form: MessageForm,
@@ -170,19 +166,19 @@ def poll(
     if until is not None and offset.kind in (PollingKind.LAST, PollingKind.NEXT):
         raise click.UsageError("--until requires an offset, a time or first.")
     with open_log(url) as log:
-        if chosen.explain(log, states, form.output, topic):
+        if chosen.explain(log, form.output, topic):
             return
         if offset.kind is PollingKind.NEXT:
             numbers = None if partition is None else [partition]
-            with log.consumer(topic, name=consumer, partitions=numbers, states=states, **chosen.options) as reader:
+            with log.consumer(topic, name=consumer, partitions=numbers, **chosen.options) as reader:
                 print_message_table(reader.poll(count), form)
                 sys.stdout.flush()
                 reader.commit()  # only after the messages are printed
             return
         if until is None:
-            found = log.poll(topic, partition, start=offset, count=count, states=states, **chosen.options)
+            found = log.poll(topic, partition, start=offset, count=count, **chosen.options)
         else:
-            found = list(_poll_until(log, topic, partition, offset, until, states, count, chosen))
+            found = list(_poll_until(log, topic, partition, offset, until, count, chosen))
     print_message_table(found, form)
 
 
@@ -192,7 +188,6 @@ def _poll_until(
     partition: int | None,
     offset: PollingStrategy,
     until: PollingStrategy,
-    states: tuple[str, ...] | None,
     count: int,
     chosen: FilterInput,
 ) -> Iterator[ReceivedMessage]:
@@ -200,7 +195,7 @@ def _poll_until(
     numbers = [place.number for place in log.topic(topic).partitions] if partition is None else [partition]
     left = count
     for number in numbers:
-        for message in log.poll(topic, number, start=offset, count=left, states=states, **chosen.options) if left else ():
+        for message in log.poll(topic, number, start=offset, count=left, **chosen.options) if left else ():
             if not is_before(message, until):
                 break
             left -= 1
@@ -226,8 +221,7 @@ def _poll_until(
     help="Read as a member of this group: share its partitions, continue from its commits, and commit what was shown.",
 )
 @click.option("--count", type=click.IntRange(1), help="End after so many messages.")
-@states_option
-@filter_options
+@choice_options
 @url_option
 @form_options
 def tail(
@@ -237,7 +231,6 @@ def tail(
     newest: int | None,
     group: str | None,
     count: int | None,
-    states: tuple[str, ...] | None,
     chosen: FilterInput,
     url: str,
     form: MessageForm,
@@ -262,18 +255,11 @@ def tail(
             open_log(url) as log,
             ExitStack() as stack,
         ):
-            if chosen.explain(log, states, form.output, topic):
+            if chosen.explain(log, form.output, topic):
                 return
-            options: ConsumerOptions = {
-                "group": group,
-                "partitions": partitions or None,
-                "start": begin,
-                "states": states,
-                "where": chosen.where,
-                "on_filter_error": chosen.on_error,
-            }
-            consumer = stack.enter_context(log.consumer(topic, **options))
-            older = _newest_before(log, topic, consumer.positions, states, newest) if newest is not None else []
+            reading = log.consumer(topic, group=group, partitions=partitions or None, start=begin, **chosen.options)
+            consumer = stack.enter_context(reading)
+            older = _newest_before(log, topic, consumer.positions, chosen.states, newest) if newest is not None else []
             print_message_lines(_follow(consumer, older, count, commit=group is not None), form, flush=True)
     except KeyboardInterrupt:
         return

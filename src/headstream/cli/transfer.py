@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headstream.cli.shared.filtering import FilterInput, filter_options
+from headstream.cli.shared.filtering import FilterInput, choice_options
 from headstream.cli.shared.message_view import MessageForm, is_before, print_message_lines
 from headstream.cli.shared.output import print_object
 from headstream.cli.shared.parameters import (
@@ -23,7 +23,6 @@ from headstream.cli.shared.parameters import (
     open_log,
     output_option,
     start_parameter,
-    states_option,
     topic_argument,
     until_option,
     url_option,
@@ -112,8 +111,7 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
 )
 @until_option
 @click.option("--file", type=LocalPath(directory=False), help="The output file, instead of standard output.")
-@states_option
-@filter_options
+@choice_options
 @url_option
 @click.option("--output", type=click.Choice(FORMS), default="jsonl", show_default=True, help="import reads jsonl.")
 def export(
@@ -122,7 +120,6 @@ def export(
     start: PollingStrategy,
     until: PollingStrategy | None,
     file: Path | None,
-    states: tuple[str, ...] | None,
     chosen: FilterInput,
     url: str,
     output: str,
@@ -138,13 +135,18 @@ def export(
     """
     with ExitStack() as stack:
         log = stack.enter_context(open_log(url))
-        if chosen.explain(log, states, output, topic):
+        if chosen.explain(log, output, topic):
             return
         places = log.topic(topic).partitions  # before the file is created
         if file is not None:
             stack.enter_context(redirect_stdout(stack.enter_context(file.open("w", encoding="utf-8"))))
         ends = {place.number: place.end_offset for place in places}
-        options: ConsumerOptions = {"states": states, "where": chosen.where, "on_filter_error": chosen.on_error, "timeout_ms": 0}
+        options: ConsumerOptions = {
+            "states": chosen.states,
+            "where": chosen.where,
+            "on_filter_error": chosen.on_error,
+            "timeout_ms": 0,
+        }
         messages = _read_all(log, topic, ends, partitions, start, until, options)
         if sys.stderr.isatty() and not sys.stdout.isatty():
             counted = [place for place in places if not partitions or place.number in partitions]

@@ -17,23 +17,31 @@ from headstream.core.model.message import parse_state
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.model.polling import OffsetOwner, PollingStrategy
 from headstream.core.model.quantities import parse_duration_us
+from headstream.core.model.topology import Fsync, Limits
 from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError
 
 __all__ = [
     "ConsumerOptions",
     "MessageIdInput",
+    "Milliseconds",
     "PartitionInput",
+    "ProducerOptions",
     "SendArguments",
     "StartInput",
     "StatesInput",
     "TopicOptionsInput",
     "choice_of",
     "committer_of",
+    "fsync_of",
+    "limits_of",
     "message_id_of",
     "start_of",
     "state_codes",
     "topic_name",
 ]
+
+Milliseconds: TypeAlias = float | timedelta
+"""A duration: a number of milliseconds, or a timedelta."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -49,6 +57,16 @@ class TopicOptionsInput(TypedDict, total=False):
     summary_headers: str | Iterable[str] | None
     deletion_grace_us: int | timedelta | None
     legal_hold: bool
+
+
+class ProducerOptions(TypedDict, total=False):
+    """Keyword arguments of Client.producer()."""
+
+    linger_ms: Milliseconds
+    batch_bytes: int
+    batch_count: int
+    buffer_bytes: int
+    delivery_timeout_ms: Milliseconds
 
 
 class ConsumerOptions(TypedDict, total=False):
@@ -228,3 +246,21 @@ def state_codes(states: StatesInput) -> frozenset[int] | None:
     if not codes:
         raise InvalidOptionError("no state is named", advice='Use states=("available",), or None for all')
     return codes
+
+
+def limits_of(limits: str, topic: str) -> Limits:
+    """Return the kind of a topic's limits by name."""
+    try:
+        return Limits(limits)
+    except ValueError:
+        raise InvalidOptionError(
+            f"{limits!r} is not a kind of limits", where=topic, advice=f"Use {' or '.join(Limits)}"
+        ) from None
+
+
+def fsync_of(fsync: str, topic: str) -> Fsync:
+    """Return a topic's fsync policy by name."""
+    try:
+        return Fsync(fsync)
+    except ValueError:
+        raise InvalidOptionError(f"{fsync!r} is not an fsync policy", where=topic, advice=f"Use {', '.join(Fsync)}") from None

@@ -17,6 +17,7 @@ from headstream.client.arguments import (
     ConsumerOptions,
     MessageIdInput,
     PartitionInput,
+    ProducerOptions,
     StartInput,
     StatesInput,
     TopicOptionsInput,
@@ -27,7 +28,6 @@ from headstream.client.client import Client
 from headstream.client.consumer.async_consumer import AsyncConsumer, AsyncTopicsConsumer, LoopCallbacks
 from headstream.client.consumer.filtering import FilterPlan
 from headstream.client.producer.async_producer import AsyncProducer
-from headstream.client.producer.producing import ProducerOptions
 from headstream.client.producer.receipts import Delivered
 from headstream.client.worker import Worker
 from headstream.core.model.delivery_views import GroupDeliveries, MessageStory

@@ -6,9 +6,9 @@ import difflib
 import reprlib
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-from headstream.client.arguments import ConsumerOptions, TopicOptionsInput
+from headstream.client.arguments import ConsumerOptions, Milliseconds, TopicOptionsInput
 from headstream.errors import InvalidInputError, InvalidOptionError
 
 __all__ = [
@@ -23,9 +23,6 @@ __all__ = [
     "milliseconds",
     "seconds",
 ]
-
-Milliseconds: TypeAlias = float | timedelta
-"""A duration: a number of milliseconds, or a timedelta."""
 
 _T = TypeVar("_T")
 

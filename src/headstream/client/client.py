@@ -3,51 +3,80 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from headstream.client.admin.numbered import find_topic_name
-from headstream.client.admin.progress import Progress
-from headstream.client.admin.states import States
-from headstream.client.admin.topology import Topology
+from headstream.client.admin.numbered import find_stream_name, find_topic_name
 from headstream.client.arguments import (
     ConsumerOptions,
+    MessageIdInput,
+    PartitionInput,
+    ProducerOptions,
     StartInput,
     StatesInput,
+    TopicOptionsInput,
+    committer_of,
+    fsync_of,
+    limits_of,
     start_of,
     state_codes,
+    topic_name,
 )
-from headstream.client.checks import check_consumer_options, check_names, check_text, check_whole
+from headstream.client.checks import (
+    Milliseconds,
+    check_consumer_options,
+    check_many,
+    check_names,
+    check_text,
+    check_topic_options,
+    check_whole,
+    milliseconds,
+)
 from headstream.client.closing import closing
 from headstream.client.consumer.consumer import Consumer
 from headstream.client.consumer.consumers import make_consumer, timeout_of
 from headstream.client.consumer.filtering import FilterPlan, make_filter, plan_filter
-from headstream.client.consumer.receiving import poll_existing
+from headstream.client.consumer.positions import find_offset
+from headstream.client.consumer.receiving import poll_topic
 from headstream.client.consumer.topics_consumer import TopicsConsumer, is_pattern
-from headstream.client.producer.producing import Producing
+from headstream.client.producer.producer import Producer
+from headstream.client.producer.receipts import Delivered
+from headstream.client.producer.senders import Senders
+from headstream.client.producer.sending import DEFAULT_LINGER_MS, SendingOptions
+from headstream.client.transports.delivery_transport import find_views
 from headstream.client.transports.transport import ClusterCounts, KeyPartitioning, RemoteAccess, Transport
+from headstream.core.filters.poll_request import PollRequest
+from headstream.core.model.delivery_views import GroupDeliveries, MessageStory
+from headstream.core.model.groups import Group
+from headstream.core.model.headers import HeadersInput
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import ReceivedMessage
+from headstream.core.model.message import ReceivedMessage, StateChange, parse_state
 from headstream.core.model.polling import OffsetOwner, PollingKind
-from headstream.core.model.topology import ClusterStats
+from headstream.core.model.removals import Removal
+from headstream.core.model.topology import ClusterStats, NewTopic, Stream, Topic, TopicOptions
 from headstream.errors import ClosedError, InvalidOptionError, InvalidUrlError, UnsupportedError
 from headstream.forks import closed_by_fork, tell_of_forks
 
 if TYPE_CHECKING:
     from headstream.client.consumer.decoding import DecodingConsumer, DecodingTopicsConsumer
-    from headstream.client.interception.consumer import Transform
+    from headstream.client.consumer.fetching import Transform
     from headstream.client.interception.interception import Interception
+    from headstream.client.producer.encoding_producer import EncodingProducer
+    from headstream.client.producer.forwarding import ForwardingProducer
     from headstream.client.transports.remote.server import Server
     from headstream.interceptors.chain import Chain
-    from headstream.serializers.serializer import Decode
+    from headstream.serializers.serializer import Decode, Encode
 
 __all__ = ["Client"]
 
 _T = TypeVar("_T")
 
 
-class Client(Topology, Progress, Producing, States):
+class Client:
     """A log of streams and topics; thread-safe. Created by hs.connect(); use it in a `with` statement, or close() it.
+
+    A topic is named `stream/topic` everywhere.
 
     Args:
         transport: The embedded broker or a connection to a server; the client closes it.
@@ -56,12 +85,13 @@ class Client(Topology, Progress, Producing, States):
     """
 
     def __init__(self, transport: Transport, server: Server | None = None, chain: Chain | None = None) -> None:
-        super().__init__()
         self._interception = None if chain is None else _intercept(transport, chain)
         self._transport = transport
         self._server = server
         self._is_closed = self._is_parents = False
         self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
+        self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+        self._senders = Senders(lambda topic: self.producer(topic, linger_ms=0))
         tell_of_forks(self)
 
     def after_fork(self) -> None:
@@ -143,7 +173,301 @@ class Client(Topology, Progress, Producing, States):
             raise ClosedError("the log is closed", advice="Connect again")
         return self._transport
 
-    # -- messages ---------------------------------------------------------------------------------------------
+    @property
+    def transport(self) -> Transport:
+        """The commands of the log as they are sent, for tools; unlike this class it can change in any version."""
+        return self._open_transport()
+
+    # -- streams, topics, partitions ----------------------------------------------------------------------------------
+
+    def create_stream(self, name: str) -> Stream:
+        """Create a stream.
+
+        Args:
+            name: Without dot or slash.
+
+        Raises:
+            AlreadyExistsError: the name is taken.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        return self._open_transport().streams.create(name)
+
+    def stream(self, name: str) -> Stream:
+        """Return a stream; StreamNotFoundError if it does not exist."""
+        transport = self._open_transport()
+        return transport.streams.get(find_stream_name(transport, name))
+
+    def streams(self) -> list[Stream]:
+        """Return all streams, in the order of their ids."""
+        return self._open_transport().streams.list()
+
+    def rename_stream(self, name: str, to: str) -> Stream:
+        """Rename a stream, and return it.
+
+        Producers, consumers and Spark queries use names: existing ones no longer find the old name.
+
+        Args:
+            to: Its new name, without dot or slash.
+
+        Raises:
+            StreamNotFoundError: the stream does not exist.
+            AlreadyExistsError: another stream has that name.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        transport = self._open_transport()
+        transport.streams.rename(find_stream_name(transport, name), to)
+        return self.stream(to)
+
+    def delete_stream(self, name: str) -> None:
+        """Delete a stream with all its topics; StreamNotFoundError if it does not exist."""
+        transport = self._open_transport()
+        transport.streams.delete(find_stream_name(transport, name))
+
+    def create_topic(
+        self,
+        name: str | TopicName,
+        partitions: int = 1,
+        *,
+        limits: str = "iggy",
+        fsync: str = "interval",
+        if_not_exists: bool = False,
+        **options: Unpack[TopicOptionsInput],
+    ) -> Topic:
+        """Create a topic, and its stream if missing.
+
+        Args:
+            name: `stream/topic`.
+            partitions: 1 to 1000.
+            limits: `iggy`: any Iggy client can read all messages; `wide`: also empty and null values and payloads.
+            fsync: When acknowledged messages are synced to disk, and thus what a power cut can lose. `always`: before the
+                acknowledgement; `interval`: within a second; `never`: whenever the operating system writes them.
+            if_not_exists: Return an existing topic of that name unchanged.
+            options: See update_topic(): retention_us, retention_bytes, compaction_delay_us,
+                deduplication_count, summary_headers, deletion_grace_us, legal_hold. Omitted options are off, but the grace is
+                a week.
+
+        Raises:
+            AlreadyExistsError: the name is taken.
+            InvalidOptionError: the number of partitions, the limits, the policy or an option is invalid.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        chosen, policy = limits_of(limits, str(name)), fsync_of(fsync, str(name))
+        transport = self._open_transport()
+        return transport.topics.create(
+            NewTopic(
+                topic_name(name, transport),
+                check_whole("partitions", partitions),
+                chosen,
+                fsync=policy,
+                options=TopicOptions(**check_topic_options(options)),
+            ),
+            if_not_exists=if_not_exists,
+        )
+
+    def topic(self, name: str | TopicName) -> Topic:
+        """Return a topic with its partitions as of now; TopicNotFoundError if it does not exist."""
+        transport = self._open_transport()
+        return transport.topics.get(find_topic_name(transport, name))
+
+    def topics(self, stream: str | None = None) -> list[Topic]:
+        """Return all topics of one stream, or of all."""
+        transport = self._open_transport()
+        return transport.topics.list(None if stream is None else find_stream_name(transport, stream))
+
+    def delete_topic(self, name: str | TopicName) -> None:
+        """Delete a topic with its messages and offsets; TopicNotFoundError if it does not exist."""
+        transport = self._open_transport()
+        transport.topics.delete(find_topic_name(transport, name))
+
+    def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
+        """Change options of a topic, and return it; omitted options stay, None switches an option off.
+
+        Old messages are deleted in the background by whole files, except the active one: up to one file per partition is
+        retained beyond the limit.
+
+        Args:
+            name: `stream/topic`.
+            options: By name:
+                retention_us: Messages older than this are deleted, microseconds.
+                retention_bytes: Above this size of all partitions, bytes, the oldest messages are deleted.
+                compaction_delay_us: Only the last message per key is retained, and every message needs a key. A null payload
+                    deletes its key, and is itself removed after this delay, 0 or more microseconds.
+                deduplication_count: A message is dropped if its id occurs among this many newest messages of its partition,
+                    1 to 10,000,000.
+                summary_headers: Names of at most 8 headers, a list or separated by commas. What they have is noted for each
+                    file that is no longer written, so that filters skip files without a value they look for.
+                deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None
+                    keeps them.
+                legal_hold: Whether nothing is removed, in whatever way.
+
+        Raises:
+            TopicNotFoundError: the topic does not exist.
+            InvalidOptionError: a number is out of range, or a name of a header is invalid.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        transport = self._open_transport()
+        return transport.topics.update(find_topic_name(transport, name), **check_topic_options(options))
+
+    def rename_topic(self, name: str | TopicName, to: str) -> Topic:
+        """Rename a topic within its stream, and return it.
+
+        Producers, consumers and Spark queries use names: existing ones no longer find the old name. Committed offsets
+        stay.
+
+        Args:
+            name: `stream/topic`.
+            to: The topic's new name, without its stream's.
+
+        Raises:
+            TopicNotFoundError: the topic does not exist.
+            AlreadyExistsError: another topic of the stream has that name.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        transport = self._open_transport()
+        old = find_topic_name(transport, name)
+        transport.topics.rename(old, to)
+        return self.topic(TopicName(old.stream, to))
+
+    def purge_topic(self, name: str | TopicName) -> None:
+        """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0.
+
+        Consumers reading it get OffsetOutOfRangeError, and continue after seek().
+
+        Raises:
+            TopicNotFoundError: the topic does not exist.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        transport = self._open_transport()
+        transport.topics.purge(find_topic_name(transport, name))
+
+    def create_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
+        """Append partitions to a topic, and return the changed topic.
+
+        Existing producers and consumers keep the old partitions, but consumers of a group share the new ones
+        too. Keys can map to other partitions than before.
+
+        Args:
+            count: Number of partitions to add, at least 1.
+
+        Raises:
+            TopicNotFoundError: the topic does not exist.
+            InvalidOptionError: the topic would have more than 1000 partitions.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        transport = self._open_transport()
+        return transport.partitions.create(find_topic_name(transport, topic), check_whole("count", count))
+
+    def delete_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
+        """Delete the highest numbered partitions of a topic, with their messages, and return the changed topic.
+
+        Args:
+            count: Number of partitions to delete; at least one remains.
+
+        Raises:
+            TopicNotFoundError: the topic does not exist.
+            InvalidOptionError: no partition would remain.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        transport = self._open_transport()
+        return transport.partitions.delete(find_topic_name(transport, topic), check_whole("count", count))
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    @overload
+    def producer(self, topic: str | TopicName, **options: Unpack[ProducerOptions]) -> Producer: ...
+
+    @overload
+    def producer(
+        self, topic: str | TopicName, *, encode: Encode[_T], **options: Unpack[ProducerOptions]
+    ) -> EncodingProducer[_T]: ...
+
+    def producer(
+        self,
+        topic: str | TopicName,
+        *,
+        encode: Encode[Any] | None = None,
+        linger_ms: Milliseconds = DEFAULT_LINGER_MS,
+        batch_bytes: int = 1 << 20,
+        batch_count: int = 1000,
+        buffer_bytes: int = 32 << 20,
+        delivery_timeout_ms: Milliseconds = 120_000,
+    ) -> Producer | EncodingProducer[Any]:
+        """Return a producer, which sends messages to a topic in batches.
+
+        Args:
+            encode: A serializer, as serializers.json(), or a function from a value to bytes: the producer then sends
+                values instead of payloads.
+            linger_ms: How long a message waits for its batch to fill, milliseconds or a timedelta; 0 sends it as soon as
+                possible.
+            batch_bytes: A batch of this size, bytes, is sent at once; 1 byte to 64 MiB.
+            batch_count: A batch with this many messages is sent at once.
+            buffer_bytes: Maximum unacknowledged bytes before send() blocks.
+            delivery_timeout_ms: How long to retry a message, through broken connections and restarts of the server,
+                milliseconds or a timedelta, at most an hour; then it fails, and an error carries it.
+
+        Raises:
+            TopicNotFoundError: the topic does not exist.
+            InvalidOptionError: an option is out of range.
+        """
+        options = SendingOptions(
+            linger_ms=milliseconds("linger_ms", linger_ms),
+            batch_bytes=check_whole("batch_bytes", batch_bytes),
+            batch_count=check_whole("batch_count", batch_count),
+            buffer_bytes=check_whole("buffer_bytes", buffer_bytes),
+            delivery_timeout_ms=milliseconds("delivery_timeout_ms", delivery_timeout_ms),
+        )
+        transport, interception = self._open_transport(), self._interception
+        found = self.topic(topic)
+        producer = Producer(transport, found, options) if interception is None else interception.make_producer(found, options)
+        self._producers.add(producer)
+        if encode is None:
+            return producer
+        from headstream.client.producer.encoding_producer import EncodingProducer
+
+        return EncodingProducer(producer, str(topic), encode)
+
+    def forwarding_producer(self, topic: str | TopicName, *, linger_ms: Milliseconds = DEFAULT_LINGER_MS) -> ForwardingProducer:
+        """Return a producer of messages that were stored elsewhere: it keeps reserved headers, and runs no interceptors.
+
+        Args:
+            linger_ms: See producer().
+
+        Raises:
+            TopicNotFoundError: the topic does not exist.
+        """
+        from headstream.client.producer.forwarding import ForwardingProducer
+
+        options = SendingOptions(linger_ms=milliseconds("linger_ms", linger_ms))
+        producer = ForwardingProducer(self._open_transport(), self.topic(topic), options)
+        self._producers.add(producer)
+        return producer
+
+    def send(
+        self,
+        topic: str | TopicName,
+        payload: bytes | bytearray | memoryview | None,
+        *,
+        key: bytes | None = None,
+        headers: HeadersInput | None = None,
+        id: MessageIdInput = 0,
+        partition: PartitionInput = None,
+    ) -> Delivered:
+        """Send one message, and return its position once it is stored; for many messages a producer() is much cheaper.
+
+        Args:
+            payload, key, headers, id, partition: See Producer.send().
+
+        Raises:
+            TopicNotFoundError: the topic does not exist.
+            OutcomeUnknownError: it is unknown whether the message is stored.
+            HeadstreamError: the message is not stored.
+        """
+        return self._senders.send(
+            find_topic_name(self._open_transport(), topic),
+            lambda producer: producer.send(payload, key=key, headers=headers, id=id, partition=partition),
+        )
+
+    # -- consuming ----------------------------------------------------------------------------------------------------
 
     @overload
     def consumer(self, topic: str | TopicName, **options: Unpack[ConsumerOptions]) -> Consumer: ...
@@ -232,7 +556,6 @@ class Client(Topology, Progress, Producing, States):
         """Return messages of one partition or of all, without waiting.
 
         Args:
-            topic: `stream/topic`.
             partition: From 1; None polls the partitions in turn until there are `count` messages. `last` then returns the
                 newest of all partitions.
             start: An offset, `first`, `last` (the newest ones), `next` (the consumer's committed offset), a time, how long
@@ -256,31 +579,13 @@ class Client(Topology, Progress, Producing, States):
             check_whole("partition", partition)
         if consumer is not None and not isinstance(consumer, OffsetOwner):
             consumer = OffsetOwner.named(check_text("consumer", consumer))
-        strategy, found = start_of(start), list[ReceivedMessage]()
-        newest = strategy.kind is PollingKind.LAST
-        if newest and partition is None and auto_commit:
+        strategy, codes, transport = start_of(start), state_codes(states), self._open_transport()
+        if strategy.kind is PollingKind.LAST and partition is None and auto_commit:
             raise InvalidOptionError("the newest messages of all partitions cannot be committed", advice="Name the partition")
-        codes = state_codes(states)
-        chosen = make_filter(where, on_filter_error, codes)
-        transport = self._open_transport()
         name = find_topic_name(transport, topic)
-        for number in [each.number for each in transport.topics.get(name).partitions] if partition is None else [partition]:
-            found += poll_existing(
-                transport,
-                name,
-                number,
-                strategy,
-                count if newest else count - len(found),
-                states=codes,
-                where=chosen,
-                consumer=consumer,
-                auto_commit=auto_commit and self._interception is None,
-            )
-            if len(found) >= count and not newest:
-                break
-        if newest and partition is None:
-            found = sorted(found, key=lambda message: message.timestamp)[-count:]
-            found.sort(key=lambda message: (message.partition, message.offset))
+        chosen, commits = make_filter(where, on_filter_error, codes), auto_commit and self._interception is None
+        request = PollRequest(strategy, count, codes, consumer=consumer, auto_commit=commits, where=chosen)
+        found = poll_topic(transport, name, partition, request)
         if self._interception is not None:
             return self._interception.receive_polled(name, found, consumer if auto_commit else None)
         return found
@@ -305,6 +610,164 @@ class Client(Topology, Progress, Producing, States):
         transport = self._open_transport()
         name = None if topic is None else find_topic_name(transport, topic)
         return plan_filter(transport, where, on_filter_error, state_codes(states), name)
+
+    # -- groups -------------------------------------------------------------------------------------------------------
+
+    def offsets(self, topic: str | TopicName, group: str | None = None, *, name: str | None = None) -> dict[int, int]:
+        """Return the offset at which a group or a single consumer continues, for each partition with a commit.
+
+        Args:
+            group: The group's name;
+            name: or the single consumer's name.
+
+        Returns:
+            Partition -> offset of the next message: one past the last committed message.
+        """
+        committer = committer_of(group, name)
+        if committer is None:
+            raise InvalidOptionError("the owner of the offsets is missing", advice="Give the name of a group, or name=")
+        transport = self._open_transport()
+        return transport.offsets.committed(find_topic_name(transport, topic), committer)
+
+    def groups(self, topic: str | TopicName) -> list[Group]:
+        """Return the consumer groups of a topic, by name, with their members, committed offsets and lag.
+
+        A group exists if it was created on a server, has committed or has members. Members of this process, or of
+        the server, are listed individually.
+
+        Raises:
+            TopicNotFoundError: the topic does not exist.
+        """
+        transport = self._open_transport()
+        return transport.groups.list(find_topic_name(transport, topic))
+
+    def group(self, topic: str | TopicName, name: str) -> Group:
+        """Return one consumer group of a topic; GroupNotFoundError if it does not exist."""
+        transport = self._open_transport()
+        return transport.groups.get(find_topic_name(transport, topic), name)
+
+    def seek_group(self, topic: str | TopicName, group: str, to: StartInput, *, partitions: Iterable[int] | None = None) -> Group:
+        """Set the committed offsets of a group without active members; a missing group is created.
+
+        Args:
+            to: An offset, `first`, `last` (after the newest: what is appended from now on), or a PollingStrategy.
+            partitions: Partitions to set; None is all.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            OffsetOutOfRangeError: an offset is not in its partition.
+            GroupInUseError: the group has members, here or in another process: a member uses its own seek().
+        """
+        transport = self._open_transport()
+        name = find_topic_name(transport, topic)
+        strategy = start_of(to)
+        if partitions is None:
+            numbers = [each.number for each in transport.topics.get(name).partitions]
+        else:
+            numbers = [check_whole("a partition", number) for number in check_many("partitions", partitions)]
+        return transport.groups.seek(name, group, {number: find_offset(transport, name, number, strategy) for number in numbers})
+
+    def delete_group(self, topic: str | TopicName, name: str) -> None:
+        """Delete a group and its committed offsets.
+
+        Raises:
+            GroupNotFoundError: the group does not exist.
+            GroupInUseError: the group has members, here or in another process.
+        """
+        transport = self._open_transport()
+        transport.groups.delete(find_topic_name(transport, topic), name)
+
+    def group_deliveries(self, topic: str | TopicName, group: str) -> GroupDeliveries:
+        """Return what a group has not finished, counted by partition and status, and whether it is paused.
+
+        Raises:
+            TopicNotFoundError, GroupNotFoundError: the topic or the group does not exist.
+            UnsupportedError: the log is in Kafka.
+        """
+        transport = self._open_transport()
+        return find_views(transport).group(find_topic_name(transport, topic), group)
+
+    def message_story(self, topic: str | TopicName, group: str, partition: int, offset: int) -> MessageStory:
+        """Return what a group has done with one message: its attempts with times, workers and errors, and what comes next.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError, GroupNotFoundError: one of them does not exist.
+            OffsetOutOfRangeError: the partition has no such message.
+            UnsupportedError: the log is in Kafka.
+        """
+        transport = self._open_transport()
+        place = check_whole("partition", partition), check_whole("an offset", offset)
+        return find_views(transport).message(find_topic_name(transport, topic), group, *place)
+
+    # -- states of messages -------------------------------------------------------------------------------------------
+
+    def set_state(
+        self,
+        topic: str | TopicName,
+        partition: int,
+        offsets: int | Iterable[int],
+        state: str | int,
+        *,
+        reason: str = "",
+        by: str = "",
+    ) -> None:
+        """Set the state of messages and record the reason; the change is durable when this returns.
+
+        Args:
+            partition: From 1.
+            offsets: Offsets of the messages, at least one.
+            state: `available`, `unavailable`, `poisoned`, `marked_for_deletion`, or a code from 1 to 255.
+            reason: The reason, at most 1,000 bytes.
+            by: The author, at most 255 bytes; a server always records the logged-in user instead.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            OffsetOutOfRangeError: one of the messages does not exist; nothing is changed.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        check_whole("partition", partition)
+        given = (offsets,) if isinstance(offsets, int) else check_many("offsets", offsets)
+        wanted = [check_whole("an offset", offset) for offset in given]
+        code = parse_state(state) if isinstance(state, str) else check_whole("state", state)
+        check_text("reason", reason), check_text("by", by)
+        transport = self._open_transport()
+        transport.messages.set_state(find_topic_name(transport, topic), partition, wanted, code, reason=reason, by=by)
+
+    def remove_marked(self, topic: str | TopicName, partition: int, *, reason: str) -> Removal:
+        """Remove messages of a partition from the disk that were marked for deletion, before their grace is over.
+
+        Args:
+            partition: From 1.
+            reason: The reason with which they were marked; others stay.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            LegalHoldError: the topic is under legal hold; nothing is removed.
+            CorruptLogError: a segment is damaged; its messages stay, all others are removed.
+            LogLockedError: another process is the writer of an embedded log.
+        """
+        check_whole("partition", partition)
+        check_text("reason", reason)
+        transport, removed = self._open_transport(), Removal(left_count=1)
+        name = find_topic_name(transport, topic)
+        while removed.left_count:
+            removed += transport.messages.remove_marked(name, partition, reason)
+        return removed
+
+    def states(self, topic: str | TopicName, partition: int = 1) -> list[StateChange]:
+        """Return every message of a partition that is not available, by offset, with reason, author and time.
+
+        Args:
+            partition: From 1.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+        """
+        check_whole("partition", partition)
+        transport = self._open_transport()
+        return transport.messages.states(find_topic_name(transport, topic), partition)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Flush and close its producers, and close its consumers without a commit; a second call does nothing.

@@ -16,14 +16,14 @@ purged topic's is never reused, a partition's is emptied before reuse.
 from __future__ import annotations
 
 from headstream.core.model.topology import (
-    Fsync,
-    Limits,
+    NewTopic,
     TopicOptions,
     check_added_partitions,
     check_deleted_partitions,
     check_legal_hold,
 )
 from headstream.log.catalog.catalog import Catalog, StreamRecord, TopicLabels, TopicRecord, find_topic
+from headstream.log.catalog.records import NO_LABELS
 from headstream.log.log import Log
 from headstream.log.segments.layout import OFFSETS_NAME, topic_directory
 
@@ -67,45 +67,30 @@ def rename_stream(log: Log, stream: StreamRecord, name: str) -> None:
             log.ring_topic(topic)
 
 
-def create_topic(
-    log: Log,
-    stream: str,
-    topic: str,
-    partitions: int,
-    limits: Limits,
-    created_us: int,
-    fsync: Fsync = Fsync.INTERVAL,
-    options: TopicOptions | None = None,
-    labels: TopicLabels | None = None,
-    id_: int | None = None,
-) -> None:
+def create_topic(log: Log, new: NewTopic, created_us: int, labels: TopicLabels = NO_LABELS, id_: int | None = None) -> None:
     """Add a topic, and its stream if missing; the caller holds log.administration and has checked that the topic is missing.
 
     Args:
         log: The log; this process is its writer.
-        partitions: Number of partitions, 0 to 1000.
-        limits: Limits of its messages.
         created_us: The time, microseconds since 1970 UTC.
-        fsync: When acknowledged messages are synced.
-        options: Retention, compaction, deduplication and summaries.
         labels: Compression and replication as clients state them.
         id_: Its id, 1 or more; None takes the smallest free one.
     """
     with log.changing() as catalog:
-        known = catalog.snapshot().get(stream)
+        known = catalog.snapshot().get(new.name.stream)
         touched: set[int] = set()
         with catalog.transaction(touched if known is not None else None):
-            stream_number = catalog.insert_stream(stream, created_us) if known is None else known.number
+            stream_number = catalog.insert_stream(new.name.stream, created_us) if known is None else known.number
             number = catalog.insert_topic(
-                stream_number, topic, partitions, limits, created_us, fsync, options or TopicOptions(),
-                labels or TopicLabels(), id_,
-            )  # fmt: skip
+                *(stream_number, new.name.topic, new.partitions, new.limits, created_us),
+                *(new.fsync, new.options, labels, id_),
+            )
             touched.add(number)
             # Before the commit: a topic in the catalog has its directories; those of a rolled back one are empty, and the next
             # topic takes them.
             directory = topic_directory(log.root, stream_number, number)
             log.files.make_directory(f"{directory}/{OFFSETS_NAME}")
-            for partition in range(1, partitions + 1):
+            for partition in range(1, new.partitions + 1):
                 log.files.make_directory(f"{directory}/{partition}")
             # After a power cut too, each topic of the catalog has its directory: sync the parent directories' entries.
             while directory != log.root:

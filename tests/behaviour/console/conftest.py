@@ -16,6 +16,7 @@ from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.polling import OffsetOwner
+from headstream.core.model.topology import NewTopic
 from tests.support.server.http_servers import Http, serving
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def send(http: Http, topic: TopicName, partition: int, *messages: Message) -> No
 def _fill(http: Http) -> None:
     broker = http.dispatcher.broker
     for name, partitions in (("shop/orders", 2), ("shop/strange", 1), ("shop/many", 1), ("audit/empty", 1), ("audit/old", 1)):
-        broker.topics.create(TopicName.parse(name), partitions, hs.Limits.WIDE)
+        broker.topics.create(NewTopic(TopicName.parse(name), partitions, hs.Limits.WIDE))
     for number in range(120):
         payload = json.dumps({"order": number, "items": [{"sku": f"A{number}"}], "big": 12345678901234567890}).encode()
         headers = hs.Headers([("attempt", hs.uint8(number % 4)), ("source", hs.string("web")), ("source", hs.string("again"))])

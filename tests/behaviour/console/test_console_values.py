@@ -12,6 +12,7 @@ import headstream as hs
 from headstream.cli.shared.schemas import open_schemas
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
+from headstream.core.model.topology import NewTopic
 from headstream.server.http.pipeline_reports import PipelineReports
 from tests.behaviour.console.conftest import find_violations, go, log_in, opened_page, send
 from tests.support.server.http_servers import Http, serving
@@ -33,11 +34,11 @@ NUMBERS = {
 
 def _fill(http: Http) -> None:
     broker = http.dispatcher.broker
-    broker.topics.create(VALUES, 1, hs.Limits.WIDE)
+    broker.topics.create(NewTopic(VALUES, 1, hs.Limits.WIDE))
     for number in range(210):
-        broker.topics.create(TopicName("many", f"topic-{number:03}"), 1, hs.Limits.WIDE)
+        broker.topics.create(NewTopic(TopicName("many", f"topic-{number:03}"), 1, hs.Limits.WIDE))
     for name in (INJECTED, "javascript:window.hacked=1", "\u202egnp.exe", "n" * 200, "مرحبا-👩\u200d💻"):
-        broker.topics.create(TopicName("odd", name), 1, hs.Limits.WIDE)
+        broker.topics.create(NewTopic(TopicName("odd", name), 1, hs.Limits.WIDE))
     text = INJECTED.encode()
     send(
         http,

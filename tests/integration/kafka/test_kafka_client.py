@@ -16,7 +16,7 @@ import headstream as hs
 from headstream.cli.main import cli
 from headstream.core.codec.kafka.murmur2 import kafka_partition_of
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.testing import KafkaBroker
 from tests.support.kafka_cluster import empty_cluster, shared_broker
 from tests.support.server.certificates import write_certificate
@@ -276,7 +276,7 @@ def test_a_server_with_sasl_and_tls_is_used_like_a_broker(tmp_path: Path) -> Non
     files = write_certificate(tmp_path, "127.0.0.1")
     settings = {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": str(files.certificate)}
     with kafka_listener(kafka_tls=files) as listener:
-        listener.broker.topics.create(TopicName("shop", "orders"), 2, Limits.WIDE)
+        listener.broker.topics.create(NewTopic(TopicName("shop", "orders"), 2, Limits.WIDE))
         address = listener.bootstrap_servers
         with hs.connect(f"kafka://iggy:iggy@{address}", **settings) as log:
             log.create_topic("shop/carts", partitions=3)

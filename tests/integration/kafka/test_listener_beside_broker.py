@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.server.kafka.apis import APIS, FETCH, PRODUCE
 from headstream.testing import KafkaBroker
 from tests.support.messages.kafka_records import Record, make_batch, make_records
@@ -35,7 +35,7 @@ def compare(listener: KafkaListener, kafka_broker: KafkaBroker, request: pytest.
 
     def play(story: Story) -> Any:
         topic = f"beside.{request.node.name[:40]}"
-        listener.broker.topics.create(TopicName(*topic.split(".")), 1, Limits.WIDE)
+        listener.broker.topics.create(NewTopic(TopicName(*topic.split(".")), 1, Limits.WIDE))
         kafka_broker.create_topic(topic, partitions=1)
         answers = []
         for place, settings in (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
 
 _ORDERS = TopicName("shop", "orders")
@@ -44,7 +44,7 @@ def test_aiokafka_sends_and_reads_in_a_group_when_it_has_its_defaults(codec: str
         return sorted((m.timestamp, m.partition, m.offset, m.key, m.value, tuple(m.headers)) for m in found)
 
     with kafka_listener() as listener:
-        listener.broker.topics.create(_ORDERS, 2, Limits.WIDE)
+        listener.broker.topics.create(NewTopic(_ORDERS, 2, Limits.WIDE))
         assert asyncio.run(run(listener)) == [
             (1000 + n, n % 2, n // 2, b"k", b"%d" % n * 20, (("a", b"1"), ("a", b"2"))) for n in range(200)
         ]
@@ -53,7 +53,7 @@ def test_aiokafka_sends_and_reads_in_a_group_when_it_has_its_defaults(codec: str
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 def test_kcat_sends_and_reads_when_it_has_its_defaults() -> None:
     with kafka_listener() as listener:
-        listener.broker.topics.create(_ORDERS, 1, Limits.WIDE)
+        listener.broker.topics.create(NewTopic(_ORDERS, 1, Limits.WIDE))
         security = ["-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN"]
         security += ["-X", "sasl.username=iggy", "-X", "sasl.password=iggy"]
         kcat = ["kcat", "-b", listener.bootstrap_servers, *security]
@@ -75,7 +75,7 @@ def test_franz_go_sends_and_reads_in_a_group_when_it_has_its_defaults(tmp_path: 
         pytest.skip("the modules of the client cannot be fetched")
     assert not built.returncode, built.stderr
     with kafka_listener() as listener:
-        listener.broker.topics.create(_ORDERS, 1, Limits.WIDE)
+        listener.broker.topics.create(NewTopic(_ORDERS, 1, Limits.WIDE))
         command = [str(tmp_path / "listener"), listener.bootstrap_servers, "shop.orders"]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert (ran.returncode, ran.stdout) == (0, "read 1000\n"), ran.stderr

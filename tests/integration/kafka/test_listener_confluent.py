@@ -15,15 +15,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined,unused-ignore]
     ConfigEntry,
     ConfigResource,
     NewPartitions,
-    NewTopic,
 )
+from confluent_kafka.admin import NewTopic as KafkaNewTopic  # type: ignore[attr-defined,unused-ignore]
 
 import headstream as hs
 from headstream.core.codec.kafka import decode_record, encode_record
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import MessageState
 from headstream.core.model.polling import OffsetOwner
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from headstream.server.kafka.handlers.compression import decompress
 from tests.support.server.certificates import write_certificate
@@ -36,7 +36,7 @@ _CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 @pytest.fixture
 def listener() -> Iterator[KafkaListener]:
     with kafka_listener() as running:
-        running.broker.topics.create(_ORDERS, 3, Limits.WIDE)
+        running.broker.topics.create(NewTopic(_ORDERS, 3, Limits.WIDE))
         yield running
 
 
@@ -78,7 +78,7 @@ def _error(message: Message) -> str | None:
 
 def test_topics_are_made_changed_and_deleted_when_an_admin_client_asks(listener: KafkaListener) -> None:
     admin = _admin(listener)
-    wanted = [NewTopic("shop.made", 2, 1, config={"cleanup.policy": "compact"}), NewTopic("plain", 1, 1)]
+    wanted = [KafkaNewTopic("shop.made", 2, 1, config={"cleanup.policy": "compact"}), KafkaNewTopic("plain", 1, 1)]
     for future in admin.create_topics(wanted).values():
         future.result()
     assert {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=60).topics.items()} == {
@@ -98,15 +98,15 @@ def test_topics_are_made_changed_and_deleted_when_an_admin_client_asks(listener:
 @pytest.mark.parametrize(
     ("topic", "error"),
     [
-        (NewTopic("shop.orders", 1, 1), "TOPIC_ALREADY_EXISTS"),
-        (NewTopic("shop.two", 1, 2), "INVALID_REPLICATION_FACTOR"),
-        (NewTopic("shop.many", 1001, 1), "INVALID_PARTITIONS"),
-        (NewTopic("shop.odd", 1, 1, config={"unclean.thing": "1"}), "INVALID_CONFIG"),
-        (NewTopic("shop/odd", 1, 1), "TOPIC_EXCEPTION"),
+        (KafkaNewTopic("shop.orders", 1, 1), "TOPIC_ALREADY_EXISTS"),
+        (KafkaNewTopic("shop.two", 1, 2), "INVALID_REPLICATION_FACTOR"),
+        (KafkaNewTopic("shop.many", 1001, 1), "INVALID_PARTITIONS"),
+        (KafkaNewTopic("shop.odd", 1, 1, config={"unclean.thing": "1"}), "INVALID_CONFIG"),
+        (KafkaNewTopic("shop/odd", 1, 1), "TOPIC_EXCEPTION"),
     ],
 )
 def test_topics_are_refused_by_kafkas_own_errors_when_they_cannot_be(
-    listener: KafkaListener, topic: NewTopic, error: str
+    listener: KafkaListener, topic: KafkaNewTopic, error: str
 ) -> None:
     admin = _admin(listener)
     with pytest.raises(KafkaException) as caught:
@@ -181,7 +181,7 @@ def test_records_of_a_hundred_headers_come_back_when_the_kernels_leave_them(list
 
 
 def test_a_record_is_refused_when_it_has_a_reserved_header_or_its_topic_does_not_take_it(listener: KafkaListener) -> None:
-    listener.broker.topics.create(TopicName("shop", "narrow"), 1, Limits.IGGY)
+    listener.broker.topics.create(NewTopic(TopicName("shop", "narrow"), 1, Limits.IGGY))
     errors: list[str] = []
 
     def note(error: Any, message: Message) -> None:
@@ -335,7 +335,7 @@ def test_a_client_is_refused_when_its_password_is_wrong_or_it_has_none(listener:
 
 def test_records_outlive_the_server_when_its_log_is_in_a_directory(tmp_path: Path) -> None:
     with kafka_listener(tmp_path) as listener:
-        listener.broker.topics.create(_ORDERS, 1, Limits.WIDE)
+        listener.broker.topics.create(NewTopic(_ORDERS, 1, Limits.WIDE))
         _produce(listener, {"value": b"kept", "key": b"k"}, enable_idempotence=True)
     with kafka_listener(tmp_path) as listener:
         assert [(message.key(), message.value()) for message in _consume(listener, 1)] == [(b"k", b"kept")]
@@ -344,14 +344,14 @@ def test_records_outlive_the_server_when_its_log_is_in_a_directory(tmp_path: Pat
 def test_a_client_reads_and_sends_over_tls_when_the_listener_has_a_certificate(tmp_path: Path) -> None:
     files = write_certificate(tmp_path, "127.0.0.1")
     with kafka_listener(kafka_tls=files) as listener:
-        listener.broker.topics.create(_ORDERS, 1, Limits.WIDE)
+        listener.broker.topics.create(NewTopic(_ORDERS, 1, Limits.WIDE))
         secure: dict[str, Any] = {"security_protocol": "SASL_SSL", "ssl_ca_location": str(files.certificate)}
         _produce(listener, {"value": b"secret"}, **secure)
         assert [message.value() for message in _consume(listener, 1, **secure)] == [b"secret"]
 
 
 def test_a_user_sees_and_does_what_it_has_a_right_to_when_it_is_not_root(listener: KafkaListener) -> None:
-    listener.broker.topics.create(TopicName("bank", "accounts"), 1, Limits.WIDE)
+    listener.broker.topics.create(NewTopic(TopicName("bank", "accounts"), 1, Limits.WIDE))
     orders = listener.running.server.dispatcher.lookup.topic("shop", "orders")
     reading = TopicPermissions(poll_messages=True)
     granted = Permissions(streams={orders.stream.id: StreamPermissions(topics={orders.topic.id: reading})})
@@ -372,7 +372,7 @@ def test_a_user_sees_and_does_what_it_has_a_right_to_when_it_is_not_root(listene
     producer.flush(30)
     assert errors == ["TOPIC_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"]
     with pytest.raises(KafkaException, match="AUTHORIZATION"):
-        admin.create_topics([NewTopic("shop.mine", 1, 1)])["shop.mine"].result()
+        admin.create_topics([KafkaNewTopic("shop.mine", 1, 1)])["shop.mine"].result()
 
 
 @pytest.mark.parametrize("codec", _CODECS[1:])

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 import headstream as hs
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.server.kafka.apis import FETCH
 from headstream.server.kafka.protocol.error_codes import ErrorCode
 from tests.support.kafka_tools import run_kafka_tool
@@ -26,7 +26,7 @@ ORDERS = TopicName("shop", "orders")
 @pytest.fixture
 def listener() -> Iterator[KafkaListener]:
     with kafka_listener() as found:
-        found.broker.topics.create(ORDERS, 2, Limits.WIDE)
+        found.broker.topics.create(NewTopic(ORDERS, 2, Limits.WIDE))
         producer = Producer(found.confluent())
         for number in range(200):
             producer.produce("shop.orders", b"%d" % number, partition=number % 2)

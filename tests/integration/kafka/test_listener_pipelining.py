@@ -10,7 +10,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.server.kafka.apis import FETCH, PRODUCE
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
 from tests.support.server.kafka_socket import KafkaSocket, spell_request
@@ -44,7 +44,7 @@ def offset_of(response: dict[str, Any]) -> int:
 @pytest.fixture
 def listener() -> Iterator[KafkaListener]:
     with kafka_listener() as found:
-        found.broker.topics.create(TopicName("shop", "orders"), 1, Limits.WIDE)
+        found.broker.topics.create(NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE))
         yield found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.server.kafka.apis import APIS
 from headstream.server.kafka.protocol.schema_text import KafkaField
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
@@ -40,7 +40,7 @@ def _value(field: KafkaField, version: int) -> Any:
 @pytest.fixture(scope="module")
 def listener() -> Iterator[KafkaListener]:
     with kafka_listener() as found:
-        found.broker.topics.create(TopicName("shop", "orders"), 1, Limits.WIDE)
+        found.broker.topics.create(NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE))
         yield found
 
 

@@ -77,7 +77,7 @@ def lose_answers(spark: SparkSession, server: S3Server, place: StorePlace) -> li
     """Return the rows of a table after each commit whose answer is lost: an append into no rows, a merge, another append."""
     engine = DeltaSparkEngine(place, spark)
     engine.create({"id": "BIGINT"})
-    plan = MergePlan("t.id = s.id", None, "TRUE", {"id": "s.id"}, "TRUE", {"id": "s.id"})
+    plan = MergePlan(["id"], [], None, "TRUE", {"id": "s.id"}, "TRUE", {"id": "s.id"})
     rows = [pa.table({"id": pa.array(range(n, n + 2), pa.int64())}) for n in range(3)]
     found = []
     writes: list[Callable[[pa.Table, str, int], RowCounts]] = [*[partial(engine.merge, plan)] * 2, engine.append]

@@ -21,11 +21,15 @@ from headstream.replicate.apply.type1.merge import Scd1Table
 from headstream.replicate.apply.type2.events import read_events
 from headstream.replicate.apply.type2.merge import Scd2Table
 from headstream.replicate.columns.conversion import arrow_type
+from headstream.replicate.engines import delta_spark
 from headstream.replicate.engines.delta_spark import DeltaSparkEngine
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.engines.engine import RowCounts, TableEngine
 from headstream.replicate.engines.mapped import SparkMappedTables
 from headstream.replicate.engines.plan import MergePlan, quote_name
+from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
+from headstream.replicate.storage.delta_log import LogSnapshot
+from tests.campaigns.merge_on_read import VectorHistory
 from tests.support.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 from tests.support.replicate.histories import amount, current, deliver, random_history, tell
 from tests.support.replicate.moving_rows import MovingSource
@@ -100,6 +104,38 @@ def test_rows_follow_changes_whatever_their_order(open_engine: Open, tmp_path: P
     assert rows.merge(change("UPDATE", 1, note="n", at=12, present={"ID", "note"})) == RowCounts(updated=1)
     assert rows.merge(change("UPDATE", 1, "a11", "11", "x", at=11)) == RowCounts(updated=1)
     assert rows.content() == {1: ("a11", amount("11"), "n")}
+
+
+@pytest.mark.parametrize("strategy", ["auto", "deletion-vectors"])
+def test_both_engines_in_turn_write_deletion_vectors_into_one_table_where_the_strategy_says_so(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: MergeStrategy
+) -> None:
+    monkeypatch.setattr(delta_spark, "_LEAST_BYTES", 0)
+    kinds = itertools.cycle(["spark", "deltalake"])
+    settings = MergeSettings(rewrite_below=0, key_index=tmp_path / "keys")
+
+    def open_engine(name: str) -> TableEngine:
+        if next(kinds) == "spark":
+            return DeltaSparkEngine(tmp_path / name, spark, strategy)
+        return DeltaLakeEngine(tmp_path / name, SparkMappedTables(spark), strategy, settings)
+
+    rows = Rows(open_engine, tmp_path)
+    rows.merge(*(change("INSERT", key, "a", at=key) for key in range(100)))
+    expected = dict.fromkeys(range(100), ("a", None, None))
+    for number in range(2, 6):
+        rows.merge(change("UPDATE", number, f"b{number}", at=100 * number), change("DELETE", 10 * number, at=100 * number))
+        expected[number] = (f"b{number}", None, None)
+        del expected[10 * number]
+        snapshot = LogSnapshot.read(tmp_path / "t")
+        assert any(file.deleted for file in snapshot.files.values())
+    assert rows.content() == expected
+    engines = {
+        action["commitInfo"]["engineInfo"][:5]
+        for version in range(1, snapshot.version + 1)
+        for action in snapshot.read_commit(version)
+        if action.get("commitInfo", {}).get("operation") == "MERGE"
+    }
+    assert engines == {"Heads", "Apach"}
 
 
 @pytest.mark.parametrize("open_engine", ["deltalake", "spark", "in turn"], indirect=True)
@@ -204,7 +240,8 @@ def test_column_that_needs_mapping_is_added_to_a_table_without(open_engine: Open
     rows = {"ID": pa.array([1, 2], pa.int32()), "name": pa.array(["b", "c"]), "order date": pa.array([date(2024, 2, 29)] * 2)}
     columns = ["ID", "name", "`order date`"]
     plan = MergePlan(
-        predicate="t.ID = s.ID",
+        match=["ID"],
+        where=[],
         delete_when=None,
         update_when="true",
         update={name: f"s.{name}" for name in columns},
@@ -266,7 +303,7 @@ def test_every_type_keeps_its_values(open_engine: Open, tmp_path: Path, names: s
         **{column[kind]: pa.array([*values, None], arrow_type(kind)) for kind, values in VALUES.items()},
     }
     every = {quote_name(name): f"s.{quote_name(name)}" for name in rows}
-    plan = MergePlan("t.id = s.id", None, "true", every, "true", every)
+    plan = MergePlan(["id"], [], None, "true", every, "true", every)
     assert engine.merge(plan, pa.table(rows), "test", 1) == RowCounts(inserted=3)
     assert open_engine("t").merge(plan, pa.table(rows), "test", 2) == RowCounts(updated=3)
     assert open_engine("t").read(list(rows), "true").sort_by("id").to_pydict() == pa.table(rows).to_pydict()
@@ -318,6 +355,18 @@ def test_tables_with_deletion_vectors_are_merged_widened_and_vacuumed_by_both_en
     assert not list(path.rglob("deletion_vector_*.bin"))
     rows = DeltaSparkEngine(path, spark).read(["ID", "name"], "TRUE").sort_by("ID").to_pylist()
     assert [(row["ID"], row["name"]) for row in rows] == [(key, "b" if key == 4 else "a") for key in range(1, 9) if key != 3]
+
+
+@pytest.mark.parametrize("seeds", [range(7, 8), pytest.param(range(1000, 1020), marks=pytest.mark.soak)])
+@pytest.mark.timeout(1800)
+def test_spark_reads_and_changes_tables_with_our_deletion_vectors(spark: SparkSession, seeds: range) -> None:
+    def rows_by_spark(path: Path) -> list[Any]:
+        return [tuple(row) for row in spark.sql(f"SELECT id, seq, city, value FROM delta.`{path}`").collect()]
+
+    for seed in seeds:
+        history = VectorHistory(seed, 15, {"Spark": rows_by_spark}, spark)
+        history.run()
+        assert history.counts["compared with Spark"] == 1
 
 
 @pytest.mark.parametrize("open_engine", ["in turn"], indirect=True)

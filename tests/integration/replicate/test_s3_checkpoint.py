@@ -17,7 +17,7 @@ from headstream.cli.shared.checkpoints import read_pipelines
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import CorruptLogError, ReplicateError, StorageError
 from headstream.replicate.checkpoint.keeper import StoreKeeper
 from headstream.replicate.checkpoint.reading import CheckpointReader
@@ -197,7 +197,7 @@ def test_a_console_shows_the_pipeline_and_decodes_by_its_schemas(place: Place, t
     note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
     work.keeper.save()
     with read_pipelines([place / "checkpoint"], needs_right=True) as pipelines, serving(pipelines=pipelines) as http:
-        http.dispatcher.broker.topics.create(TopicName.parse("cdc/data"), 1, Limits.WIDE)
+        http.dispatcher.broker.topics.create(NewTopic(TopicName.parse("cdc/data"), 1, Limits.WIDE))
         payloads = (change(7), data_message(later, make_change(8)))
         sent = encode_sent([Message(payload=payload) for payload in payloads])
         http.dispatcher.broker.messages.send(TopicName.parse("cdc/data"), 1, sent)

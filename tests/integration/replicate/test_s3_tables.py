@@ -23,6 +23,7 @@ from tests.property.test_replicate_delivery import deliver
 from tests.support.replicate.pipeline_work import LINES, SECOND_US, Work, plain
 from tests.support.replicate.plain_engine import open_plain_engine
 from tests.support.replicate.replicate_messages import make_change, make_table
+from tests.support.replicate.row_changes import check_commits
 from tests.support.replicate.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 from tests.support.replicate.vector_tables import ROWS, vector_table
 
@@ -299,6 +300,10 @@ def test_check_stores_refuses_a_store_that_ignores_conditions(server: S3Server, 
     server.break_down(ignores_conditions=True)
     with pytest.raises(StorageError, match="ignores If-None-Match"):
         check_stores([place])
+
+
+def test_rows_are_deleted_by_vectors_in_commits_that_one_writer_makes(server: S3Server, tmp_path: Path) -> None:
+    check_commits(server.place(tmp_path.name))
 
 
 def test_vacuum_keeps_deletion_vectors_in_a_store(server: S3Server, tmp_path: Path) -> None:

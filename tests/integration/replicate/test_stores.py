@@ -38,6 +38,7 @@ from tests.support.crashes import fail_with
 from tests.support.killed_jobs import Job
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table, raw_messages
+from tests.support.replicate.row_changes import check_commits
 from tests.support.replicate.store_servers import SERVERS, StoreServer
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]  # the servers are installed by tools/install_nightly_tools.sh
@@ -179,6 +180,10 @@ def test_maintenance_leaves_the_owner_and_the_needed_files(place: StorePlace, tm
     with pytest.raises(ReplicateError, match="another pipeline"):
         Owner("other", tmp_path).claim(table_path(work.config.tables, *SHARED))
     work.close()
+
+
+def test_rows_are_deleted_by_vectors_in_commits_that_one_writer_makes(place: StorePlace) -> None:
+    check_commits(place / "vectors")
 
 
 @pytest.mark.parametrize("name", ["a b", "x+y@z~$", "..", "München", "%41", "n" * 300])

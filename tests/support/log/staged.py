@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headstream.core.codec.binary import decode_polled
-from headstream.core.model.topology import Fsync, Limits, TopicOptions
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Fsync, Limits, NewTopic, TopicOptions
 from headstream.log.administration import create_topic
 from headstream.log.log import Log
 from headstream.log.partition.size_limits import DEFAULT_SEGMENT_BYTES
@@ -47,7 +48,7 @@ def make_log(
     log.start_writing("identity", 1)
     for name, partitions in topics.items():
         stream, topic = name.split("/")
-        create_topic(log, stream, topic, partitions, limits, 2, fsync, options)
+        create_topic(log, NewTopic(TopicName(stream, topic), partitions, limits, fsync, options or TopicOptions()), 2)
     log.close()
     return "identity"
 

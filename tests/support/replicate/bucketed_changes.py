@@ -33,7 +33,7 @@ from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.storage.places import Place
 from tests.support.replicate.load_delivery import HistoryWork
 from tests.support.replicate.pipeline_work import Work
-from tests.support.replicate.plain_engine import NoMappedTables
+from tests.support.replicate.plain_engine import NoMappedTables, merging_of_tests
 
 __all__ = ["Bucketed", "BucketedWork"]
 
@@ -52,10 +52,10 @@ class FrameEngine(DeltaLakeEngine):
         return self.read(columns, where)
 
 
-def open_frame_engine(path: Place, kind: str = "auto") -> DeltaLakeEngine:
+def open_frame_engine(path: Place, kind: str = "auto", strategy: str = "rewrite") -> DeltaLakeEngine:
     """Open a table whose column names need no mapping."""
     assert kind != "spark"
-    return FrameEngine(path, NoMappedTables())
+    return FrameEngine(path, NoMappedTables(), *merging_of_tests(path))
 
 
 @dataclass

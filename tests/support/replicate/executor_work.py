@@ -20,6 +20,7 @@ from headstream.replicate.engines.engine import TableEngine
 from headstream.replicate.inputs.collecting import collect
 from headstream.replicate.run.decoded_storage import store_decoded
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
+from headstream.replicate.settings.merge_settings import MergeStrategy
 from headstream.replicate.storage.places import Place
 from tests.support.replicate.load_delivery import HistoryWork
 
@@ -51,8 +52,10 @@ class ExecutorWork(HistoryWork):
 def open_spark_engine(spark: SparkSession) -> Any:
     """Return what opens a table by Spark."""
 
-    def open_engine(path: Place, kind: Literal["auto", "deltalake", "spark"] = "auto") -> TableEngine:
-        return DeltaSparkEngine(path, spark)
+    def open_engine(
+        path: Place, kind: Literal["auto", "deltalake", "spark"] = "auto", strategy: MergeStrategy = "rewrite"
+    ) -> TableEngine:
+        return DeltaSparkEngine(path, spark, strategy)
 
     return open_engine
 

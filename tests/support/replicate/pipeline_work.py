@@ -24,6 +24,7 @@ from headstream.replicate.run.summary import Summary
 from headstream.replicate.run.unit import Parts, Unit
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.settings.merge_settings import MergeStrategy
 from headstream.replicate.storage.delta_places import open_table
 from headstream.replicate.storage.places import Place
 from headstream.replicate.tables.tables import TargetTables, table_path
@@ -37,8 +38,8 @@ SECOND_US = 1_000_000
 LINES = ("SHOP", "order_lines")
 
 
-OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"]], TableEngine]
-"""Opens a table by its directory and the engine that its settings ask for."""
+OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"], MergeStrategy], TableEngine]
+"""Opens a table by its directory, and the engine and strategy of merges that its settings ask for."""
 
 
 class Work:

@@ -6,7 +6,7 @@ import pytest
 
 from headstream.broker.broker import Broker
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import (
     InvalidInputError,
     TopicNotFoundError,
@@ -24,8 +24,8 @@ def test_create_stream_refuses_a_name_that_cannot_be_one(broker: Broker, name: s
 
 
 def test_delete_stream_deletes_its_topics(broker: Broker) -> None:
-    broker.topics.create(TopicName("shop", "orders"), 1, Limits.IGGY)
-    broker.topics.create(TopicName("bank", "orders"), 1, Limits.IGGY)
+    broker.topics.create(NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY))
+    broker.topics.create(NewTopic(TopicName("bank", "orders"), 1, Limits.IGGY))
     broker.streams.delete("shop")
     assert [topic.full_name for topic in broker.topics.list()] == ["bank/orders"]
     with pytest.raises(TopicNotFoundError):

@@ -8,7 +8,7 @@ import pytest
 
 from headstream.broker.broker import Broker
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import (
     AlreadyExistsError,
     InvalidOptionError,
@@ -26,7 +26,7 @@ def broker() -> Iterator[Broker]:
 
 
 def test_create_topic_makes_its_stream_too(broker: Broker) -> None:
-    topic = broker.topics.create(TopicName("shop", "orders"), 3, Limits.WIDE)
+    topic = broker.topics.create(NewTopic(TopicName("shop", "orders"), 3, Limits.WIDE))
     assert (topic.full_name, topic.id, topic.created_us, topic.limits, topic.messages_count) == ("shop/orders", 1, 7, "wide", 0)
     assert [partition.number for partition in topic.partitions] == [1, 2, 3]
     assert broker.streams.get("shop").topics == ("orders",)
@@ -35,10 +35,10 @@ def test_create_topic_makes_its_stream_too(broker: Broker) -> None:
 
 def test_create_topic_refuses_a_name_that_is_taken_unless_told_otherwise(broker: Broker) -> None:
     name = TopicName("shop", "orders")
-    first = broker.topics.create(name, 3, Limits.IGGY)
+    first = broker.topics.create(NewTopic(name, 3, Limits.IGGY))
     with pytest.raises(AlreadyExistsError, match="there is a topic 'shop/orders' already"):
-        broker.topics.create(name, 3, Limits.IGGY)
-    assert broker.topics.create(name, 5, Limits.WIDE, if_not_exists=True) == first
+        broker.topics.create(NewTopic(name, 3, Limits.IGGY))
+    assert broker.topics.create(NewTopic(name, 5, Limits.WIDE), if_not_exists=True) == first
     with pytest.raises(AlreadyExistsError, match="there is a stream 'shop' already"):
         broker.streams.create("shop")
 
@@ -46,13 +46,13 @@ def test_create_topic_refuses_a_name_that_is_taken_unless_told_otherwise(broker:
 @pytest.mark.parametrize("partitions", [0, -1, 1001])
 def test_create_topic_refuses_a_number_of_partitions_out_of_range(broker: Broker, partitions: int) -> None:
     with pytest.raises(InvalidOptionError, match=f"1 to 1000 partitions, not {partitions}"):
-        broker.topics.create(TopicName("shop", "orders"), partitions, Limits.IGGY)
+        broker.topics.create(NewTopic(TopicName("shop", "orders"), partitions, Limits.IGGY))
     assert broker.topics.list() == []
 
 
 def test_lists_are_in_the_order_of_ids(broker: Broker) -> None:
     for stream, topic in (("b", "z"), ("a", "x"), ("b", "y")):
-        broker.topics.create(TopicName(stream, topic), 1, Limits.IGGY)
+        broker.topics.create(NewTopic(TopicName(stream, topic), 1, Limits.IGGY))
     assert [stream.name for stream in broker.streams.list()] == ["b", "a"]
     assert [topic.full_name for topic in broker.topics.list()] == ["b/z", "b/y", "a/x"]
     assert [topic.full_name for topic in broker.topics.list("b")] == ["b/z", "b/y"]
@@ -63,7 +63,7 @@ def test_names_that_are_not_there_are_refused_with_those_that_are_close(broker: 
     name = TopicName("shop", "ordres")
     with pytest.raises(TopicNotFoundError, match=r"There is no log at this URL yet: check the URL"):
         broker.topics.get(name)
-    broker.topics.create(TopicName("shop", "orders"), 1, Limits.IGGY)
+    broker.topics.create(NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY))
     with pytest.raises(TopicNotFoundError, match=r"no topic 'shop/ordres' .*Did you mean 'shop/orders'\?"):
         broker.topics.get(name)
     with pytest.raises(TopicNotFoundError, match="Create the topic first"):

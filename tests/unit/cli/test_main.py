@@ -41,12 +41,12 @@ VERBS = {
     "token": "list show create delete",
     "client": "list show",
     "context": "list show create update use delete",
-    "replicate": "run inspect parked redrive reload schemas status",
+    "replicate": "run inspect parked redrive reload remove-deletion-vectors schemas status",
 }
 ALL = [(name,) for name in COMMANDS if name not in VERBS] + [(noun, verb) for noun in VERBS for verb in VERBS[noun].split()]
 
 
-OF_A_CHECKPOINT = [("replicate", name) for name in ("inspect", "parked", "redrive", "reload", "schemas", "status")]
+OF_A_CHECKPOINT = [("replicate", name) for name in VERBS["replicate"].split() if name != "run"]
 """What looks at a pipeline's own files, or at none of a log."""
 
 OF_NO_LOG = ("demo", "server", "console", "jars", "inspect", "convert", "context", "completion", "mirror")

@@ -12,8 +12,6 @@ import pytest
 import headstream as hs
 from headstream.broker.messages.messages import Messages
 from headstream.client.async_client import AsyncClient
-from headstream.client.consumer.retrying.consumer import RetryingConsumer
-from headstream.client.consumer.shared.consumer import SharedConsumer
 from headstream.client.consumer.topics_consumer import TopicsConsumer
 from headstream.client.interception.producer import InterceptedProducer
 from headstream.core.model.producers import Appended
@@ -84,8 +82,6 @@ def test_a_commit_beside_a_cancelled_poll_that_is_not_over_leaves_its_messages_t
 
     counting = Counting()
     gate = Gate(monkeypatch, TopicsConsumer if mode == "topics" else hs.Consumer, "poll")
-    for owner in (RetryingConsumer, SharedConsumer):
-        monkeypatch.setattr(owner, "poll", gate.hold(owner.poll))
 
     async def main() -> None:
         async with hs.connect_async("memory://", interceptors=[counting] if mode == "intercepted" else []) as log:

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from headstream.core.codec.binary import decode_polled
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.polling import OffsetOwner
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import ClosedError
 from headstream.log.administration import create_topic, delete_topic
 from headstream.log.catalog.catalog import TopicRecord
@@ -25,7 +26,7 @@ from tests.support.log.logs import SEED, batch, payloads
 
 def make_topic(log: Log, partitions: int = 1, name: str = "orders") -> TopicRecord:
     log.start_writing("identity", 1)
-    create_topic(log, "shop", name, partitions, Limits.IGGY, 2)
+    create_topic(log, NewTopic(TopicName("shop", name), partitions, Limits.IGGY), 2)
     return log.snapshot()["shop"].topics[name]
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from headstream.core.codec.batch.stored.scan import masked_crc32c, take_complete
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message, StateChange
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import CorruptLogError, InvalidInputError, OffsetOutOfRangeError, StorageError
 from headstream.log.administration import create_topic, delete_topic
 from headstream.log.catalog.catalog import TopicRecord
@@ -34,7 +35,7 @@ def open_log(root: Path | str, files: Files) -> Log:
 
 def fill(log: Log, sends: int = 60) -> TopicRecord:
     """Send three messages at a time, over several segments."""
-    create_topic(log, "shop", "orders", 2, Limits.IGGY, 5)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 2, Limits.IGGY), 5)
     topic = log.snapshot()["shop"].topics["orders"]
     for number in range(sends):
         log.append(topic, 1, batch(*(b"%d %d" % (number, part) * 10 for part in range(3))), 100 + number, SEED)
@@ -213,7 +214,7 @@ def test_set_reads_a_send_about_once_when_it_changes_all_of_its_messages(monkeyp
     monkeypatch.setattr("headstream.log.segments.send_positions.take_complete", take)
     log = Log("memory", MemoryFiles(), is_memory=True, segment_bytes=1 << 30)
     log.start_writing("identity", 1)
-    create_topic(log, "shop", "orders", 1, Limits.IGGY, 5)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY), 5)
     topic = log.snapshot()["shop"].topics["orders"]
     sent = batch(*[b"x" * 1000] * 2000)
     log.append(topic, 1, sent, 100, SEED)

@@ -8,7 +8,7 @@ from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.commands.offsets import check_partition
 from headstream.broker.commands.topic_lookup import FoundTopic, find_group
-from headstream.core.model.deliveries import DeliveryChange
+from headstream.core.model.deliveries import DeliveryChange, SettleRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.wire.extensions.deliveries import (
     GetDeliveries,
@@ -67,22 +67,19 @@ def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliv
         DeliveryChange(each.step, each.from_offset, each.until_offset, each.failures, each.delay_us, each.reason, each.error)
         for each in command.changes
     ]
-    settled = server.broker.deliveries.settle(
-        target.topic.name,
-        name,
-        command.partition,
+    request = SettleRequest(
         changes,
-        frontier=command.frontier,
-        member=member,
-        generation=command.generation,
-        partition_generation=command.partition_generation,
-        dead_letter=find_dead_letter(server, session, command.dead_letter),
-        is_resting=command.is_resting,
-        worker=command.worker,
-        succeeded=command.succeeded,
-        pause_rule=pause_rule_of(command),
-        user_id=session.user_id,
+        command.frontier,
+        member,
+        command.generation,
+        command.partition_generation,
+        find_dead_letter(server, session, command.dead_letter),
+        command.is_resting,
+        command.worker,
+        command.succeeded,
+        pause_rule_of(command),
     )
+    settled = server.broker.deliveries.settle(target.topic.name, name, command.partition, request, user_id=session.user_id)
     return SettledDeliveries(*settled)
 
 

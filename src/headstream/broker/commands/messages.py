@@ -22,6 +22,7 @@ from headstream.broker.commands.topic_lookup import FoundTopic, consumer_of
 from headstream.broker.messages.waits import Wait
 from headstream.core.codec.batch.stored.stamp import check_sent
 from headstream.core.filters.filter import Filter, parse_filter
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.partitioning import Partitioning, PartitioningKind, partition_of
 from headstream.core.model.polling import Polled, PollingStrategy
@@ -101,16 +102,14 @@ def polled(server: Dispatcher, session: Session, command: PollMessages) -> Polle
     consumer, partition = find_consumer_partition(server, session, target, command.consumer, command.partition, is_poll=True)
     if not partition or (command.must_own and is_of_another(server, session, target, command.consumer, partition)):
         return Polled(0, 0, 0, 0, ())
-    found = server.broker.messages.poll(
-        target.topic.name,
-        partition,
+    request = PollRequest(
         command.strategy,
         command.count,
         size_bytes=min(server.most_polled_bytes(session), JSON_BYTES if session.transport is None else MAX_BATCH_BYTES),
         consumer=consumer,
         auto_commit=command.auto_commit,
-        user_id=session.user_id,
     )
+    found = server.broker.messages.poll(target.topic.name, partition, request, user_id=session.user_id)
     # A poll of old messages does not read the newest offset.
     newest = server.broker.backing.log.written_end(target.topic, partition)
     if newest <= found.end_offset:
@@ -171,19 +170,18 @@ def fetched(server: Dispatcher, session: Session, command: FetchMessages | Filte
     target = _readable(server, session, command.stream, command.topic)
     named = command.consumer
     states = frozenset(command.states) or _AVAILABLE
-    return server.broker.messages.poll(
-        target.topic.name,
-        check_partition(target, command.partition),
+    partition = check_partition(target, command.partition)
+    request = PollRequest(
         PollingStrategy(command.kind, command.value),
         command.count,
-        states=None if states >= _ALL else states,
-        size_bytes=min(command.size_bytes or MAX_BATCH_BYTES, server.most_polled_bytes(session)),
-        consumer=None if named is None else consumer_of(target.topic, named, must_exist=False),
-        auto_commit=command.auto_commit,
-        user_id=session.user_id,
-        where=where,
-        until_offset=command.until_offset if isinstance(command, FilterMessages) else 0,
+        None if states >= _ALL else states,
+        min(command.size_bytes or MAX_BATCH_BYTES, server.most_polled_bytes(session)),
+        None if named is None else consumer_of(target.topic, named, must_exist=False),
+        command.auto_commit,
+        where,
+        command.until_offset if isinstance(command, FilterMessages) else 0,
     )
+    return server.broker.messages.poll(target.topic.name, partition, request, user_id=session.user_id)
 
 
 def filtered(server: Dispatcher, session: Session, command: FilterMessages) -> Polled:

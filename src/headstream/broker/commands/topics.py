@@ -13,7 +13,7 @@ from headstream.broker.accounts.sessions import Session
 from headstream.broker.commands.counts import describe_topic, detail_topic
 from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.core.model.identifiers import TopicName, has_control_character
-from headstream.core.model.topology import Limits, TopicOptions
+from headstream.core.model.topology import Limits, NewTopic, TopicOptions
 from headstream.core.wire.commands.topics import (
     NEVER,
     SERVER_DEFAULT,
@@ -76,18 +76,9 @@ def create_topic(server: Dispatcher, session: Session, command: CreateTopic) -> 
         _check_name(stream, command.name)
         if any(topic.id == command.id for topic in stream.topics.values()):
             raise refusal(Status.TOPIC_ID_ALREADY_EXISTS, f"there is a topic {command.id} already", where=stream.name)
-        add_topic(
-            log,
-            stream.name,
-            command.name,
-            command.partitions_count,
-            Limits.IGGY,
-            backing.clock_us(),
-            fsync=command.fsync or server.settings.fsync,
-            options=options,
-            labels=_labels(command),
-            id_=command.id or None,
-        )
+        name = TopicName(stream.name, command.name)
+        new = NewTopic(name, command.partitions_count, Limits.IGGY, command.fsync or server.settings.fsync, options)
+        add_topic(log, new, backing.clock_us(), _labels(command), command.id or None)
         log.upkeep.start(backing.clock_us)
         return detail_topic(server.counts, log.snapshot()[stream.name].topics[command.name])
 
@@ -179,11 +170,13 @@ def create_open_topic(server: Dispatcher, session: Session, command: CreateOpenT
     options = TopicOptions(**{name: getattr(command, name) for name in _OPTIONS})
     return OpenTopic.of(
         server.broker.topics.create(
-            TopicName(command.stream, command.name),
-            command.partitions_count,
-            command.limits,
-            fsync=command.fsync,
-            options=options,
+            NewTopic(
+                TopicName(command.stream, command.name),
+                command.partitions_count,
+                command.limits,
+                fsync=command.fsync,
+                options=options,
+            ),
             if_not_exists=command.if_not_exists,
         )
     )

@@ -12,6 +12,7 @@ from typing import Final
 from headstream.broker.backing import Backing
 from headstream.broker.messages.messages import Messages
 from headstream.core.codec.binary import decode_headers, decode_polled, encode_sent
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.constructors import int32, int64
 from headstream.core.model.deliveries import Delivery
 from headstream.core.model.headers import Headers
@@ -50,7 +51,7 @@ class DeadLetterCopies:
 
     def find(self, topic: TopicName, partition: int, offset: int) -> ReceivedMessage | None:
         """Return a message, None if it has expired or is marked for deletion."""
-        polled = self._messages.poll(topic, partition, PollingStrategy.offset(offset), 1, states=None)
+        polled = self._messages.poll(topic, partition, PollRequest(PollingStrategy.offset(offset), 1, states=None))
         for chunk in polled.chunks:
             for message in decode_polled(chunk, topic=str(topic), partition=partition):
                 is_there = message.offset == offset and message.state != MessageState.MARKED_FOR_DELETION
@@ -140,7 +141,7 @@ class DeadLetterCopies:
         until = self._backing.writable_log().partition(record, number).end_offset
         at = at if at <= until else 0  # it was purged or made anew
         while at < until:
-            polled = self._messages.poll(name, number, PollingStrategy.offset(at), _PAGE, states=None)
+            polled = self._messages.poll(name, number, PollRequest(PollingStrategy.offset(at), _PAGE, states=None))
             for chunk in polled.chunks:
                 for message in decode_polled(chunk, topic=target, partition=number):
                     if all(message.headers.get(key) == value for key, value in origin.items()):

@@ -17,11 +17,9 @@ from headstream.broker.deliveries.pauses import Pauses
 from headstream.broker.deliveries.transitions import GroupPlace, Transitions
 from headstream.broker.groups.groups import Groups
 from headstream.broker.messages.offsets import BrokerOffsets
-from headstream.core.model.deliveries import DeliveryChange, DeliveryStep, PartitionDeliveries, Settled
-from headstream.core.model.groups import Member
+from headstream.core.model.deliveries import DeliveryChange, DeliveryStep, PartitionDeliveries, Settled, SettleRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.offset_ranges import OffsetRanges
-from headstream.core.model.pauses import PauseRule
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.errors import OffsetOutOfRangeError
@@ -80,39 +78,12 @@ class Deliveries:
             found = state.snapshot(None if committed is None else committed[0], self._backing.clock_us())
             return replace(found, paused_us=self._pauses.left_us(record, owner))
 
-    def settle(
-        self,
-        topic: TopicName,
-        group: str,
-        partition: int,
-        changes: Iterable[DeliveryChange],
-        *,
-        frontier: int,
-        member: Member | None = None,
-        generation: int = 0,
-        partition_generation: int | None = None,
-        dead_letter: TopicName | None = None,
-        is_resting: bool = False,
-        worker: str = "",
-        succeeded: int = 0,
-        pause_rule: PauseRule | None = None,
-        user_id: int = NO_USER,
-    ) -> Settled:
+    def settle(self, topic: TopicName, group: str, partition: int, request: SettleRequest, *, user_id: int = NO_USER) -> Settled:
         """Record steps of messages, and commit the offset of the first one that is not done.
 
         Args:
             topic: Stream and topic.
             partition: From 1.
-            changes: The steps; repeating them changes nothing.
-            frontier: One past the last message that the group has begun: what is before it and neither fails nor waits is done.
-            member: The member that owns the partition; None for a consumer of partitions of its own.
-            generation: The generation of the member's last report.
-            partition_generation: The generation of the partition that was polled, if known.
-            dead_letter: Where poisoned messages are copied to.
-            is_resting: As for Groups.report().
-            worker: The name of the consumer, for people.
-            succeeded: How many attempts have succeeded since the last call, for pauses.
-            pause_rule: When the group is paused, or None.
             user_id: The server's user, see OffsetStore.commit().
 
         Returns:
@@ -125,29 +96,32 @@ class Deliveries:
             InvalidOptionError: a message is poisoned, and there is no dead-letter topic.
             LogLockedError: another process is the log's writer: a copy cannot be appended.
         """
-        owner, steps = OffsetOwner.group(group), list(changes)
+        owner, steps = OffsetOwner.group(group), list(request.changes)
         record = self._backing.partition(topic, partition)
-        _check_generation(record, partition, partition_generation)
-        with self._groups.fenced(record, group, member, partition, generation, is_resting=is_resting) as now:
+        _check_generation(record, partition, request.partition_generation)
+        with self._groups.fenced(
+            record, group, request.member, partition, request.generation, is_resting=request.is_resting
+        ) as now:
             committed = self._backing.log.offsets(record).committed_at(owner, partition)
             if committed is None:  # the group's file of offsets counts against the user's limit before another one is made
-                committed = min([frontier, *(step.from_offset for step in steps)]), 0
+                committed = min([request.frontier, *(step.from_offset for step in steps)]), 0
                 self._offsets.commit(topic, owner, {partition: committed[0]}, user_id=user_id)
             journal = self._journals.find(record, owner, partition).journal
             state = journal.load(committed, is_writer=True)
             found = _Found(state, steps)
-            poisoned = state.apply(steps, self._backing.clock_us(), worker)
-            state.frontier = max(state.frontier, frontier)
+            poisoned = state.apply(steps, self._backing.clock_us(), request.worker)
+            state.frontier = max(state.frontier, request.frontier)
             if found.is_sought:
                 journal.forget()
             journal.store(_touched_by(steps), committed[0], self._backing.clock_us())
-            self._transitions.record(GroupPlace(topic, group, partition, user_id), found.transitions(worker))
+            self._transitions.record(GroupPlace(topic, group, partition, user_id), found.transitions(request.worker))
             for delivery in poisoned:
-                self._dead_lettering.move(record, owner, partition, journal, delivery, dead_letter, user_id)
+                self._dead_lettering.move(record, owner, partition, journal, delivery, request.dead_letter, user_id)
             base = state.first_open()
             if base != committed[0]:
                 self._offsets.commit(topic, owner, {partition: base}, user_id=user_id)
-            paused_us = self._pauses.observe(record, owner, pause_rule, succeeded, found.failed_count, user_id=user_id)
+            counts = request.succeeded, found.failed_count
+            paused_us = self._pauses.observe(record, owner, request.pause_rule, *counts, user_id=user_id)
         return Settled(now, paused_us)
 
 

@@ -20,7 +20,7 @@ from headstream.core.model.headers import Headers
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.partitioning import partition_of
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.core.model.transitions import Transition
 from headstream.errors import HeadstreamError
 from headstream.log.partition.offset_file_counts import NO_USER
@@ -63,7 +63,7 @@ class DeliveryAudit:
         self._waiting: queue.Queue[_Row | None] = queue.Queue(_MAX_WAITING)
         self._logged_s = -_LOG_EVERY_S
         self.lost_count = 0
-        broker.topics.create(topic, 1, Limits.WIDE, if_not_exists=True)
+        broker.topics.create(NewTopic(topic, 1, Limits.WIDE), if_not_exists=True)
         self._thread = threading.Thread(target=self._append_all, name="headstream-delivery-audit", daemon=True)
         self._thread.start()
         broker.transitions.audit = self

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from headstream.broker.deliveries.journals import OpenJournal
 from headstream.broker.messages.messages import Messages
 from headstream.core.codec.binary import decode_polled
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.offset_ranges import OffsetRanges
 from headstream.core.model.pauses import PauseRule
@@ -92,7 +93,7 @@ def _read_keys(place: LeasedPartition, messages: Messages, begin: int, until: in
     at = begin
     while at < until:
         try:
-            polled = messages.poll(place.name, place.partition, PollingStrategy.offset(at), until - at, states=None)
+            polled = messages.poll(place.name, place.partition, PollRequest(PollingStrategy.offset(at), until - at, states=None))
         except CorruptSendError as error:  # its worker gets this error
             for offset in range(max(at, error.from_offset), min(until, error.until_offset)):
                 yield offset, None

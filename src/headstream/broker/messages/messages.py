@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from headstream.broker.backing import Backing
 from headstream.broker.deliveries.journals import journals_of
 from headstream.broker.deliveries.transitions import GroupPlace, Transitions
 from headstream.broker.groups.groups import Groups
-from headstream.broker.messages.appends import Appends
 from headstream.broker.messages.page import Wanted, find_start, read_page
 from headstream.broker.messages.waits import Wait
 from headstream.core.codec.batch.stored.scan import take
+from headstream.core.codec.buffer import BytesLike
 from headstream.core.filters.filter import Filter, check_states
+from headstream.core.filters.poll_request import AVAILABLE_ONLY, PollRequest
 from headstream.core.model.groups import Member
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import MessageState, StateChange, state_name
@@ -27,18 +28,22 @@ from headstream.core.model.polling import (
     PollingKind,
     PollingStrategy,
     SegmentCounts,
-    check_poll,
 )
+from headstream.core.model.producers import Appended, BatchNumber, ProducerId, producer_id_of
 from headstream.core.model.removals import Removal
-from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.errors import (
     CorruptLogError,
     CorruptSendError,
     HeaderError,
+    LogError,
     OffsetOutOfRangeError,
     PartitionNotFoundError,
 )
+from headstream.interceptors.batch_tracing import BatchTracing
+from headstream.interceptors.trace_contexts import find_contexts
+from headstream.log.catalog.catalog import Catalog, TopicRecord, find_topic
+from headstream.log.catalog.producer_numbers import ProducerNumbers
 from headstream.log.partition.delivery_state import DeliveryState
 from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.log.states import PartitionStates
@@ -53,8 +58,7 @@ __all__ = ["Messages", "in_group"]
 #     pending, done                the message's own
 #
 # Only polls that ask for states get it. A poll for available messages alone gets all that are available for all groups: its
-# offset
-# is committed as a whole, so that a message that was left out would never be tried again.
+# offset is committed as a whole, so that a message that was left out would never be tried again.
 
 _STATE_AT: Final = 8
 _AVAILABLE_BYTE: Final = MessageState.AVAILABLE.value
@@ -97,58 +101,161 @@ def _state_of(state: DeliveryState, offset: int) -> int:
     return _UNAVAILABLE if is_held else _AVAILABLE_BYTE
 
 
+_T = TypeVar("_T")
+
 _ATTEMPTS: Final = 5
 """Maximum retries of a poll whose files retention or a purge deleted."""
 
-_AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 
+class Messages:
+    """Message commands.
 
-class Messages(Appends):
-    """Message commands."""
+    Attributes:
+        tracing: Makes spans of appends, in the traces of their messages; None makes none.
+    """
 
     def __init__(self, backing: Backing, groups: Groups, transitions: Transitions) -> None:
-        super().__init__(backing)
+        self._backing = backing
+        self.tracing: BatchTracing | None = None
+        self._producer_numbers = ProducerNumbers(self._catalog, backing.clock_us)
         self._transitions = transitions
         self._groups = groups
         self._journals = journals_of(backing.log)
         self._counting = threading.Lock()
         self._scanned_count = self._failed_count = 0
 
+    # -- appending ----------------------------------------------------------------------------------------------------
+
+    def _catalog(self) -> Catalog:
+        with self._backing.log.changing() as catalog:
+            return catalog
+
+    def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
+        """Append a batch to a partition and return the offset of its first message; it is committed then.
+
+        If the topic deduplicates, a message whose id occurs among the newest messages of the partition is dropped and
+        acknowledged. The returned offset is that of the first new message, or else the next offset.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            batch: Messages as sent, back to back, at most 64 MiB.
+
+        Raises:
+            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
+            LimitError: a message exceeds the topic's limits or lacks a required key; nothing was written.
+            DecodeError: the bytes are not a valid batch; nothing was written.
+            LogLockedError: another process is the writer.
+        """
+        backing = self._backing
+        append = backing.writable_log().append
+        return self._append(
+            topic, partition, batch, lambda record: append(record, partition, batch, backing.clock_us(), backing.entropy(16))
+        )
+
+    def append(
+        self,
+        topic: TopicName,
+        partition: int,
+        batch: BytesLike,
+        number: BatchNumber | None = None,
+        *,
+        retry_timeout_s: float | None = None,
+    ) -> Appended:
+        """Append a batch to a partition as send() does, and return its position.
+
+        Args:
+            topic: Stream and topic.
+            partition: From 1.
+            batch: Messages as sent, back to back, at most 64 MiB.
+            number: The batch's number; a batch with a known number is not appended again. None disables the check.
+            retry_timeout_s: Used by network transports; ignored here.
+
+        Raises, in addition to send():
+            SequenceError, ProducerFencedError: the batch does not follow the one before it; nothing was written.
+        """
+        backing = self._backing
+        append = backing.writable_log().append_numbered
+        return self._append(
+            topic,
+            partition,
+            batch,
+            lambda record: append(record, partition, batch, backing.clock_us(), backing.entropy(16), number),
+        )
+
+    def _append(self, topic: TopicName, partition: int, batch: BytesLike, append: Callable[[TopicRecord], _T]) -> _T:
+        if self.tracing is not None and (contexts := find_contexts(batch)):
+            with self.tracing.append(topic, partition, contexts):
+                return self._append_to_current(topic, partition, append)
+        return self._append_to_current(topic, partition, append)
+
+    def _append_to_current(self, topic: TopicName, partition: int, append: Callable[[TopicRecord], _T]) -> _T:
+        log = self._backing.log
+        while True:
+            known = log.snapshot()
+            record = self._backing.partition(topic, partition)
+            try:
+                appended = append(record)
+            except LogError:
+                if self._is_there(record, partition) or not self._is_made_anew(record, partition):
+                    raise
+            else:
+                if log.snapshot() is known or self._is_there(record, partition) or not self._is_made_anew(record, partition):
+                    return appended
+            # A concurrent purge or delete of the partition removed the batch: append it again.
+
+    def new_producer(self, user_id: int) -> ProducerId:
+        """Return an unused producer id and its first epoch.
+
+        Args:
+            user_id: The only user allowed to send with it.
+
+        Raises:
+            LogLockedError: another process is the writer.
+        """
+        self._backing.writable_log()
+        return ProducerId(producer_id_of(self._producer_numbers.take(), user_id), 0)
+
+    def forget_producer(self, topic: TopicName, producer_id: int) -> None:
+        """Drop a producer's state in all partitions of a topic, after its last retry.
+
+        Args:
+            topic: Stream and topic.
+
+        Raises:
+            TopicNotFoundError: the topic does not exist.
+        """
+        log, record = self._backing.writable_log(), self._backing.topic(topic)
+        for number in range(1, record.partitions + 1):
+            if log.writing_end(record, number) is not None:  # the state in an unopened partition expires
+                log.partition(record, number).forget_producer(producer_id)
+
+    def _is_there(self, record: TopicRecord, partition: int) -> bool:
+        """Return whether a partition still exists, even under a renamed topic or stream."""
+        now = find_topic(self._backing.log.snapshot(), record.number)
+        return now is not None and partition <= now.partitions and now.generation(partition) == record.generation(partition)
+
+    def _is_made_anew(self, record: TopicRecord, partition: int) -> bool:
+        """Return whether a partition has been purged or recreated; raises if it does not exist."""
+        now = self._backing.partition(record.name, partition)
+        return now is not record and (now.number, now.generation(partition)) != (record.number, record.generation(partition))
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
     @property
     def filter_counts(self) -> tuple[int, int]:
         """The number of messages that filters have examined, and of those that they could not be applied to."""
         return self._scanned_count, self._failed_count
 
-    def poll(
-        self,
-        topic: TopicName,
-        partition: int,
-        strategy: PollingStrategy,
-        count: int,
-        *,
-        states: frozenset[int] | None = _AVAILABLE,
-        size_bytes: int = MAX_BATCH_BYTES,
-        consumer: OffsetOwner | None = None,
-        auto_commit: bool = False,
-        user_id: int = NO_USER,
-        where: Filter | None = None,
-        until_offset: int = 0,
-    ) -> Polled:
+    def poll(self, topic: TopicName, partition: int, request: PollRequest, *, user_id: int = NO_USER) -> Polled:
         """Return messages of a partition as stored bytes, without waiting.
 
         Args:
             topic: Stream and topic.
             partition: From 1.
-            strategy: Where to begin; an expired offset starts at the first retained one.
-            count: Maximum number of messages, at least 1.
-            states: State codes to deliver; other messages are skipped. None delivers all.
-            size_bytes: Approximate maximum size, bytes; at least one message is returned.
-            consumer: The polling consumer; required for `next` and to commit. A group that asks for other states than available
-                gets those that messages have for it; see GroupStates.
-            auto_commit: Whether to commit the delivered messages for the consumer at once.
+            request: What is asked for. A poll with a filter examines SCAN_BYTES, and returns how far it came. A group that asks
+                for other states than available gets those that messages have for it; see GroupStates.
             user_id: The server's user who commits, see OffsetStore.commit().
-            where: The filter of messages in these states. A poll examines SCAN_BYTES, and returns how far it came.
-            until_offset: One past the last offset to examine with a filter; 0 for the partition's end.
 
         Raises:
             ConsumersLimitError: the consumer that commits is new, and the user has made as many as it may.
@@ -156,19 +263,20 @@ class Messages(Appends):
             InvalidInputError: an argument is out of range, or the consumer is missing.
             CorruptSendError: the next messages are damaged; a poll from its until_offset skips them.
         """
-        check_poll(topic, strategy, count, size_bytes, consumer, auto_commit, is_filtered=where is not None)
+        request.check(topic)
+        where, consumer, states = request.where, request.consumer, request.states
         chosen = None if where is None else check_states(where, states)
-        if consumer is not None and consumer.kind is ConsumerKind.GROUP and states != _AVAILABLE:
-            wanted = Wanted(count, size_bytes, None, chosen, until_offset)
-            polled = self._in_group(self._read(topic, partition, strategy, wanted, consumer), topic, consumer, states)
+        if consumer is not None and consumer.kind is ConsumerKind.GROUP and states != AVAILABLE_ONLY:
+            wanted = Wanted(request.count, request.size_bytes, None, chosen, request.until_offset)
+            polled = self._in_group(self._read(topic, partition, request.start, wanted, consumer), topic, consumer, states)
         else:
-            wanted = Wanted(count, size_bytes, states, chosen, until_offset)
-            polled = self._read(topic, partition, strategy, wanted, consumer)
+            wanted = Wanted(request.count, request.size_bytes, states, chosen, request.until_offset)
+            polled = self._read(topic, partition, request.start, wanted, consumer)
         if where is not None:
             with self._counting:
                 self._scanned_count += polled.scanned_count
                 self._failed_count += polled.failed_count
-        if auto_commit and consumer is not None and (polled.count or (where is not None and polled.scanned_count)):
+        if request.auto_commit and consumer is not None and (polled.count or (where is not None and polled.scanned_count)):
             record = self._backing.partition(topic, partition)
             self._backing.log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us(), user_id)
         return polled

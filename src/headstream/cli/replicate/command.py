@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from headstream.cli.replicate.inspection import inspect
-from headstream.cli.replicate.operation import parked, redrive, reload, schemas, status
+from headstream.cli.replicate.operation import parked, redrive, reload, remove_deletion_vectors, schemas, status
 from headstream.cli.shared.output import print_object, print_table, print_text
 from headstream.cli.shared.parameters import Checked, LocalPath, StorablePlace, output_option
 from headstream.core.model.quantities import parse_duration_us, parse_size_bytes
@@ -65,7 +65,7 @@ def replicate() -> None:
     """
 
 
-for _command in (inspect, status, schemas, parked, redrive, reload):
+for _command in (inspect, status, schemas, parked, redrive, reload, remove_deletion_vectors):
     replicate.add_command(_command)
 
 
@@ -172,6 +172,13 @@ for _command in (inspect, status, schemas, parked, redrive, reload):
     show_default=True,
     help="Type of DATETIME columns: TIMESTAMP, TIMESTAMP_NTZ, or a STRING that keeps times finer than a microsecond.",
 )
+@click.option(
+    "--merge-strategy",
+    type=click.Choice(["auto", "rewrite", "deletion-vectors"]),
+    default="auto",
+    show_default=True,
+    help="Whether merges rewrite files or mark rows as deleted (deletion vectors, which readers must know); auto: by size.",
+)
 @output_option
 @click.pass_context
 def run(context: click.Context, /, config_file: Path | None, output: str, **options: Any) -> None:
@@ -215,7 +222,7 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
         for name, value in options.items()
         if value is not None and (config_file is None or context.get_parameter_source(name) is not default)
     }
-    of_tables = {name: given.pop(name) for name in ("mask_order", "datetimes", "catalog") if name in given}
+    of_tables = {name: given.pop(name) for name in ("mask_order", "datetimes", "catalog", "merge_strategy") if name in given}
     spark = dict(given.pop("spark", ()))
     if "driver_memory" in given:
         spark["spark.driver.memory"] = given.pop("driver_memory")

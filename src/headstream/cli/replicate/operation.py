@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headstream.replicate.schemas.zone import SchemaZone
     from headstream.replicate.storage.places import Place
 
-__all__ = ["parked", "redrive", "reload", "schemas", "status"]
+__all__ = ["parked", "redrive", "reload", "remove_deletion_vectors", "schemas", "status"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -210,6 +210,34 @@ def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: 
     print_object({"request": number, "table": ".".join(table)}, output)
 
 
+@click.command("remove-deletion-vectors")
+@click.argument("table", type=StorablePlace(exists=True, is_table=True), metavar="PLACE")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The pipeline's TOML file: [storage] of an object store.",
+)
+@output_option
+def remove_deletion_vectors(table: Place, config_file: Path | None, output: str) -> None:
+    """Write the files of a Delta table that have deletion vectors again, and take the table feature away.
+
+    PLACE is the table's directory, or its URI. Readers that do not know deletion vectors can read the table afterwards, except
+    its older versions. Set merge_strategy = "rewrite" for the table first: with "deletion-vectors" the next merge enables them
+    again, with "auto" it does not.
+
+    \b
+    Example:
+      headstream replicate remove-deletion-vectors /data/tables/SHOP/orders
+    """
+    from headstream.replicate.engines.folding import remove_vectors
+    from headstream.replicate.settings.config_file import load_checkpoint
+
+    done = remove_vectors(table if config_file is None else load_checkpoint(config_file, table))
+    print_object({"files": done.removed, "deleted_rows": done.deleted}, output)
+
+
 @contextmanager
 def _open_ledger(checkpoint: Path) -> Iterator[Ledger]:
     from headstream.replicate.parked.ledger import Ledger
@@ -298,6 +326,13 @@ def _print_status(document: dict[str, Any], output: str) -> None:
     if tables:
         print_text("")
         print_objects(tables, ("table", "inserted", "updated", "deleted", "lag_seconds"), output)
+    vectors = [
+        {"table": name, **found, "folded": None if found["folded_us"] is None else format_time(found["folded_us"])}
+        for name, found in run.get("deletion_vectors", {}).items()
+    ]
+    if vectors:
+        print_text("")
+        print_objects(vectors, ("table", "strategy", "files", "deleted", "index_bytes", "folded"), output)
     if failing:
         print_text("")
         rows = [{**found, "since": format_time(found["since_us"]), "next": format_time(found["next_us"])} for found in failing]

@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast
 import click
 
 from headstream.cli.shared.output import print_object
-from headstream.cli.shared.parameters import Checked
+from headstream.cli.shared.parameters import Checked, states_option
 from headstream.core.filters.filter import OnFilterError, parse_filter
 from headstream.core.model.message import state_name
 
 if TYPE_CHECKING:
     from headstream.client.client import Client
 
-__all__ = ["FilterInput", "filter_options"]
+__all__ = ["FilterInput", "choice_options", "filter_options"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class FilterArguments(TypedDict):
-    """The arguments of a poll or a consumer that are about its filter."""
+    """The arguments of a poll or a consumer that choose among messages."""
 
+    states: tuple[str, ...] | None
     where: str | None
     on_filter_error: str
 
@@ -36,22 +37,24 @@ class FilterInput(NamedTuple):
         where: The filter, or None.
         on_error: What happens to a message that it cannot be applied to.
         explains: Whether to show how the filter is evaluated, instead of messages.
+        states: The states of the messages it is applied to; None is all.
     """
 
     where: str | None
     on_error: str
     explains: bool
+    states: tuple[str, ...] | None = ("available",)
 
     @property
     def options(self) -> FilterArguments:
         """The arguments of a poll or a consumer."""
-        return {"where": self.where, "on_filter_error": self.on_error}
+        return {"states": self.states, "where": self.where, "on_filter_error": self.on_error}
 
-    def explain(self, log: Client, states: tuple[str, ...] | None, output: str, topic: str | None = None) -> bool:
+    def explain(self, log: Client, output: str, topic: str | None = None) -> bool:
         """Show how the filter is evaluated, and what of a topic it reads, if that is asked for; return whether it is."""
         if self.where is None or not self.explains:
             return False
-        plan = asdict(log.explain_filter(self.where, topic, states=states, on_filter_error=self.on_error))
+        plan = asdict(log.explain_filter(self.where, topic, states=self.states, on_filter_error=self.on_error))
         plan |= {name: list(plan[name]) for name in ("headers", "fields", "summarized")}
         counts = plan.pop("segments")
         if counts is not None:
@@ -89,3 +92,15 @@ def filter_options(function: _Function) -> _Function:
         return function(chosen=FilterInput(where, on_filter_error, explain), **options)
 
     return cast("_Function", with_filter)
+
+
+def choice_options(function: _Function) -> _Function:
+    """Add --states and the options of filter_options(), which are passed on as `chosen`."""
+
+    @states_option
+    @filter_options
+    @functools.wraps(function)
+    def with_states(states: tuple[str, ...] | None, chosen: FilterInput, **options: Any) -> Any:
+        return function(chosen=chosen._replace(states=states), **options)
+
+    return cast("_Function", with_states)

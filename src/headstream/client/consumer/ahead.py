@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final, TypedDict
+from typing import Final
 
 from headstream.client.transports.transport import AheadCommands, MessageCommands, PolledAhead
 from headstream.core.filters.filter import Filter
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import Polled, PollingStrategy
 from headstream.errors import HeadstreamError
 
-__all__ = ["FETCH_BYTES", "FETCH_COUNT", "Ahead", "ConsumerPollOptions"]
+__all__ = ["FETCH_COUNT", "Ahead", "fetch_request"]
 
 FETCH_COUNT: Final = 1000
 FETCH_BYTES: Final = 1 << 20
 """Messages per fetch: enough to amortize its fixed cost, few enough for a short time to the first message."""
 
 
-class ConsumerPollOptions(TypedDict):
-    """What all polls of a consumer have in common; see Messages.poll()."""
-
-    states: frozenset[int] | None
-    size_bytes: int
-    where: Filter | None
+def fetch_request(states: frozenset[int] | None, where: Filter | None) -> PollRequest:
+    """Return what each poll of a consumer asks for, from the first message on."""
+    return PollRequest(PollingStrategy.first(), FETCH_COUNT, states, FETCH_BYTES, where=where)
 
 
 class Ahead:
@@ -32,13 +30,13 @@ class Ahead:
     Args:
         messages: The transport's message commands.
         topic: The topic to poll.
-        options: States, filter and size of each poll.
+        request: What each poll asks for, but for its offset.
     """
 
-    def __init__(self, messages: MessageCommands, topic: TopicName, options: ConsumerPollOptions) -> None:
+    def __init__(self, messages: MessageCommands, topic: TopicName, request: PollRequest) -> None:
         self._messages = messages if isinstance(messages, AheadCommands) else None
         self._topic = topic
-        self._options = options
+        self._request = request
         self._asked: tuple[tuple[int, int], PolledAhead] | None = None
 
     @property
@@ -57,8 +55,7 @@ class Ahead:
             return
         partition, offset = position
         with suppress(HeadstreamError):  # the regular poll raises the same error
-            start = PollingStrategy.offset(offset)
-            polled = self._messages.poll_ahead(self._topic, partition, start, FETCH_COUNT, **self._options)
+            polled = self._messages.poll_ahead(self._topic, partition, self._request.from_offset(offset, FETCH_COUNT))
             self._asked = position, polled
 
     def take(self, partition: int, offset: int) -> Polled | None:

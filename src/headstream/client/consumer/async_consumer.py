@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -17,10 +18,10 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from headstream.client.arguments import ConsumerOptions, StartInput
 from headstream.client.checks import Milliseconds, milliseconds
+from headstream.client.consumer.base import DelayInput
 from headstream.client.consumer.consumer import Consumer
 from headstream.client.consumer.filtering import FilterCounts
 from headstream.client.consumer.listening import PartitionsCallback
-from headstream.client.consumer.settling import DelayInput
 from headstream.client.consumer.topics_consumer import TopicsConsumer
 from headstream.client.worker import Worker, slices_ms
 from headstream.core.model.message import Message, ReceivedMessage
@@ -28,6 +29,7 @@ from headstream.errors import InvalidInputError
 
 __all__ = ["AsyncConsumer", "AsyncTopicsConsumer", "LoopCallbacks"]
 
+_T = TypeVar("_T")
 _Reader = TypeVar("_Reader", bound=Consumer | TopicsConsumer)
 
 _calling: Final[ContextVar[LoopCallbacks | None]] = ContextVar("_calling", default=None)
@@ -118,20 +120,21 @@ class _AsyncReading(Generic[_Reader]):
         if self._consumer is None:
             self._consumer = self._make()
 
-    async def _fetch(self, consumer: _Reader, timeout_ms: float | None) -> bool:
-        """Fetch messages in slices of time, between which a cancellation takes effect."""
-        loop = asyncio.get_running_loop()
-        until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
-        for slice_ms in slices_ms():
-            rest_ms = slice_ms if until is None else min(slice_ms, (until - loop.time()) * 1000)
-            if consumer.is_ready or await self._worker.run(consumer.fetch, max(0, rest_ms)):
-                return True
-            if rest_ms <= 0:
-                break
-        return False
+    async def _in_slices(self, call: Callable[[float], _T], timeout_ms: float | None, put_back: Callable[[_T], object]) -> _T:
+        """Call with slices of a timeout, between which a cancellation takes effect, until something is returned.
 
-    async def _take(self, consumer: _Reader) -> ReceivedMessage | None:
-        return await self._worker.take(consumer.take, lambda taken: consumer.put_back([] if taken is None else [taken]))
+        Args:
+            call: Called with a time to wait at most, milliseconds.
+            timeout_ms: How long to wait in total; None waits without limit.
+        """
+        loop = asyncio.get_running_loop()
+        until_s = math.inf if timeout_ms is None else loop.time() + timeout_ms / 1000
+        slices = slices_ms()
+        while True:
+            rest_ms = min(next(slices), (until_s - loop.time()) * 1000)
+            found = await self._worker.take(functools.partial(call, max(0.0, rest_ms)), put_back)
+            if found or rest_ms <= 0:
+                return found
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Begin a loop; see Consumer.__iter__()."""
@@ -142,22 +145,23 @@ class _AsyncReading(Generic[_Reader]):
     async def __anext__(self) -> ReceivedMessage:
         """Commit the previous message and return the next one."""
         consumer = await self._opened()
-        while True:
-            if consumer.is_ready:  # a rebalance can have revoked what was buffered
-                in_thread = consumer.may_wait or self._callbacks.is_used or self._worker.is_busy
-                message = await self._take(consumer) if in_thread else consumer.take()
-                if message is not None:
-                    return message
-            else:
-                await self._worker.run(consumer.finish)
-            if not await self._fetch(consumer, self._timeout_ms):
-                raise StopAsyncIteration
+        message: ReceivedMessage | None = None
+        if consumer.is_ready and not (consumer.may_wait or self._callbacks.is_used or self._worker.is_busy):
+            message = consumer.take()
+        if message is None:  # also if a rebalance has revoked what was buffered
+            message = await self._in_slices(
+                consumer.take_within, self._timeout_ms, lambda taken: consumer.put_back([] if taken is None else [taken])
+            )
+        if message is None:
+            raise StopAsyncIteration
+        return message
 
     async def poll(self, count: int = 100, *, timeout_ms: Milliseconds = 0) -> list[ReceivedMessage]:
         """Return up to `count` messages; see Consumer.poll()."""
         consumer = await self._opened()
-        await self._fetch(consumer, milliseconds("timeout_ms", timeout_ms))
-        return await self._worker.take(functools.partial(consumer.poll, count), consumer.put_back)
+        return await self._in_slices(
+            lambda slice_ms: consumer.poll(count, timeout_ms=slice_ms), milliseconds("timeout_ms", timeout_ms), consumer.put_back
+        )
 
     async def commit(self, message: Message | None = None) -> None:
         """Commit everything delivered so far, or up to one message; see Consumer.commit()."""

@@ -3,45 +3,28 @@
     for message in consumer: body       committed when the next message is requested, or the `with` body ends without an error
     consumer.poll(); consumer.commit()  by hand
 
-After an exception in the body its message is not committed: it is delivered again. With a group the consumer shares the topic's
-partitions with other members: before each poll and after a change it reports finished partitions and receives its assignment.
+After an exception in the body its message is not committed: it is delivered again. How messages come, and how it is recorded
+which are done, is the consumer's Reading (reading.py): the loops here are the same for all.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from types import TracebackType
-from typing import Final, Self
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from headstream.client.arguments import StartInput, start_of
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
 from headstream.client.closing import closing
-from headstream.client.consumer.ahead import FETCH_BYTES, FETCH_COUNT, Ahead, ConsumerPollOptions
-from headstream.client.consumer.fetching import Fetching
-from headstream.client.consumer.filtering import Filtering
-from headstream.client.consumer.listening import AssignmentListener, PartitionsCallback
-from headstream.client.consumer.membership import GroupMembership
-from headstream.client.consumer.positions import check_partitions, check_start, find_offset, position_of, unnamed
-from headstream.client.consumer.receiving import poll_checked
-from headstream.client.consumer.settling import Settling
-from headstream.client.transports.transport import OwnConnections, PreparedPolls, RemoteAccess, Transport
-from headstream.core.filters.filter import Filter
-from headstream.core.model.groups import DEFAULT_SESSION_TIMEOUT_MS
+from headstream.client.consumer.base import BaseConsumer, lease_settler
+from headstream.client.consumer.filtering import FilterCounts
+from headstream.client.consumer.partitions import PartitionReading
+from headstream.client.consumer.reading import Reading
+from headstream.client.consumer.settling import Settler, warning_of_lost_leases
+from headstream.client.transports.transport import Transport
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message, ReceivedMessage
-from headstream.core.model.polling import ConsumerKind, OffsetOwner, Polled, PollingKind, PollingStrategy
-from headstream.core.model.topology import Topic
-from headstream.errors import (
-    ClosedError,
-    CorruptSendError,
-    HeadstreamError,
-    InvalidInputError,
-    PartitionNotFoundError,
-    RebalancedError,
-    ServerUnreachableError,
-)
+from headstream.errors import ClosedError, HeadstreamError, InvalidInputError, InvalidOptionError
 from headstream.forks import closed_by_fork, tell_of_forks
 
 __all__ = ["Consumer"]
@@ -50,89 +33,45 @@ _WAIT_MS: Final = 1000
 """How often a waiting consumer checks whether another thread has closed it."""
 
 
-class Consumer(Filtering, Settling):
+class Consumer(BaseConsumer):
     """Reads one topic; one thread at a time. Created by Client.consumer(); use it in a `with` statement.
 
     Args:
-        topic: The topic's current metadata.
-        committer: The group or name to commit for; None commits nothing.
-        partitions: Partitions to read; None is all.
-        start: Where to begin in a partition without a committed offset: an offset, `first`, `last` (after the newest:
-            what is appended from now on), or a PollingStrategy.
-        states: State codes to deliver; None is all.
-        where: The filter that chooses among them, or None.
+        topic: Stream and topic.
+        reading: How it reads.
         timeout_ms: Iteration ends after this time without a message; None waits without limit.
-        session_timeout_ms: How long a group member can be silent before it loses partitions that others wait for.
-        on_assigned: Called with the topic and the partitions that the consumer starts to read, from a call of the consumer.
-        on_revoked: Called with the partitions it stops reading, if possible before another member starts to read them.
-
-    Raises:
-        PartitionNotFoundError: the topic has no such partition.
-        InvalidInputError: `start` is invalid.
+        own: A transport of its own that it closes, or None.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        topic: Topic,
-        *,
-        committer: OffsetOwner | None,
-        partitions: Iterable[int] | None = None,
-        start: StartInput = "first",
-        states: frozenset[int] | None,
-        where: Filter | None = None,
-        timeout_ms: float | None = None,
-        session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
-        on_assigned: PartitionsCallback | None = None,
-        on_revoked: PartitionsCallback | None = None,
-    ) -> None:
-        self._own = transport.for_consumer() if isinstance(transport, OwnConnections) else None
-        transport = self._transport = self._own or transport
-        self._name = TopicName(topic.stream, topic.name)
-        self._committer = committer
-        self._options: ConsumerPollOptions = {"states": states, "size_bytes": FETCH_BYTES, "where": where}
-        self._timeout_ms = timeout_ms
+    def __init__(self, topic: TopicName, reading: Reading, timeout_ms: float | None, own: Transport | None = None) -> None:
+        super().__init__(timeout_ms)
+        self._name = topic
+        self._reading = reading
+        self._settler = reading if isinstance(reading, Settler) else None
+        self._own = own
         self._is_closed = self._is_parents = False
         tell_of_forks(self)
-        self._strategy = check_start(start_of(start), self._name)
-        self._share: GroupMembership | None = None
-        self._damaged: dict[int, CorruptSendError] = {}
-        self._prepared = transport.messages if isinstance(transport.messages, PreparedPolls) else None
-        self._ahead = Ahead(transport.messages, self._name, self._options)
-        numbers = check_partitions(topic, partitions)
-        self._listener = AssignmentListener(str(self._name), on_assigned, on_revoked)
-        self._known = frozenset(numbers)
-        if committer is not None and committer.kind is ConsumerKind.GROUP and partitions is None:
-            self._fetching = self._make_fetching({})
-            self._share = GroupMembership(transport, self._name, committer.name, session_timeout_ms)
-            with self._share.leaving_on_error():
-                self._follow(is_resting=True)
-        else:
-            committed = transport.offsets.committed(self._name, committer) if committer is not None else {}
-            positions = {number: committed[number] if number in committed else self._find(number) for number in numbers}
-            self._fetching = self._make_fetching(positions)
-            self._listener.begin(numbers)
-
-    def _make_fetching(self, positions: Mapping[int, int]) -> Fetching:
-        return Fetching(positions)
-
-    def _find(self, partition: int) -> int:
-        return find_offset(self._transport, self._name, partition, self._strategy)
 
     @property
     def positions(self) -> dict[int, int]:
-        """Partition -> offset of the next message to fetch."""
-        return dict(self._fetching.positions)
+        """Partition -> offset of the next message to fetch; empty with `mode="shared"`: the group's positions are
+        log.group(topic, group).partitions."""
+        return dict(self._reading.positions)
+
+    @property
+    def filter_counts(self) -> FilterCounts:
+        """The number of messages that the filter has examined, and of those that it could not be applied to."""
+        return self._reading.filter_counts
 
     @property
     def is_ready(self) -> bool:
         """Whether the next message is already buffered."""
-        return not self._fetching.is_empty
+        return self._reading.is_ready
 
     @property
     def may_wait(self) -> bool:
         """Whether take() can block on a server although a message is buffered: it commits the previous one first."""
-        return self._committer is not None and isinstance(self._transport, RemoteAccess)
+        return self._reading.may_wait
 
     def after_fork(self) -> None:
         """Leave the messages, the membership and the leases to the parent."""
@@ -144,31 +83,35 @@ class Consumer(Filtering, Settling):
         if self._is_closed:
             raise ClosedError("the consumer is closed", where=str(self._name), advice="Create another with log.consumer()")
 
-    def __iter__(self) -> Iterator[ReceivedMessage]:
-        return self
+    def _find_settler(self, message: Message) -> Settler | None:
+        self._check_open()
+        return self._settler
 
-    def __next__(self) -> ReceivedMessage:
-        """Commit the previous message and return the next one, waiting up to timeout_ms."""
-        message = self.take()
-        if message is None and self.fetch(self._timeout_ms):
-            message = self._fetching.deliver()
-        if message is None:
-            raise StopIteration
-        return message
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        """Begin a loop; with `on_error`, the message at which an earlier one ended has to be settled before.
+
+        Raises:
+            InvalidInputError: it is not settled: whether it failed is unknown.
+        """
+        current = None if self._settler is None else self._settler.current
+        if current is not None:
+            raise InvalidInputError(
+                f"the loop before ended at message {current[1]} of partition {current[0]}, and whether it failed is unknown",
+                where=str(self._name),
+                advice="Call ack(message) or retry(message) before the next loop; leaving the `with` block, run() and "
+                "`with consumer.attempting(message):` know it by themselves",
+            )
+        return self
 
     def take(self) -> ReceivedMessage | None:
         """Commit the previous message and return the next one if it is buffered, else None."""
-        self._fetching.settle_seeks()
-        self.finish()
-        if self._share is not None and (self._share.is_resting or self._share.is_due):
-            self._follow()  # fetched partitions can belong to another member by now
-        return self._fetching.deliver()
+        self._check_open()
+        return self._reading.take()
 
     def finish(self) -> None:
         """Commit the message that iteration delivered last; requesting the next one does this too."""
         self._check_open()
-        self._fetching.finish()
-        self._commit_done()
+        self._reading.finish()
 
     def fetch(self, timeout_ms: float | None = 0) -> bool:
         """Fetch messages for iteration or poll() without delivering any, and return whether some are buffered.
@@ -176,17 +119,21 @@ class Consumer(Filtering, Settling):
         Args:
             timeout_ms: How long to wait for the first one, milliseconds; None waits without limit.
         """
-        self._check_open()
-        if timeout_ms != 0 and self._has_read_everything:
-            return self._fetch_within(timeout_ms, waits_first=True)
-        self._follow()
-        return not self._fetching.is_empty or self._fetch_within(timeout_ms)
+        return self._fetch_within(timeout_ms, None)
 
-    @property
-    def _has_read_everything(self) -> bool:
-        """Whether the next message has yet to come: a member that has none in progress waits without asking for it again."""
-        can_wait = self._share is not None and self._share.can_wait and self._ahead.is_active
-        return can_wait and self._fetching.is_idle and self._fetching.is_at_end and not self._damaged
+    def _fetch_within(self, timeout_ms: float | None, wanted: int | None) -> bool:
+        self._check_open()
+        reading, until_s = self._reading, None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        waits_first = timeout_ms != 0 and reading.has_read_everything
+        while waits_first or not reading.fetch(wanted):
+            if not reading.is_scanning:
+                rest_ms = _WAIT_MS if until_s is None else min(_WAIT_MS, (until_s - time.monotonic()) * 1000)
+                reading.wait(max(0.0, rest_ms))
+                if rest_ms <= 0:
+                    return False
+            waits_first = False
+            self._check_open()
+        return True
 
     def poll(self, count: int = 100, *, timeout_ms: Milliseconds = 0) -> list[ReceivedMessage]:
         """Return up to `count` messages; commit() commits them.
@@ -202,42 +149,32 @@ class Consumer(Filtering, Settling):
         self._check_open()
         if check_whole("count", count) < 1:
             raise InvalidInputError(f"a poll requests at least one message, not {count}", where=str(self._name))
-        was_empty = self._fetching.is_empty
-        self.fetch(milliseconds("timeout_ms", timeout_ms))
-        messages = self._fetching.hand_out(count, is_first=True)
-        with suppress(HeadstreamError):  # buffered messages are returned first: the next poll raises the error again
-            while messages and len(messages) < count and not (was_empty and self._fetching.is_at_end) and self._fetch():
-                messages += self._fetching.hand_out(count - len(messages))
-        return messages
+        until_s = time.monotonic() + milliseconds("timeout_ms", timeout_ms) / 1000
+        while self._fetch_within(max(0.0, until_s - time.monotonic()) * 1000, count):
+            messages = self._reading.hand_out(count)
+            if messages:
+                return messages
+        return []
 
     def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Undo the delivery of messages; see Settling.put_back()."""
-        self._fetching.undeliver(messages)
+        """Undo the delivery of all messages that the last take() or poll() returned: they are delivered next."""
+        self._reading.put_back(messages)
 
     def commit(self, message: Message | None = None) -> None:
         """Commit everything delivered so far, including the message being processed; or up to one message.
 
         Args:
             message: A message that this consumer delivered: its partition is committed up to and including it, other
-                partitions are not. None commits everything.
+                partitions are not; with `mode="shared"` it is this message alone. None commits everything.
 
         Raises:
             InvalidInputError: the message is not from this topic.
             RebalancedError: this consumer was silent for longer than session_timeout_ms, and one of the partitions now
                 belongs to another member of the group, which receives its uncommitted messages again.
+            LeaseLostError: the lease of a message had ended; all others are done.
         """
         self._check_open()
-        if self._committer is None:
-            raise unnamed(self._name)
-        if message is None:
-            self._fetching.release()
-        elif not self._fetching.finish_up_to(*position_of(message, self._name)):
-            raise RebalancedError(
-                f"the consumer does not read partition {message.partition} any more",
-                where=str(self._name),
-                advice="Another member of the group may have it: it gets the message again",
-            )
-        self._commit_done(is_by_hand=True)
+        self._reading.commit(message)
 
     def seek(self, partition: int, offset: StartInput) -> None:
         """Continue at another position in a partition; the next commit, or the next message of a loop, makes it durable.
@@ -245,149 +182,58 @@ class Consumer(Filtering, Settling):
         Args:
             partition: One of the consumer's partitions.
             offset: An offset, `first`, `last` (after the newest), or a PollingStrategy.
+
+        Raises:
+            PartitionNotFoundError: the consumer does not read the partition.
+            InvalidOptionError: the consumer has `mode="shared"`.
         """
-        self._check_open()
-        self._follow()
-        if check_whole("partition", partition) not in self._fetching.positions:
-            raise PartitionNotFoundError(
-                f"the consumer does not read partition {partition}",
+        if not isinstance(self._reading, PartitionReading):
+            raise InvalidOptionError(
+                "a consumer with mode='shared' has no position",
                 where=str(self._name),
-                advice=f"It reads {', '.join(map(str, self._fetching.positions)) or 'none'}",
+                advice="Close the group's consumers, and use log.seek_group() or `headstream group seek`",
             )
-        self._damaged.pop(partition, None)
-        strategy = start_of(offset)
-        self._fetching.seek(partition, find_offset(self._transport, self._name, partition, strategy))
+        self._check_open()
+        self._reading.partitions.seek(check_whole("partition", partition), start_of(offset))
 
-    def _fetch_within(self, timeout_ms: float | None, *, waits_first: bool = False) -> bool:
-        """Fetch, waiting up to a timeout, and return whether messages are buffered."""
-        try:
-            return self._fetch_or_wait(timeout_ms, waits_first=waits_first)
-        except CorruptSendError as error:
-            self._damaged[error.partition] = error
-            raise
+    def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
+        """Return a message that was set aside, with a new lease; settle it as any other.
 
-    def _fetch_or_wait(self, timeout_ms: float | None, *, waits_first: bool) -> bool:
-        until = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        while waits_first or not self._fetch():
-            self._commit_done()  # skipped messages
-            rest_ms = _WAIT_MS if until is None else min(_WAIT_MS, (until - time.monotonic()) * 1000)
-            if not self._fetching.is_scanning:
-                if rest_ms <= 0 and not waits_first:
-                    self._rest()
-                    return False
-                self._wait(rest_ms)
-            waits_first = False
-            self._check_open()
-            self._follow()
-        return True
-
-    def _wait(self, timeout_ms: float) -> None:
-        """Wait for messages or a change of the group."""
-        messages, share = self._transport.messages, self._share
-        if share is None:
-            messages.wait(self._name, self._fetching.positions, timeout_ms)
-        else:
-            self._rest()
-            messages.wait(self._name, self._fetching.positions, timeout_ms, member=share.member, generation=share.generation)
-
-    def _fetch(self) -> bool:
-        """Poll the partitions in turn until one has messages, and return whether one has.
-
-        A damaged partition is skipped until a seek in it; its error is raised again when the others have no more messages.
+        Raises:
+            InvalidOptionError: the consumer does not have `mode="shared"`.
+            InvalidInputError: it is not deferred; the error says what it is.
         """
-        polls = self._fetching.next_polls()
-        if self._prepared is not None:
-            self._prepared.prepare(self._name, dict(polls))
-        for partition, position in polls:
-            if partition in self._damaged:
-                continue
-            polled, messages = self._poll(partition, position)
-            self._fetching.feed(polled, messages)
-            if messages:
-                self._ahead.ask(self._fetching.expected())
-                return True
-        for partition, error in self._damaged.items():
-            if partition in self._fetching.positions:
-                raise error
-        return False
+        settler = lease_settler(self._settler)
+        self._check_open()
+        message = settler.fetch_deferred(check_whole("partition", partition), check_whole("an offset", offset))
+        if message is None:
+            raise InvalidInputError(
+                f"message {offset} of partition {partition} cannot be delivered",
+                where=str(self._name),
+                advice="It is gone, not available or cannot be decoded, or another process reads for the group",
+            )
+        return message
 
-    def _poll(self, partition: int, position: int) -> tuple[Polled, list[ReceivedMessage]]:
-        start, polled = PollingStrategy.offset(position), self._ahead.take(partition, position)
-        return poll_checked(self._transport, self._name, partition, start, FETCH_COUNT, polled=polled, **self._options)
+    def record_failure(self, error: BaseException) -> None:
+        """Record that the loop's body raised an error, as leaving the `with` block does; nothing without `on_error`.
 
-    def _commit_done(self, *, is_by_hand: bool = False) -> None:
-        done = self._fetching.committable()
-        if not done or self._committer is None:
-            return
-        share, has_changed = self._share, False
-        is_resting = self._fetching.is_idle and (is_by_hand or self._fetching.is_empty)
-        try:
-            if share is None:
-                self._transport.offsets.commit(self._name, self._committer, done, generations=self._fetching.generations)
-            else:
-                has_changed = share.commit(done, self._fetching.generations, is_resting=is_resting)
-        except ServerUnreachableError:
-            self._fetching.put_back(done)
-            raise
-        except RebalancedError:
-            self._follow(is_resting=is_resting)
-            if is_by_hand:
-                raise
-            return
-        self._on_committed(done)
-        if has_changed:  # an error would be taken for the commit's; the next poll follows again
-            with suppress(ServerUnreachableError) if is_by_hand else nullcontext():
-                self._follow(is_resting=is_resting)
-
-    def _on_committed(self, offsets: Mapping[int, int]) -> None:
-        """Called after each commit; a consumer with interceptors reports it to them."""
-
-    # -- sharing the partitions of a group ----------------------------------------------------------------------
-
-    def _follow(self, *, is_resting: bool = False) -> None:
-        """Report to the group: release revoked partitions without messages in progress, and start reading new ones."""
-        share = self._share
-        if share is None:
-            return
-        released, added = self._report(share, is_resting=is_resting)
-        self._listener.end_others(self._fetching.positions)
-        if released:
-            _, added = self._report(share, released, is_resting=is_resting)
-            self._listener.end_others(self._fetching.positions)
-        if added and self._committer is not None:
-            committed = self._transport.offsets.committed(self._name, self._committer)
-            for partition in added:
-                self._damaged.pop(partition, None)
-                self._fetching.begin(partition, committed[partition] if partition in committed else self._begin(partition))
-            self._listener.begin(added)
-
-    def _report(self, share: GroupMembership, released: Iterable[int] = (), *, is_resting: bool) -> tuple[list[int], list[int]]:
-        """Report to the group and return the changes; see Fetching.follow()."""
-        member, assignment = share.member, share.report(released, is_resting=is_resting)
-        if share.member is not member:
-            self._fetching.forget()
-        return self._fetching.follow(assignment)
-
-    def _begin(self, partition: int) -> int:
-        """Return the group's start position in a partition without a committed offset.
-
-        A position other than the first message is committed at once, so that the next owner starts there too. A
-        partition added to the topic later is read from its first message.
+        Args:
+            error: The error; only an Exception counts as a failure.
         """
-        if self._strategy.kind is PollingKind.FIRST or partition not in self._known:
-            return find_offset(self._transport, self._name, partition, PollingStrategy.first())
-        offset = self._find(partition)
-        if self._share is not None:
-            self._share.commit({partition: offset}, {}, is_resting=self._share.is_resting)
-        return offset
-
-    def _rest(self) -> None:
-        """Allow the group to reassign any partition: no message is in progress."""
-        if self._share is not None and self._fetching.is_idle and not self._share.is_resting:
-            self._follow(is_resting=True)
+        settler = self._settler
+        current = None if settler is None or self._is_closed else settler.current
+        if settler is None or current is None or not isinstance(error, Exception):
+            return
+        try:
+            with warning_of_lost_leases():
+                settler.fail(current, error)
+        except HeadstreamError as also:
+            error.add_note(f"The failure of message {current[1]} of partition {current[0]} could not be recorded: {also}")
 
     def close(self, *, commit: bool = True) -> None:
         """Close the consumer, within about five seconds if its server is lost; a second call does nothing.
+
+        What `on_error` or a lease remembers as begun and is not done is released: this counts as no failure.
 
         Args:
             commit: Whether to commit the message that iteration delivered last.
@@ -399,19 +245,11 @@ class Consumer(Filtering, Settling):
             return
         with closing():
             try:
-                if commit:
-                    self.finish()
-                self._listener.end_others(())
+                self._reading.end(commit=commit)
             finally:
                 self._is_closed = True
-                self._ahead.cancel()
-                if self._share is not None:
-                    self._share.leave()
-                if self._own is not None:
-                    self._own.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.close(commit=error is None)
+                try:
+                    self._reading.close()
+                finally:
+                    if self._own is not None:
+                        self._own.close()

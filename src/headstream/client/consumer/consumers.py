@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headstream.client.arguments import ConsumerOptions, committer_of, state_codes
+from headstream.client.arguments import ConsumerOptions, committer_of, start_of, state_codes
 from headstream.client.checks import milliseconds
 from headstream.client.consumer.consumer import Consumer
+from headstream.client.consumer.fetching import Transform
 from headstream.client.consumer.filtering import make_filter
-from headstream.client.transports.transport import Transport
+from headstream.client.consumer.plain import PlainReading
+from headstream.client.consumer.reading import Reading, ReadingOptions
+from headstream.client.transports.transport import OwnConnections, Transport
 from headstream.core.model.groups import DEFAULT_SESSION_TIMEOUT_MS
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import ReceivedMessage
 from headstream.core.model.topology import Topic
 from headstream.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from headstream.client.interception.consumer import Transform
     from headstream.client.interception.interception import Interception
 
 __all__ = ["make_consumer", "timeout_of"]
@@ -38,37 +41,39 @@ def make_consumer(
         decode: Returns a message with its value, or None.
     """
     states = state_codes(options.get("states", ("available",)))
-    make = _class_for(transport, topic, options, interception, decode)
-    return make(
-        transport,
-        topic,
+    make, partitions = _find_reading(transport, topic, options), options.get("partitions")
+    chosen = ReadingOptions(
         committer=committer_of(options.get("group"), options.get("name")),
-        partitions=options.get("partitions"),
-        start=options.get("start", "first"),
+        partitions=None if partitions is None else tuple(partitions),
+        start=start_of(options.get("start", "first")),
         states=states,
         where=make_filter(options.get("where"), options.get("on_filter_error", "skip"), states),
-        timeout_ms=timeout_of(options),
         session_timeout_ms=milliseconds("session_timeout_ms", options.get("session_timeout_ms", DEFAULT_SESSION_TIMEOUT_MS)),
         on_assigned=options.get("on_assigned"),
         on_revoked=options.get("on_revoked"),
+        transform=_make_transform(interception, decode),
+        chain=None if interception is None else interception.chain,
     )
+    if interception is not None:
+        interception.chain.remember_loop()
+    timeout_ms = timeout_of(options)
+    own = transport.for_consumer() if isinstance(transport, OwnConnections) else None
+    return Consumer(TopicName(topic.stream, topic.name), make(own or transport, topic, chosen), timeout_ms, own)
 
 
-def _class_for(
-    transport: Transport,
-    topic: Topic,
-    options: ConsumerOptions,
-    interception: Interception | None,
-    decode: Transform | None,
-) -> Callable[..., Consumer]:
-    """Return what makes the consumer; the modules of one with more than messages are imported only then."""
+def _find_reading(
+    transport: Transport, topic: Topic, options: ConsumerOptions
+) -> Callable[[Transport, Topic, ReadingOptions], Reading]:
+    """Return what makes the consumer's reading; the modules of one that remembers messages are imported only then."""
     mode = options.get("mode", "ordered")
     if mode not in ("ordered", "shared"):
         raise InvalidOptionError(f"mode is {mode!r}", advice="Use ordered or shared")
     if mode == "shared":
-        from headstream.client.consumer.shared.make_shared import make_shared
+        from headstream.client.consumer.policies import make_lease_policy
+        from headstream.client.consumer.shared.reading import SharedReading
 
-        return functools.partial(make_shared, interception, decode, options)
+        worker, lease_us = make_lease_policy(transport, topic, options)
+        return lambda own, topic, chosen: SharedReading(own, topic, chosen, worker, lease_us)
     if options.get("lease") is not None:
         raise InvalidOptionError("lease says how long a worker has a message", advice='Give mode="shared" too')
     if options.get("on_error") is None:
@@ -77,14 +82,24 @@ def _class_for(
                 "dead_letter says where messages go after their last attempt, and there are no attempts",
                 advice="Give on_error too, as in on_error=hs.Retry(attempts=5)",
             )
-        if decode is None and interception is None:
-            return Consumer
-        from headstream.client.interception.interception import make_consumer as make_intercepted
+        return PlainReading
+    from headstream.client.consumer.policies import make_retry_policy
+    from headstream.client.consumer.retrying.reading import RetryingReading
 
-        return functools.partial(make_intercepted, interception, decode)
-    from headstream.client.consumer.retrying.make_retrying import make_retrying
+    policy = make_retry_policy(transport, topic, options)
+    return lambda own, topic, chosen: RetryingReading(own, topic, chosen, policy)
 
-    return functools.partial(make_retrying, interception, decode, options)
+
+def _make_transform(interception: Interception | None, decode: Transform | None) -> Transform | None:
+    """Return the function that is called with each message when it is delivered, or None."""
+    if interception is None or decode is None:
+        return decode if interception is None else interception.receive
+
+    def transform(message: ReceivedMessage) -> ReceivedMessage | None:
+        received = interception.receive(message)
+        return None if received is None else decode(received)
+
+    return transform
 
 
 def timeout_of(options: ConsumerOptions) -> float | None:

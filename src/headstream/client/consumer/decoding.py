@@ -1,6 +1,6 @@
 """Consumers of decoded messages, as log.consumer(topic, decode=…) returns them.
 
-Their classes only add the type of the value: InterceptedConsumer calls the decoder when it delivers a message.
+Their classes only add the type of the value: the decoder is called when a message is delivered.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from headstream.client.consumer.consumer import Consumer
+from headstream.client.consumer.fetching import Transform
 from headstream.client.consumer.topics_consumer import TopicsConsumer
-from headstream.client.interception.consumer import InterceptedConsumer, Transform
 from headstream.core.model.message import Message, ReceivedMessage
 from headstream.errors import SerializerError
 from headstream.serializers.serializer import decoder_of, explain_failure
@@ -81,7 +82,7 @@ _COPIED: Final = [(slot.__get__, slot.__set__) for slot in _SLOTS]
 
 if TYPE_CHECKING:
 
-    class DecodingConsumer(InterceptedConsumer, Generic[_T]):
+    class DecodingConsumer(Consumer, Generic[_T]):
         """A consumer whose messages have a value."""
 
         def __iter__(self) -> Iterator[DecodedMessage[_T]]: ...
@@ -98,4 +99,4 @@ if TYPE_CHECKING:
         def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[DecodedMessage[_T]]: ...  # type: ignore[override]
 
 else:
-    DecodingConsumer, DecodingTopicsConsumer = InterceptedConsumer, TopicsConsumer
+    DecodingConsumer, DecodingTopicsConsumer = Consumer, TopicsConsumer

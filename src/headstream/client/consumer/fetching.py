@@ -2,7 +2,7 @@
 
     fetching.next_polls()              where to poll: each partition in turn, with its position
     fetching.feed(polled, messages)    the result of that poll
-    fetching.deliver()                 the next message, for a loop body
+    fetching.deliver()                 the next message, transformed, for a loop body
     fetching.finish()                  the body has processed it: its offset can be committed
     fetching.seek(partition, offset)   continue there; the position is committed with the next message, or by release()
     fetching.hand_out(count)           several messages; the caller marks them as done with release()
@@ -12,19 +12,44 @@
 
 An offset is always that of the next message: one past the last that is done. Messages that a poll skipped belong
 to the message before them: its commit moves the offset past them.
+
+Interceptors and decoders transform a message when it is delivered. If that raises an error, the message stays the first one of
+the buffer: it is not in progress, so nothing commits it, and the next call raises the error again until seek() passes over it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
 from headstream.core.model.groups import Assignment
 from headstream.core.model.message import ReceivedMessage
 from headstream.core.model.polling import Polled
 from headstream.errors import OffsetOutOfRangeError
 
-__all__ = ["Fetching"]
+__all__ = ["Fetching", "Transform", "Transforming"]
+
+Transform: TypeAlias = Callable[[ReceivedMessage], ReceivedMessage | None]
+"""A message as stored -> the message to deliver, or None if it went to a dead-letter topic."""
+
+
+class Transforming:
+    """What interceptors and a decoder make of each message, once although it is put back and delivered again."""
+
+    def __init__(self, transform: Transform) -> None:
+        self._transform = transform
+        self._put_back: dict[tuple[int, int], ReceivedMessage] = {}
+
+    def __call__(self, message: ReceivedMessage) -> ReceivedMessage | None:
+        """Return the message to deliver, or None if it was set aside."""
+        if self._put_back and self._put_back.pop((message.partition, message.offset), None) is message:
+            return message
+        return self._transform(message)
+
+    def put_back(self, message: ReceivedMessage) -> None:
+        """Record that a message of the buffer is transformed already."""
+        self._put_back[message.partition, message.offset] = message
 
 
 class Fetching:
@@ -32,9 +57,11 @@ class Fetching:
 
     Args:
         positions: Partition -> offset of the next message to poll.
+        transform: Called with each message when it is delivered, or None.
     """
 
-    def __init__(self, positions: Mapping[int, int]) -> None:
+    def __init__(self, positions: Mapping[int, int], transform: Transform | None = None) -> None:
+        self._transforming = None if transform is None else Transforming(transform)
         self._positions = dict(positions)
         self._buffer: deque[tuple[ReceivedMessage, int, int]] = deque()
         self._turn: deque[int] = deque(self._positions)
@@ -138,12 +165,16 @@ class Fetching:
             self._done[partition] = next_offset
 
     def deliver(self) -> ReceivedMessage | None:
-        """Return the next message or None; finish() marks it as done."""
-        if not self._buffer:
-            return None
-        message, partition, next_offset = self._buffer.popleft()
-        self._delivered = partition, next_offset
-        return message
+        """Return the next message or None; finish() marks it as done, as it is at once if it was set aside."""
+        while self._buffer:
+            stored, partition, next_offset = self._buffer[0]
+            message = stored if self._transforming is None else self._transforming(stored)
+            self._buffer.popleft()
+            self._delivered = partition, next_offset
+            if message is not None:
+                return message
+            self.finish()
+        return None
 
     def finish(self) -> None:
         """Mark the message delivered last as done."""
@@ -167,17 +198,22 @@ class Fetching:
             count: How many at most.
             is_first: Whether the caller begins with them; otherwise they belong to the messages of the call before.
         """
-        self._begin_handing_out(is_first=is_first)
-        messages: list[ReceivedMessage] = []
-        while self._buffer and len(messages) < count:
-            message, partition, next_offset = self._buffer.popleft()
-            self._handed_out[partition] = next_offset
-            messages.append(message)
-        return messages
-
-    def _begin_handing_out(self, *, is_first: bool) -> None:
         if is_first:
             self._handed_out_before = frozenset(self._handed_out)
+        messages: list[ReceivedMessage] = []
+        while self._buffer and len(messages) < count:
+            stored, partition, next_offset = self._buffer[0]
+            try:
+                message = stored if self._transforming is None else self._transforming(stored)
+            except Exception:
+                if messages:  # returned first: the next call raises the error again
+                    break
+                raise
+            self._buffer.popleft()
+            self._handed_out[partition] = next_offset
+            if message is not None:
+                messages.append(message)
+        return messages
 
     def undeliver(self, messages: Iterable[ReceivedMessage]) -> None:
         """Have the messages that the last deliver(), or hand_out() since its first call, returned as the next ones again.
@@ -197,6 +233,8 @@ class Fetching:
                 if next_offset is None:
                     continue
                 next_offsets[partition] = next_offset
+            if self._transforming is not None:
+                self._transforming.put_back(message)
             entries.append((message, partition, next_offsets[partition]))
             next_offsets[partition] = message.offset
         self._buffer.extendleft(entries)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from headstream.client.consumer.fetching import Fetching
 from headstream.client.transports.transport import ClusterCounts, RemoteAccess, Transport
 from headstream.core.filters.filter import Filter, check_states, parse_filter
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import SegmentCounts
 
-__all__ = ["FilterCounts", "FilterPlan", "Filtering", "make_filter", "plan_filter"]
+__all__ = ["FilterCounts", "FilterPlan", "make_filter", "plan_filter"]
 
 
 class FilterCounts(NamedTuple):
@@ -52,17 +51,6 @@ class FilterPlan:
     on_filter_error: str
     summarized: tuple[str, ...] = ()
     segments: SegmentCounts | None = None
-
-
-class Filtering:
-    """The part of a consumer that counts what its filter examines."""
-
-    _fetching: Fetching
-
-    @property
-    def filter_counts(self) -> FilterCounts:
-        """The number of messages that the filter has examined, and of those that it could not be applied to."""
-        return FilterCounts(self._fetching.scanned_count, self._fetching.failed_count)
 
 
 def make_filter(where: str | None, on_error: str, states: frozenset[int] | None) -> Filter | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headstream.client.transports.transport import Transport
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.polling import PollingKind, PollingStrategy
 from headstream.core.model.topology import Topic
-from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError
+from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError, RebalancedError
 
-__all__ = ["check_partitions", "check_start", "find_offset", "numbers_of", "position_of", "unnamed"]
+__all__ = ["check_partitions", "check_start", "find_offset", "not_read", "numbers_of", "position_of", "unnamed"]
 
 
 def check_start(strategy: PollingStrategy, topic: TopicName) -> PollingStrategy:
@@ -41,7 +42,7 @@ def find_offset(transport: Transport, topic: TopicName, partition: int, strategy
     if kind is PollingKind.OFFSET:
         return strategy.value
     if kind is PollingKind.TIMESTAMP:
-        polled = transport.messages.poll(topic, partition, strategy, 1, states=None)
+        polled = transport.messages.poll(topic, partition, PollRequest(strategy, 1, states=None))
         return polled.next_offset - polled.count
     for found in transport.topics.get(topic).partitions:
         if found.number == partition:
@@ -101,4 +102,13 @@ def unnamed(topic: TopicName) -> InvalidOptionError:
         "commits need a name or a group, and the consumer has neither",
         where=str(topic),
         advice='Name one, as in log.consumer("shop/orders", group="billing")',
+    )
+
+
+def not_read(partition: int, topic: TopicName) -> RebalancedError:
+    """Return the error of a call for a message whose partition the consumer has lost."""
+    return RebalancedError(
+        f"the consumer does not read partition {partition} any more",
+        where=str(topic),
+        advice="Another member of the group may have it: it gets the message again",
     )

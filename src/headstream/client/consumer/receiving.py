@@ -4,57 +4,42 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Final, TypedDict, Unpack
+from typing import Final
 
 from headstream.client.transports.transport import Transport
 from headstream.core.codec.batch.to_columns.payloads import find_damaged_payload
 from headstream.core.codec.binary import decode_polled
-from headstream.core.filters.filter import Filter
+from headstream.core.filters.poll_request import AVAILABLE_ONLY, PollRequest
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import MessageState, ReceivedMessage
-from headstream.core.model.polling import ConsumerKind, OffsetOwner, Polled, PolledMessages, PollingStrategy
+from headstream.core.model.message import ReceivedMessage
+from headstream.core.model.polling import ConsumerKind, Polled, PolledMessages, PollingKind
 from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import ChecksumError, CorruptSendError, HeaderError
 
-__all__ = ["TransportPollOptions", "poll_checked", "poll_existing"]
+__all__ = ["poll_checked", "poll_existing", "poll_topic"]
 
 
 _log: Final = logging.getLogger("headstream.client")
-_AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 _warned: Final[set[tuple[str, str]]] = set()
 _MAX_WARNED: Final = 1000
 """Warnings of a process about topics and filters."""
-
-
-class TransportPollOptions(TypedDict, total=False):
-    """Keyword arguments of a transport's poll()."""
-
-    states: frozenset[int] | None
-    size_bytes: int
-    consumer: OffsetOwner | None
-    auto_commit: bool
-    where: Filter | None
 
 
 def poll_checked(
     transport: Transport,
     topic: TopicName,
     partition: int,
-    strategy: PollingStrategy,
-    count: int,
+    request: PollRequest,
     *,
     polled: Polled | None = None,
-    **options: Unpack[TransportPollOptions],
 ) -> tuple[Polled, list[ReceivedMessage]]:
     """Poll and verify each payload; after a mismatch, poll once more from that message.
 
     Args:
         topic: Where to poll.
         partition: From 1.
-        strategy: Where to begin.
-        count: Maximum number of messages.
+        request: What is asked for.
         polled: The result of such a poll, if already made, or None.
-        options: Keyword arguments of the transport's poll().
 
     Returns:
         All messages, or those before a repeated mismatch: the next poll starts there and raises.
@@ -64,15 +49,14 @@ def poll_checked(
         DecodeError: the bytes are not messages.
     """
     if polled is None:
-        polled = transport.messages.poll(topic, partition, strategy, count, **options)
-    where = options.get("where")
+        polled = transport.messages.poll(topic, partition, request)
+    where = request.where
     if polled.failed_count and where is not None:
         _warn_of_failures(topic, where.text, where.on_error.value)
     whole, messages = _take_whole(polled, topic)
     if whole is polled:
         return polled, messages
-    start = PollingStrategy.offset(whole.next_offset)
-    again = transport.messages.poll(topic, partition, start, count - len(messages), **options)
+    again = transport.messages.poll(topic, partition, request.from_offset(whole.next_offset, request.count - len(messages)))
     rest, others = _take_whole(again, topic)
     if others or rest is again:
         return replace(rest, count=len(messages) + len(others)), messages + others
@@ -81,13 +65,36 @@ def poll_checked(
     return whole, messages
 
 
+def poll_topic(
+    transport: Transport,
+    topic: TopicName,
+    partition: int | None,
+    request: PollRequest,
+) -> list[ReceivedMessage]:
+    """Poll one partition or all as poll_existing().
+
+    Args:
+        partition: From 1; None polls all in turn until there are enough messages, and for `last` returns their newest ones.
+    """
+    if partition is not None:
+        return poll_existing(transport, topic, partition, request)
+    newest, count = request.start.kind is PollingKind.LAST, request.count
+    found: list[ReceivedMessage] = []
+    for each in transport.topics.get(topic).partitions:
+        found += poll_existing(transport, topic, each.number, request if newest else request._replace(count=count - len(found)))
+        if len(found) >= count and not newest:
+            break
+    if newest:
+        found = sorted(found, key=lambda message: message.timestamp)[-count:]
+        found.sort(key=lambda message: (message.partition, message.offset))
+    return found
+
+
 def poll_existing(
     transport: Transport,
     topic: TopicName,
     partition: int,
-    strategy: PollingStrategy,
-    count: int,
-    **options: Unpack[TransportPollOptions],
+    request: PollRequest,
 ) -> list[ReceivedMessage]:
     """Poll as poll_checked(); with a filter, or for the states that messages have for a group, again and again, until there are
     enough messages or all existing ones are examined.
@@ -96,18 +103,18 @@ def poll_existing(
         HeadstreamError: as poll_checked(), if it is raised by the first message found; otherwise the messages before it are
             returned.
     """
-    polled, messages = poll_checked(transport, topic, partition, strategy, count, **options)
-    group = options.get("consumer")
-    is_of_group = group is not None and group.kind is ConsumerKind.GROUP and options.get("states", _AVAILABLE) != _AVAILABLE
-    if options.get("where") is None and not is_of_group:
+    polled, messages = poll_checked(transport, topic, partition, request)
+    group = request.consumer
+    is_of_group = group is not None and group.kind is ConsumerKind.GROUP and request.states != AVAILABLE_ONLY
+    if request.where is None and not is_of_group:
         return messages
     end, size = polled.end_offset, sum(map(len, polled.chunks))
     try:
         reached = -1
-        while reached < polled.next_offset < end and len(messages) < count and size < MAX_BATCH_BYTES:
+        while reached < polled.next_offset < end and len(messages) < request.count and size < MAX_BATCH_BYTES:
             reached = polled.next_offset
-            start = PollingStrategy.offset(reached)
-            polled, others = poll_checked(transport, topic, partition, start, count - len(messages), **options)
+            following = request.from_offset(reached, request.count - len(messages))
+            polled, others = poll_checked(transport, topic, partition, following)
             messages += others
             size += sum(map(len, polled.chunks))
     except (CorruptSendError, HeaderError):

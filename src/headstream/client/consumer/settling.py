@@ -1,141 +1,119 @@
-"""Settling: a consumer's calls for single messages: done, try again, give up, and with `mode="shared"` longer and later."""
+"""Settling: what becomes of single messages, for consumers that remember them: done, failed, or given up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from datetime import timedelta
-from typing import Any, Final, NoReturn
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from headstream.core.model.deliveries import DeadLetterReason
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message, ReceivedMessage
-from headstream.errors import InvalidOptionError
+from headstream.errors import InvalidInputError, LeaseLostError, SerializerError
 
-__all__ = ["DelayInput", "Settling"]
+if TYPE_CHECKING:
+    from headstream.client.consumer.retrying.attempts import Failure, RetryPolicy
 
-DelayInput = str | int | timedelta
-"""A delay: text as `10s`, microseconds, or a timedelta."""
+__all__ = ["LeaseSettler", "Place", "Settler", "not_in_progress", "warning_of_lost_leases"]
 
-_ADVICE: Final = 'Create it with on_error, as in log.consumer("shop/orders", group="billing", on_error=hs.Retry(attempts=5), …)'
+Place: TypeAlias = tuple[int, int]
+"""Partition and offset of a message."""
+
+_log: Final = logging.getLogger("headstream.client")
 
 
-class Settling:
-    """The part of a consumer that settles single messages."""
+class Settler(ABC):
+    """The part of a reading that records single messages.
 
-    def __iter__(self) -> Iterator[ReceivedMessage]:
-        raise NotImplementedError
+    Attributes:
+        policy: What it does with failing messages.
+    """
 
-    def ack(self, message: Message) -> None:
-        """Record that a message is done, in any order; it is stored when this returns.
+    policy: RetryPolicy
 
-        Args:
-            message: A message that this consumer has delivered.
+    @property
+    @abstractmethod
+    def current(self) -> Place | None:
+        """The message that the body of a loop has, or None."""
+
+    @abstractmethod
+    def place_of(self, message: Message) -> Place:
+        """Return the place of a message that is in progress.
 
         Raises:
-            InvalidOptionError: the consumer has no `on_error`.
-            InvalidInputError: the message is not in progress.
+            InvalidInputError: it is not in progress.
             RebalancedError: another member of the group owns its partition now.
         """
-        self._needs_on_error()
 
-    def retry(self, message: Message, *, delay: DelayInput | None = None, reason: str | BaseException = "") -> None:
-        """Record that a message failed: it is tried again, or after its last attempt put into the dead letter.
+    @abstractmethod
+    def failures_of(self, place: Place) -> int:
+        """Return how often a message in progress has failed before."""
+
+    @abstractmethod
+    def settle_done(self, place: Place) -> None:
+        """Record that a message is done; it is stored when this returns.
+
+        Raises, as settle_failed():
+            LeaseLostError: its lease had ended: nothing is recorded, and it is not in progress any more.
+        """
+
+    @abstractmethod
+    def settle_failed(self, place: Place, failure: Failure) -> None:
+        """Record that a message failed, or is given up."""
+
+    def fail(
+        self,
+        place: Place,
+        error: str | BaseException,
+        reason: DeadLetterReason = DeadLetterReason.MAX_ATTEMPTS,
+        delay_us: int | None = None,
+    ) -> None:
+        """Record that an attempt failed: the message is tried again, or given up after the last attempt.
 
         Args:
-            message: A message that this consumer has delivered.
-            delay: How long it waits; None is the delay of `on_error`.
-            reason: The error, or a text.
-
-        Raises, in addition to ack():
-            LimitError: too many messages of the partition are unfinished, or it does not fit into the dead-letter topic.
+            reason: Why it is given up, if this was its last attempt.
+            delay_us: How long it waits, microseconds; None is the policy's delay.
         """
-        self._needs_on_error()
+        self.settle_failed(place, self.policy.failure(self.failures_of(place) + 1, error, reason, delay_us))
 
-    def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
-        """Give up a message: it is put into the dead letter, without another attempt.
+    def fail_transform(self, place: Place, error: Exception) -> None:
+        """Record that a message could not be decoded, or that an interceptor failed."""
+        is_decoding = isinstance(error, SerializerError)
+        with warning_of_lost_leases():
+            self.fail(place, error, DeadLetterReason.DECODE_ERROR if is_decoding else DeadLetterReason.MAX_ATTEMPTS)
 
-        Args:
-            message: A message that this consumer has delivered.
-            reason: The error, or a text.
 
-        Raises, in addition to retry():
-            InvalidOptionError: the consumer has no `dead_letter`.
-        """
-        self._needs_on_error()
+class LeaseSettler(Settler):
+    """A Settler whose messages are leased."""
 
-    def extend(self, message: Message, lease: DelayInput) -> None:
-        """Have the lease of a message end later, for work that takes long.
+    @abstractmethod
+    def extend(self, place: Place, lease_us: int) -> None:
+        """Have the lease of a message end so many microseconds from now; see BaseConsumer.extend()."""
 
-        Args:
-            message: A message that this consumer has delivered.
-            lease: How long from now, as text (`1m`), a timedelta or microseconds; at most 12 hours.
+    @abstractmethod
+    def defer(self, place: Place) -> None:
+        """Set a message aside; see BaseConsumer.defer()."""
 
-        Raises:
-            InvalidOptionError: the consumer does not have `mode="shared"`, or the lease is out of range.
-            InvalidInputError: the message is not in progress.
-            LeaseLostError: its lease has ended; the error says what has happened to it since.
-        """
-        self._needs_shared()
+    @abstractmethod
+    def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage | None:
+        """Return a message that was set aside, or None if it cannot be delivered."""
 
-    def defer(self, message: Message) -> None:
-        """Set a message aside: no worker gets it, until fetch_deferred() asks for it by its offset.
 
-        Args:
-            message: A message that this consumer has delivered.
+@contextmanager
+def warning_of_lost_leases() -> Iterator[None]:
+    """Log the loss of a lease: the user has not asked for what is recorded, and the loop goes on."""
+    try:
+        yield
+    except LeaseLostError as lost:
+        _log.warning("%s", lost)
 
-        Raises:
-            InvalidOptionError: the consumer does not have `mode="shared"`.
-            InvalidInputError: the message is not in progress.
-            LeaseLostError: its lease has ended.
-        """
-        self._needs_shared()
 
-    def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
-        """Return a message that was set aside, with a new lease; settle it as any other.
-
-        Raises:
-            InvalidOptionError: the consumer does not have `mode="shared"`.
-            InvalidInputError: it is not deferred; the error says what it is.
-        """
-        self._needs_shared()
-
-    def attempting(self, message: Message) -> AbstractContextManager[None]:
-        """Return a context for the work on a message: an Exception in it is recorded by retry(), and goes no further.
-
-        Args:
-            message: A message that this consumer has delivered.
-        """
-        self._needs_on_error()
-
-    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Undo the delivery of messages: they are in progress no more, and delivered next.
-
-        Args:
-            messages: All that the last take() or poll() returned, in their order.
-        """
-        raise NotImplementedError
-
-    def run(self, handler: Callable[[ReceivedMessage], Any]) -> None:
-        """Call a function with each message; an Exception of it is recorded by retry(), and the next message follows.
-
-        Args:
-            handler: The function. Iteration ends as that of a loop, by `timeout_ms` or close().
-        """
-        for message in self:
-            with self.attempting(message):
-                handler(message)
-
-    def record_failure(self, error: BaseException) -> None:
-        """Record that the loop's body raised an error, as leaving the `with` block does; nothing without `on_error`.
-
-        Args:
-            error: The error; only an Exception counts as a failure.
-        """
-
-    def _needs_shared(self) -> NoReturn:
-        raise InvalidOptionError(
-            "the consumer does not lease messages",
-            advice='Create it with mode="shared", as in log.consumer("shop/jobs", group="workers", mode="shared")',
-        )
-
-    def _needs_on_error(self) -> NoReturn:
-        raise InvalidOptionError("the consumer does not remember single messages", advice=_ADVICE)
+def not_in_progress(place: Place, topic: TopicName) -> InvalidInputError:
+    """Return the error of a call for a message that the user has not, or has settled."""
+    return InvalidInputError(
+        f"message {place[1]} of partition {place[0]} is not in progress",
+        where=str(topic),
+        advice="Settle each delivered message once: by ack(), retry(), reject() or defer(), or by requesting the next one",
+    )

@@ -10,14 +10,14 @@ import fnmatch
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
-from types import TracebackType
-from typing import Final, Self
+from contextlib import suppress
+from typing import Final
 
 from headstream.client.checks import Milliseconds, check_whole, milliseconds
 from headstream.client.closing import closing
+from headstream.client.consumer.base import BaseConsumer
 from headstream.client.consumer.consumer import Consumer
-from headstream.client.consumer.settling import DelayInput, Settling
+from headstream.client.consumer.settling import Settler
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message, ReceivedMessage
 from headstream.errors import (
@@ -49,7 +49,7 @@ def is_pattern(name: str) -> bool:
     return any(character in name for character in "*?[")
 
 
-class TopicsConsumer(Settling):
+class TopicsConsumer(BaseConsumer):
     """Reads several topics; one thread at a time. Created by Client.consumer(); use it in a `with` statement.
 
     Args:
@@ -76,7 +76,7 @@ class TopicsConsumer(Settling):
         self._patterns = [name for name in wanted if is_pattern(name)]
         self._make = make
         self._list_names = list_names
-        self._timeout_ms = timeout_ms
+        super().__init__(timeout_ms)
         self._consumers: dict[str, Consumer] = {}
         self._turn: deque[str] = deque()
         self._in_hand: Consumer | None = None
@@ -195,15 +195,6 @@ class TopicsConsumer(Settling):
             iter(self._in_hand)
         return self
 
-    def __next__(self) -> ReceivedMessage:
-        """Commit the previous message and return the next one, waiting up to timeout_ms."""
-        while True:
-            message = self.take()
-            if message is not None:
-                return message
-            if not self.fetch(self._timeout_ms):
-                raise StopIteration
-
     def take(self) -> ReceivedMessage | None:
         """Commit the previous message and return the next one if it is buffered, else None."""
         self._check_open()
@@ -266,7 +257,7 @@ class TopicsConsumer(Settling):
         return messages
 
     def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Undo the delivery of messages; see Settling.put_back()."""
+        """Undo the delivery of all messages that the last take() or poll() returned: they are delivered next."""
         taken: dict[str, list[ReceivedMessage]] = {}
         for message in messages:
             taken.setdefault(message.topic or "", []).append(message)
@@ -297,35 +288,14 @@ class TopicsConsumer(Settling):
             )
         return consumer
 
-    def ack(self, message: Message) -> None:
-        """Record that a message is done; see Settling.ack()."""
-        self._consumer_of(message).ack(message)
-
-    def retry(self, message: Message, *, delay: DelayInput | None = None, reason: str | BaseException = "") -> None:
-        """Record that a message failed; see Settling.retry()."""
-        self._consumer_of(message).retry(message, delay=delay, reason=reason)
-
-    def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
-        """Give up a message; see Settling.reject()."""
-        self._consumer_of(message).reject(message, reason=reason)
-
-    def extend(self, message: Message, lease: DelayInput) -> None:
-        """Have the lease of a message end later; see Settling.extend()."""
-        self._consumer_of(message).extend(message, lease)
-
-    def defer(self, message: Message) -> None:
-        """Set a message aside; see Settling.defer()."""
-        self._consumer_of(message).defer(message)
+    def _find_settler(self, message: Message) -> Settler | None:
+        return self._consumer_of(message)._find_settler(message)
 
     def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
         """Raise InvalidOptionError: the topic is missing; `consumer(topic).fetch_deferred()` has it."""
         raise InvalidOptionError(
             "the consumer reads several topics", advice="Use consumer(topic).fetch_deferred(partition, offset)"
         )
-
-    def attempting(self, message: Message) -> AbstractContextManager[None]:
-        """Return a context for the work on a message; see Settling.attempting()."""
-        return self._consumer_of(message).attempting(message)
 
     def consumer(self, topic: str) -> Consumer:
         """Return the consumer of one of the topics, for seek() and positions.
@@ -358,16 +328,7 @@ class TopicsConsumer(Settling):
         if errors:
             raise errors[0]
 
-    def __enter__(self) -> Self:
-        return self
-
     def record_failure(self, error: BaseException) -> None:
         """Record that the loop's body raised an error; see Consumer.record_failure()."""
         if self._in_hand is not None:
             self._in_hand.record_failure(error)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        with closing():
-            if error is not None:
-                self.record_failure(error)
-            self.close(commit=error is None)

@@ -19,6 +19,7 @@ from typing import Final
 from headstream.client.client import Client
 from headstream.core.codec.binary import decode_polled
 from headstream.core.filters.filter import Filter, parse_filter
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import MAX_STATE_OFFSETS
 from headstream.core.model.polling import PollingStrategy
@@ -126,7 +127,7 @@ class Erasure:
         found.offsets, found.found_bytes, found.failed_count = array("Q"), 0, 0
         while offset < found.until_offset:
             page = self._log.transport.messages.poll(
-                name, found.number, PollingStrategy.offset(offset), _PAGE, states=None, where=where
+                name, found.number, PollRequest(PollingStrategy.offset(offset), _PAGE, states=None, where=where)
             )
             for chunk in page.chunks:
                 for message in decode_polled(chunk, topic=found.topic, partition=found.number):
@@ -190,7 +191,9 @@ def find_letter_topics(log: Client, topic: str) -> list[str]:
     for each in log.topics():
         polls = (
             log.transport.messages.poll(
-                TopicName(each.stream, each.name), partition.number, PollingStrategy.first(), 1, states=None, where=where
+                TopicName(each.stream, each.name),
+                partition.number,
+                PollRequest(PollingStrategy.first(), 1, states=None, where=where),
             )
             for partition in each.partitions
             if partition.messages_count

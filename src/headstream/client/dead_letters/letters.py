@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from headstream.client.client import Client
 from headstream.client.consumer.filtering import make_filter
 from headstream.client.consumer.receiving import poll_checked
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import MessageState, ReceivedMessage
 from headstream.core.model.polling import PollingStrategy
@@ -143,7 +144,7 @@ def read_letters(
     chosen = make_filter(where, "skip", _AVAILABLE)
     name, start = TopicName.parse(topic), PollingStrategy.offset(from_offset)
     polled, letters = poll_checked(
-        log.transport, name, partition, start, count, states=_AVAILABLE, size_bytes=_PAGE_BYTES, where=chosen
+        log.transport, name, partition, PollRequest(start, count, size_bytes=_PAGE_BYTES, where=chosen)
     )
     until = polled.end_offset if until_offset is None else min(until_offset, polled.end_offset)
     is_last = polled.next_offset <= from_offset or polled.next_offset >= until

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from headstream.client.dead_letters.interception import DeadLetters
-from headstream.client.interception.consumer import InterceptedConsumer, Transform
 from headstream.client.interception.producer import InterceptedProducer
 from headstream.client.producer.forwarding import ForwardingProducer
 from headstream.client.producer.producer import Producer
@@ -15,11 +13,11 @@ from headstream.client.transports.transport import Transport
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import ReceivedMessage
 from headstream.core.model.polling import OffsetOwner
-from headstream.core.model.topology import Limits, Topic
+from headstream.core.model.topology import Limits, NewTopic, Topic
 from headstream.errors import HeadstreamError
 from headstream.interceptors.chain import Chain, SetAsideError
 
-__all__ = ["Interception", "make_consumer", "make_transform"]
+__all__ = ["Interception"]
 
 
 class Interception:
@@ -89,39 +87,6 @@ class Interception:
         return received
 
 
-def make_consumer(
-    interception: Interception | None, decode: Transform | None, transport: Transport, topic: Topic, **options: Any
-) -> InterceptedConsumer:
-    """Return a consumer with a client's interceptors or a decoder.
-
-    Args:
-        interception: The client's interceptors, or None.
-        decode: Returns a message with its value, or None.
-        topic: The topic's current metadata.
-        options: As for Consumer.
-    """
-    chain = None if interception is None else interception.chain
-    return InterceptedConsumer(transport, topic, chain, make_transform(interception, decode), **options)
-
-
-def make_transform(interception: Interception | None, decode: Transform | None) -> Transform:
-    """Return the function that a consumer calls with each message when it delivers it.
-
-    Args:
-        interception: The client's interceptors, or None.
-        decode: Returns a message with its value, or None.
-    """
-
-    if interception is not None and decode is None:
-        return interception.receive
-
-    def transform(message: ReceivedMessage) -> ReceivedMessage | None:
-        received = message if interception is None else interception.receive(message)
-        return received if received is None or decode is None else decode(received)
-
-    return transform
-
-
 def _make_dead_letter_producer(transport: Transport, name: str) -> ForwardingProducer:
-    topic = transport.topics.create(TopicName.parse(name), 1, Limits.WIDE, if_not_exists=True)
+    topic = transport.topics.create(NewTopic(TopicName.parse(name), 1, Limits.WIDE), if_not_exists=True)
     return ForwardingProducer(transport, topic, SendingOptions(linger_ms=0))

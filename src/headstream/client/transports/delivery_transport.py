@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
-from headstream.core.model.deliveries import DeliveryChange, PartitionDeliveries, Settled
+from headstream.core.model.deliveries import PartitionDeliveries, Settled, SettleRequest
 from headstream.core.model.delivery_views import GroupDeliveries, MessageStory
 from headstream.core.model.groups import Member
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.leases import Grant, LeaseChange, LeaseRequest, SettledLeases
 from headstream.core.model.pauses import PauseRule
+from headstream.errors import UnsupportedError
 
-__all__ = ["DeliveryAccess", "DeliveryCommands", "DeliveryViewCommands", "LeaseAccess", "LeaseCommands"]
+__all__ = ["DeliveryAccess", "DeliveryCommands", "DeliveryViewCommands", "LeaseAccess", "LeaseCommands", "find_views"]
 
 
 class DeliveryCommands(Protocol):
@@ -21,23 +22,7 @@ class DeliveryCommands(Protocol):
     def unfinished(self, topic: TopicName, group: str, partition: int) -> PartitionDeliveries:
         """Return what a group has not finished in a partition."""
 
-    def settle(
-        self,
-        topic: TopicName,
-        group: str,
-        partition: int,
-        changes: Iterable[DeliveryChange],
-        *,
-        frontier: int,
-        member: Member | None = ...,
-        generation: int = ...,
-        partition_generation: int | None = ...,
-        dead_letter: TopicName | None = ...,
-        is_resting: bool = ...,
-        worker: str = ...,
-        succeeded: int = ...,
-        pause_rule: PauseRule | None = ...,
-    ) -> Settled:
+    def settle(self, topic: TopicName, group: str, partition: int, request: SettleRequest) -> Settled:
         """Record steps of messages, and commit the group's offset."""
 
 
@@ -91,3 +76,18 @@ class LeaseAccess(Protocol):
     @property
     def leases(self) -> LeaseCommands:
         """Commands of workers that share partitions."""
+
+
+def find_views(transport: object) -> DeliveryViewCommands:
+    """Return what shows the unfinished messages of a log's groups.
+
+    Raises:
+        UnsupportedError: the log is in Kafka.
+    """
+    if not isinstance(transport, DeliveryAccess):
+        raise UnsupportedError(
+            "Kafka remembers one offset of a group, and no single messages",
+            where="kafka://",
+            advice="log.group() tells the group's offsets",
+        )
+    return transport.delivery_views

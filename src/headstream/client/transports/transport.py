@@ -11,13 +11,14 @@ from typing import Any, Protocol, runtime_checkable
 
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.filters.filter import Filter
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.groups import Assignment, Group, Member
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import StateChange
-from headstream.core.model.polling import OffsetOwner, Polled, PollingStrategy, SegmentCounts
+from headstream.core.model.polling import OffsetOwner, Polled, SegmentCounts
 from headstream.core.model.producers import Appended, BatchNumber, ProducerId
 from headstream.core.model.removals import Removal
-from headstream.core.model.topology import ClusterStats, Fsync, Limits, Stream, Topic, TopicOptions
+from headstream.core.model.topology import ClusterStats, NewTopic, Stream, Topic
 
 __all__ = [
     "AheadCommands",
@@ -64,16 +65,7 @@ class StreamCommands(Protocol):
 class TopicCommands(Protocol):
     """Topic commands."""
 
-    def create(
-        self,
-        name: TopicName,
-        partitions: int,
-        limits: Limits,
-        *,
-        fsync: Fsync = Fsync.INTERVAL,
-        options: TopicOptions | None = None,
-        if_not_exists: bool = False,
-    ) -> Topic:
+    def create(self, new: NewTopic, *, if_not_exists: bool = False) -> Topic:
         """Create a topic, and its stream if missing."""
 
     def get(self, name: TopicName) -> Topic:
@@ -125,19 +117,7 @@ class MessageCommands(Protocol):
     ) -> Appended:
         """Append a batch to a partition, once per batch number, and return its position."""
 
-    def poll(
-        self,
-        topic: TopicName,
-        partition: int,
-        strategy: PollingStrategy,
-        count: int,
-        *,
-        states: frozenset[int] | None = ...,
-        size_bytes: int = ...,
-        consumer: OffsetOwner | None = ...,
-        auto_commit: bool = ...,
-        where: Filter | None = ...,
-    ) -> Polled:
+    def poll(self, topic: TopicName, partition: int, request: PollRequest) -> Polled:
         """Return messages of a partition as stored bytes, without waiting."""
 
     def count_segments(self, topic: TopicName, where: Filter) -> SegmentCounts | None:
@@ -191,17 +171,7 @@ class PolledAhead(Protocol):
 class AheadCommands(Protocol):
     """Further message commands of a network transport."""
 
-    def poll_ahead(
-        self,
-        topic: TopicName,
-        partition: int,
-        strategy: PollingStrategy,
-        count: int,
-        *,
-        states: frozenset[int] | None = ...,
-        size_bytes: int = ...,
-        where: Filter | None = ...,
-    ) -> PolledAhead:
+    def poll_ahead(self, topic: TopicName, partition: int, request: PollRequest) -> PolledAhead:
         """Request messages without waiting for them."""
 
 

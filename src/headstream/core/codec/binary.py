@@ -161,6 +161,7 @@ def decode_polled(
     view = memoryview(data).cast("B") if len(data) else memoryview(b"")
     head = _POLLED_HEAD if dialect == "binary" else _FIRST_HEAD
     messages, at, size = list[ReceivedMessage](), 0, len(view)
+    place = topic, partition
     while at < size:
         block_at = at + head.size
         if block_at > size:
@@ -179,9 +180,7 @@ def decode_polled(
         if block_size:
             key, headers, payload = _take_reserved(bytes(view[block_at : payload_at - 4]), block_at, payload)
         messages.append(
-            stored_message(
-                payload, headers, key, int.from_bytes(message_id, "little"), offset, timestamp, state, checksum, topic, partition
-            )
+            stored_message(payload, headers, key, int.from_bytes(message_id, "little"), offset, timestamp, state, checksum, place)
         )
     return messages
 

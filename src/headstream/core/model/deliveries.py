@@ -9,11 +9,14 @@ failing    messages that failed: how often, when, why, and what comes next
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import ceil
 from typing import Final, NamedTuple
 
+from headstream.core.model.groups import Member
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.pauses import PauseRule
 from headstream.core.model.quantities import parse_duration_us
 from headstream.errors import InvalidOptionError
@@ -32,6 +35,7 @@ __all__ = [
     "PartitionDeliveries",
     "Retry",
     "RetryOrder",
+    "SettleRequest",
     "Settled",
     "cut_error",
 ]
@@ -116,6 +120,35 @@ class Attempt(NamedTuple):
     begun_us: int = 0
     worker: str = ""
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SettleRequest:
+    """What became of messages of a group in one partition.
+
+    Args:
+        changes: The steps; repeating them changes nothing.
+        frontier: One past the last message that the group has begun: what is before it and neither fails nor waits is done.
+        member: The member that owns the partition; None for a consumer of partitions of its own.
+        generation: The generation of the member's last report.
+        partition_generation: The generation of the partition that was polled, if known.
+        dead_letter: Where poisoned messages are copied to.
+        is_resting: As for Groups.report().
+        worker: The name of the consumer, for people.
+        succeeded: How many attempts have succeeded since the last call, for pauses.
+        pause_rule: When the group is paused, or None.
+    """
+
+    changes: Sequence[DeliveryChange]
+    frontier: int
+    member: Member | None = None
+    generation: int = 0
+    partition_generation: int | None = None
+    dead_letter: TopicName | None = None
+    is_resting: bool = False
+    worker: str = ""
+    succeeded: int = 0
+    pause_rule: PauseRule | None = None
 
 
 class Settled(NamedTuple):

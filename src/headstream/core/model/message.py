@@ -218,8 +218,7 @@ def stored_message(
     timestamp: int,
     state: int,
     checksum: int,
-    topic: str | None,
-    partition: int | None,
+    place: tuple[str | None, int | None],
 ) -> ReceivedMessage:
     """Return ReceivedMessage(...) of fields read from a log, which are known to be valid, unchecked.
 
@@ -231,7 +230,7 @@ def stored_message(
         timestamp: Microseconds since 1970 UTC.
         state: 0 to 255.
         checksum: CRC-32; -1 has it computed.
-        topic: `stream/topic`.
+        place: `stream/topic`, and the partition.
     """
     message: ReceivedMessage = _new(ReceivedMessage)
     _set_payload(message, payload)
@@ -242,8 +241,8 @@ def stored_message(
     _set_timestamp(message, timestamp)
     _set_state(message, _STATES[state])
     _set_checksum(message, zlib.crc32(payload or b"") if checksum == -1 else checksum)
-    _set_topic(message, topic)
-    _set_partition(message, partition)
+    _set_topic(message, place[0])
+    _set_partition(message, place[1])
     return message
 
 

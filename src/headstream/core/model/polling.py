@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from headstream.core.model.identifiers import check_name
 from headstream.core.model.message import ReceivedMessage
-from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.errors import InvalidInputError
 
 __all__ = [
     "ConsumerKind",
@@ -19,7 +19,6 @@ __all__ = [
     "PollingKind",
     "PollingStrategy",
     "SegmentCounts",
-    "check_poll",
 ]
 
 _MAX_VALUE: Final = (1 << 64) - 1
@@ -190,39 +189,3 @@ class PolledMessages(Polled):
     """
 
     messages: tuple[ReceivedMessage, ...] = ()
-
-
-def check_poll(
-    topic: object,
-    strategy: PollingStrategy,
-    count: int,
-    size_bytes: int,
-    consumer: OffsetOwner | None,
-    auto_commit: bool,
-    *,
-    is_filtered: bool = False,
-) -> None:
-    """Check a poll's arguments.
-
-    Args:
-        strategy: Where to begin.
-        count: Maximum number of messages.
-        size_bytes: Maximum size.
-        consumer: The polling consumer or group, or None.
-        auto_commit: Whether delivered messages are committed.
-        is_filtered: Whether it has a filter.
-
-    Raises:
-        InvalidInputError: a number is less than 1.
-        InvalidOptionError: the consumer is missing, or the newest messages are requested with a filter.
-    """
-    if count < 1 or size_bytes < 1:
-        raise InvalidInputError("a poll requests at least one message and one byte", where=str(topic))
-    if consumer is None and (auto_commit or strategy.kind is PollingKind.NEXT):
-        raise InvalidOptionError("a consumer or a group is required", where=str(topic), advice="Name the consumer or group")
-    if is_filtered and strategy.kind is PollingKind.LAST:
-        raise InvalidOptionError(
-            "the newest messages cannot be filtered",
-            where=str(topic),
-            advice="Begin at a time, as in -1h, or read without a filter",
-        )

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Final
 
+from headstream.core.model.identifiers import TopicName, check_name
 from headstream.errors import InvalidOptionError, LegalHoldError
 
 __all__ = [
@@ -186,6 +187,30 @@ def check_legal_hold(name: object, legal_hold: bool) -> None:
             f"the topic {str(name)!r} is under legal hold: nothing is removed from it",
             advice=f"Lift the hold first, if you may: headstream topic update {name} --legal-hold off",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create.
+
+    Args:
+        partitions: Number of partitions, 0 to 1000.
+        limits: Limits of its messages.
+        fsync: When acknowledged messages are synced to disk.
+        options: Retention, compaction, deduplication and summaries.
+    """
+
+    name: TopicName
+    partitions: int
+    limits: Limits
+    fsync: Fsync = Fsync.INTERVAL
+    options: TopicOptions = field(default_factory=TopicOptions)
+
+    def check(self) -> None:
+        """Check the names and the number of partitions; InvalidInputError or InvalidOptionError if one is invalid."""
+        check_name(self.name.stream, "stream")
+        check_name(self.name.topic, "topic")
+        check_partition_count(self.name, self.partitions)
 
 
 @dataclass(frozen=True, slots=True)

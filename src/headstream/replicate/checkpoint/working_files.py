@@ -5,7 +5,7 @@
     all others                  written whole; below the directories other than log/ never changed in place
 
 So a look at an unchanged directory of a table's deletions costs one stat of the directory, however many files it has. Files
-of one moment, as locks and temporary files are, are left out.
+of one moment, as locks and temporary files are, are left out, and key indexes, which can be built again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _READ_BYTES: Final = 4 << 20
 _SETTLED_NS: Final = 2_000_000_000
 """A file or directory that was changed less than this before a look can change again without another time: it is read again."""
 _DATABASE: Final = ".sqlite"
-_LEFT_OUT: Final = (".lock", ".tmp", ".sqlite-wal", ".sqlite-shm", ".sqlite-journal")
+_LEFT_OUT: Final = (".lock", ".tmp", ".keys", ".sqlite-wal", ".sqlite-shm", ".sqlite-journal")
 _APPENDED: Final = (".log", ".index")
 _LIVE: Final = "log"
 """The directory whose files change in place."""

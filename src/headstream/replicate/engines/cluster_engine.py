@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.replicate.engines.delta_spark import DeltaSparkEngine
 from headstream.replicate.engines.deltalake import DeltaLakeEngine, TableLog
-from headstream.replicate.engines.engine import RowCounts, TableEngine
+from headstream.replicate.engines.engine import RowCounts, TableEngine, VectorState
 from headstream.replicate.engines.mapped import MappedTables
 from headstream.replicate.engines.plan import MergePlan
+from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
 from headstream.replicate.storage.places import Place
 
 __all__ = ["MAX_DRIVER_TABLE_BYTES", "ClusterEngine"]
@@ -34,11 +35,16 @@ class ClusterEngine:
         path: The table's directory or URI.
         spark: A session with Delta.
         mapped: Makes and changes tables whose column names need mapping.
+        strategy: Of merges.
+        settings: Of merges by deletion vectors.
     """
 
-    def __init__(self, path: Place, spark: SparkSession, mapped: MappedTables) -> None:
+    def __init__(
+        self, path: Place, spark: SparkSession, mapped: MappedTables, strategy: MergeStrategy, settings: MergeSettings
+    ) -> None:
         self._log = TableLog(path)
-        self._small = DeltaLakeEngine(self._log, mapped)
+        self._small = DeltaLakeEngine(self._log, mapped, strategy, settings)
+        self._strategy: MergeStrategy = strategy
         self._spark = spark
         self._opened: DeltaSparkEngine | None = None
 
@@ -61,7 +67,7 @@ class ClusterEngine:
     def _large(self) -> DeltaSparkEngine:
         """The engine of Spark: a session of its own, so it is opened when it is needed."""
         if self._opened is None:
-            self._opened = DeltaSparkEngine(self._log, self._spark)
+            self._opened = DeltaSparkEngine(self._log, self._spark, self._strategy)
         return self._opened
 
     @property
@@ -92,8 +98,11 @@ class ClusterEngine:
 
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Run a merge in one commit that remembers (app_id, version)."""
-        engine = self._by_size if isinstance(changes, pa.Table) else self._large
-        return engine.merge(plan, changes, app_id, version)
+        if not isinstance(changes, pa.Table):
+            return self._large.merge(plan, changes, app_id, version)
+        # The driver merges few changes by deletion vectors whatever the table's size: it reads only what they need.
+        counts = self._small.merge_on_read(plan, changes, app_id, version)
+        return self._by_size.merge(plan, changes, app_id, version) if counts is None else counts
 
     def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Add rows in one commit that remembers (app_id, version)."""
@@ -123,6 +132,15 @@ class ClusterEngine:
     def compact(self, cluster_by: Sequence[str] = ()) -> None:
         """Put small files together, with all rows sorted by some columns where any are named."""
         self._by_size.compact(cluster_by)
+
+    def fold(self) -> bool:
+        """Write some of the files with many deleted rows again, in the driver, if the table has very many."""
+        return self._small.fold()
+
+    @property
+    def vectors(self) -> VectorState | None:
+        """The table's deletion vectors; None if it has none and is not to get any."""
+        return self._small.vectors
 
     def vacuum(self, kept_us: int) -> None:
         """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""

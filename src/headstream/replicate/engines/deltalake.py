@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,16 +19,20 @@ from pyspark.sql import DataFrame
 from headstream.errors import StorageError
 from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.columns.raw import match_keys
-from headstream.replicate.engines.engine import RowCounts
+from headstream.replicate.engines.engine import RowCounts, VectorState
+from headstream.replicate.engines.folding import COMPACTION_STEPS, fold, must_fold
 from headstream.replicate.engines.mapped import MappedTables, needs_column_mapping, path_properties
+from headstream.replicate.engines.merge_on_read import OWN_TABLE, MergeOnRead
 from headstream.replicate.engines.plan import MergePlan, quote_name
-from headstream.replicate.engines.rewriting import is_cheaper, rewritten
-from headstream.replicate.storage.delta_log import read_logged_files
+from headstream.replicate.engines.rewriting import is_cheaper, matched_changes, rewritten
+from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
+from headstream.replicate.storage.delta_log import LogSnapshot, merge_on_read_refusal
 from headstream.replicate.storage.delta_places import Translated, delta_options, make_parent, open_table, remove_file
 from headstream.replicate.storage.places import Place
 
 __all__ = ["DeltaLakeEngine", "TableLog"]
 
+_LOGGER: Final = logging.getLogger(__name__)
 _SPARK_TYPES: Final = {
     "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
     "boolean": "BOOLEAN", "binary": "BINARY", "string": "STRING", "date": "DATE", "timestamp": "TIMESTAMP",
@@ -47,6 +52,7 @@ class TableLog:
     def __init__(self, path: Place) -> None:
         self.path = path
         self._has_files = False
+        self._snapshot: LogSnapshot | None = None
         with Translated(path, "the table cannot be opened"):
             self._table = open_table(path)
 
@@ -112,6 +118,23 @@ class TableLog:
         """Whether files can have deletion vectors: another engine has enabled them. Statistics then count deleted rows too."""
         return "deletionVectors" in (self.table.protocol().reader_features or ())
 
+    @property
+    def snapshot(self) -> LogSnapshot:
+        """The table with its deletion vectors, of the newest version that was read or a later one."""
+        if self._snapshot is None:
+            self._snapshot = LogSnapshot.read(self.path, at_least=self.table.version())
+        elif self._snapshot.version < self.table.version():
+            self._snapshot.advance()
+        return self._snapshot
+
+    @property
+    def vector_counts(self) -> tuple[int, int, int | None]:
+        """Files with deletion vectors, their deleted rows, and when files were last folded, milliseconds; as far as was read."""
+        if self._snapshot is None:
+            return 0, 0, None
+        counts = [file.deleted for file in list(self._snapshot.files.values()) if file.vector is not None]
+        return len(counts), sum(counts), self._snapshot.folded_ms
+
     def count_rows(self) -> int | None:
         """Return the number of rows by the statistics of files; None if those do not say."""
         counts = pa.table(self.table.get_add_actions())["num_records"]
@@ -141,7 +164,8 @@ class TableLog:
             if not has_vectors:
                 return
             # deltalake counts the files of deletion vectors as unneeded, those of the present version too.
-            kept = read_logged_files(self.path, self.table.version()).vector_names(time.time_ns() // 1_000_000 - hours * _HOUR_MS)
+            log = LogSnapshot.read(self.path, with_removed=True, at_least=self.table.version())
+            kept = log.vector_names(time.time_ns() // 1_000_000 - hours * _HOUR_MS)
             for name in unneeded:
                 if name.rpartition("/")[2].removeprefix(".").removesuffix(".crc") not in kept:  # .crc: Hadoop's checksums
                     remove_file(self.path, name)
@@ -153,11 +177,23 @@ class DeltaLakeEngine:
     Args:
         log: The log of the table, or its directory or URI.
         mapped: Makes and changes it where its column names need mapping.
+        strategy: Of merges.
+        settings: Of merges by deletion vectors.
     """
 
-    def __init__(self, log: TableLog | Place, mapped: MappedTables) -> None:
+    def __init__(
+        self,
+        log: TableLog | Place,
+        mapped: MappedTables,
+        strategy: MergeStrategy = "rewrite",
+        settings: MergeSettings | None = None,
+    ) -> None:
         self._mapped = mapped
         self._log = log if isinstance(log, TableLog) else TableLog(log)
+        self._properties = OWN_TABLE if strategy == "auto" else {}
+        self._on_read = (
+            None if strategy == "rewrite" else MergeOnRead(self.path, self._advanced, strategy, settings or MergeSettings())
+        )
 
     @property
     def path(self) -> Place:
@@ -189,6 +225,10 @@ class DeltaLakeEngine:
                     configuration=path_properties(columns, partition_by),
                     storage_options=delta_options(self.path),
                 )
+            self._log.refresh()
+        if self._properties and not self._log.is_mapped:  # deltalake creates no table with properties that it does not know
+            with self._committing("the table cannot be made"):
+                self._log.table.alter.set_table_properties(dict(self._properties), raise_if_not_exists=False)
         self._log.refresh()
 
     def add_columns(self, added: Mapping[str, str]) -> None:
@@ -235,6 +275,9 @@ class DeltaLakeEngine:
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         """Run a merge in one commit that remembers (app_id, version)."""
         assert isinstance(changes, pa.Table), "takes_frames is false"
+        counts = self.merge_on_read(plan, changes, app_id, version)
+        if counts is not None:
+            return counts
         self._refuse_unescaped_paths()
         if is_cheaper(self._log.table, plan):
             return self._rewrite(plan, changes, app_id, version)
@@ -248,6 +291,21 @@ class DeltaLakeEngine:
             metrics = next(entry["operationMetrics"] for entry in self._log.table.history() if entry["operation"] == "MERGE")
         return RowCounts(*(int(metrics[f"num_target_rows_{name}"]) for name in ("inserted", "updated", "deleted")))
 
+    def _advanced(self) -> LogSnapshot:
+        snapshot = self._log.snapshot
+        snapshot.advance()
+        return snapshot
+
+    def merge_on_read(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts | None:
+        """Run a merge by deletion vectors, as merge(); None if files are to be rewritten instead, by the table's strategy."""
+        if self._on_read is None:
+            return None
+        with self._committing("the merge failed"):
+            counts = self._on_read.merge(plan, changes, app_id, version)
+            if counts is not None:
+                self._log.refresh()
+        return counts
+
     def _merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> dict[str, Any]:
         with self._committing("the merge failed"):
             merge = self._log.table.merge(
@@ -259,7 +317,8 @@ class DeltaLakeEngine:
 
     def _rewrite(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts:
         before = self._log.table.version()
-        rows, counts = rewritten(self.read(list(self.columns), "TRUE"), changes, plan)
+        stored = self.read(list(self.columns), "TRUE")
+        rows, counts = rewritten(stored, changes, plan, matched_changes(stored, changes, plan.match))
         try:
             with self._committing("the merge failed"):
                 # The predicate has a row that another writer appends meanwhile be a conflict, as with a merge.
@@ -342,6 +401,9 @@ class DeltaLakeEngine:
             self._mapped.compact(self.path, cluster_by)
             self._log.refresh()
             return
+        if not cluster_by and self._log.may_have_vectors and merge_on_read_refusal(self._log.snapshot) is None:
+            self._fold(COMPACTION_STEPS)
+            return
         self._refuse_unescaped_paths()
         with self._committing("the table cannot be compacted"):
             optimize = self._log.table.optimize
@@ -349,6 +411,32 @@ class DeltaLakeEngine:
                 optimize.z_order(cluster_by)
             else:
                 optimize.compact()
+
+    def fold(self) -> bool:
+        """Write some of the files with many deleted rows again, if the table has very many files with deletion vectors."""
+        if self._log.is_mapped or not self._log.may_have_vectors or not must_fold(self._log.snapshot):
+            return False
+        if merge_on_read_refusal(self._log.snapshot) is not None:
+            return False
+        self._fold(1)
+        return True
+
+    @property
+    def vectors(self) -> VectorState | None:
+        """The table's deletion vectors; None if it has none and is not to get any. Reads nothing."""
+        files, deleted, folded_ms = self._log.vector_counts
+        folded_us = None if folded_ms is None else folded_ms * 1000
+        if self._on_read is not None:
+            return VectorState(self._on_read.strategy, files, deleted, self._on_read.index.size_bytes, folded_us)
+        return VectorState("rewrite", files, deleted, 0, folded_us) if files else None
+
+    def _fold(self, steps: int) -> None:
+        with self._committing("the table cannot be folded"):
+            done = fold(self._log.snapshot, steps=steps)
+        if done.commits:
+            self._log.refresh()
+            found = (self.path, done.removed, done.added, done.deleted)
+            _LOGGER.info("%s: %d files were folded into %d, without %d deleted rows", *found)
 
     def vacuum(self, kept_us: int) -> None:
         """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""

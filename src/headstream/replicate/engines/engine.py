@@ -8,17 +8,18 @@ Both engines write the same tables and can be exchanged at any time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headstream.replicate.columns.changes import RESERVED_PREFIX
 from headstream.replicate.engines.plan import MergePlan
+from headstream.replicate.settings.merge_settings import MergeStrategy
 from headstream.replicate.storage.places import Place
 
-__all__ = ["MergedTable", "RowCounts", "TableEngine"]
+__all__ = ["MergedTable", "RowCounts", "TableEngine", "VectorState"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,29 @@ class RowCounts:
 
     def __add__(self, other: RowCounts) -> RowCounts:
         return RowCounts(self.inserted + other.inserted, self.updated + other.updated, self.deleted + other.deleted)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorState:
+    """The deletion vectors of a table, as far as its log was read.
+
+    Args:
+        strategy: Of its merges.
+        files: Files that have one.
+        deleted: Rows that they delete.
+        index_bytes: Size of the indexes of its keys.
+        folded_us: When files were last folded, microseconds since 1970 UTC; None if that is not known.
+    """
+
+    strategy: MergeStrategy
+    files: int
+    deleted: int
+    index_bytes: int
+    folded_us: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return asdict(self)
 
 
 class TableEngine(Protocol):
@@ -119,6 +143,17 @@ class TableEngine(Protocol):
             cluster_by: Columns by which all rows are sorted again (on a Z-order curve), so that a query for some of their
                 values reads few files; empty: large files are not rewritten.
         """
+
+    def fold(self) -> bool:
+        """Rewrite some files with many deleted rows, if so many files have deletion vectors that this cannot wait for compact().
+
+        Returns:
+            Whether there were such files.
+        """
+
+    @property
+    def vectors(self) -> VectorState | None:
+        """The table's deletion vectors; None if it has none and is not to get any. Reads nothing."""
 
     def vacuum(self, kept_us: int) -> None:
         """Delete files that no version of the table has needed for a time.

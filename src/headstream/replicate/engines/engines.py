@@ -14,6 +14,7 @@ from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.engines.engine import TableEngine
 from headstream.replicate.engines.mapped import SparkMappedTables
 from headstream.replicate.engines.spark_store import configure_store, require_store
+from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
 from headstream.replicate.storage.places import Place, StorePlace
 
 __all__ = ["Engines", "SparkWorkers", "find_workers"]
@@ -48,10 +49,12 @@ class Engines:
 
     Args:
         spark: A session with Delta.
+        merge: What merges by deletion vectors need.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, merge: MergeSettings | None = None) -> None:
         self._spark = spark
+        self._merge = merge or MergeSettings()
         self._mapped = SparkMappedTables(spark)
         self._automatic: Literal["deltalake", "spark"] | None = None
 
@@ -79,17 +82,22 @@ class Engines:
         """
         return "spark" in kinds or ("auto" in kinds and self._choose() == "spark")
 
-    def open(self, path: Place, kind: Literal["auto", "deltalake", "spark"] = "auto") -> TableEngine:
+    def open(
+        self, path: Place, kind: Literal["auto", "deltalake", "spark"] = "auto", strategy: MergeStrategy = "rewrite"
+    ) -> TableEngine:
         """Return an engine for a table.
 
         Args:
             path: The table's directory or URI.
             kind: `auto` is deltalake where Spark's tasks run in the driver's process, several times quicker there, and where
                 executors are processes of their own, on this machine or others, Spark for what is large, whose work they share.
+            strategy: Of the table's merges.
         """
         if kind == "auto" and self._choose() == "spark":
-            return ClusterEngine(path, self._spark, self._mapped)
-        return DeltaSparkEngine(path, self._spark) if kind == "spark" else DeltaLakeEngine(path, self._mapped)
+            return ClusterEngine(path, self._spark, self._mapped, strategy, self._merge)
+        if kind == "spark":
+            return DeltaSparkEngine(path, self._spark, strategy)
+        return DeltaLakeEngine(path, self._mapped, strategy, self._merge)
 
     def _choose(self) -> Literal["deltalake", "spark"]:
         if self._automatic is None:

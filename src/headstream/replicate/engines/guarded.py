@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headstream.replicate.engines.engine import RowCounts, TableEngine
+from headstream.replicate.engines.engine import RowCounts, TableEngine, VectorState
 from headstream.replicate.engines.plan import MergePlan
 from headstream.replicate.storage.places import Place
 
@@ -100,6 +100,15 @@ class GuardedEngine:
         """Merge small files."""
         self._before_commit()
         self._engine.compact(cluster_by)
+
+    def fold(self) -> bool:
+        """Rewrite some files with many deleted rows, if there are very many; the checkpoint has nothing that this relies on."""
+        return self._engine.fold()
+
+    @property
+    def vectors(self) -> VectorState | None:
+        """The table's deletion vectors; None if it has none and is not to get any."""
+        return self._engine.vectors
 
     def vacuum(self, kept_us: int) -> None:
         """Delete files that no version of the table has needed for a time."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from headstream.replicate.columns.versions import LOAD_MARK
 
@@ -37,23 +37,31 @@ class MergePlan:
     """One merge statement.
 
     Args:
-        predicate: When a source row and a target row are the same row.
+        match: The columns that are equal in a source row and a target row that are the same row; none is null there.
+        where: Conditions that hold for every target row that is the same as a source row.
         delete_when: When a matched row is deleted; None where none is.
         update_when: When a matched row is updated.
         update: Column -> expression of an update.
         insert_when: When an unmatched source row is inserted.
         insert: Column -> expression of an insert.
-        keys: The key columns if every source row takes effect, and each expression is a source column: an engine can then write
-            the rows without evaluating SQL. Otherwise empty.
+        effect: Which matched source rows take effect, if that and the rows can be told without evaluating SQL: `all`, or those
+            `newer` than the target row, by `_hs_sequence`. Each expression is then a source column, a matched row is deleted if
+            its source row has `_hs_delete` (unless `update` assigns DELETED), and others are updated. Otherwise `sql`.
     """
 
-    predicate: str
+    match: Sequence[str]
+    where: Sequence[str]
     delete_when: str | None
     update_when: str
     update: dict[str, str]
     insert_when: str
     insert: dict[str, str]
-    keys: Sequence[str] = ()
+    effect: Literal["all", "newer", "sql"] = "sql"
+
+    @property
+    def predicate(self) -> str:
+        """When a source row and a target row are the same row."""
+        return " AND ".join([*(f"t.{quote_name(name)} = s.{quote_name(name)}" for name in self.match), *self.where])
 
 
 def quote_name(name: str) -> str:
@@ -92,7 +100,6 @@ def plan_merge(
         where: Conditions that hold for every row of the table that has the key of a change, where some are known: what
             they do not hold for need not be read, which is most of a table whose keys rise with time.
     """
-    same_row = [f"t.{quote_name(key)} = s.{quote_name(key)}" for key in keys]
     newer = "s._hs_sequence > t._hs_sequence"
     deletes = f"(s._hs_resolved OR {newer})" if resolved else newer
     insert = {quote_name(name): f"s.{quote_name(name)}" for name in columns}
@@ -107,11 +114,12 @@ def plan_merge(
     if versioned:
         update["_hs_versions"] = "s._hs_versions"
     return MergePlan(
-        predicate=" AND ".join([*same_row, *where]),
+        match=keys,
+        where=where,
         delete_when=f"s._hs_delete AND {deletes}",
         update_when=f"NOT s._hs_delete AND {f'(s._hs_resolved OR ({update_when}))' if resolved else update_when}",
         update=update,
         insert_when="NOT s._hs_delete",
         insert=insert,
-        keys=() if plain else keys,
+        effect="all" if not plain else "sql" if resolved or loads else "newer",
     )

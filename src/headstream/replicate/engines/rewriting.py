@@ -1,15 +1,17 @@
 """Merges that write a whole table again: cheaper than deltalake's merge for small tables of many columns.
 
 deltalake plans an expression for each column: seconds of processor time with 1,000 columns, even for one row. Where every source
-row takes effect (MergePlan.keys), the result needs no expressions: the stored rows, the columns of matched ones replaced. It
+row takes effect (MergePlan.effect), the result needs no expressions: the stored rows, the columns of matched ones replaced. It
 replaces the files of the version that was read, in one commit; a commit in between that has changed one of them is a conflict.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -18,7 +20,7 @@ from headstream.replicate.columns.large_values import take_values
 from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.engines.plan import DELETED, MergePlan, quote_name
 
-__all__ = ["is_cheaper", "rewritten"]
+__all__ = ["is_cheaper", "matched_changes", "rewritten"]
 
 _LEAST_COLUMNS: Final = 100
 """With fewer, a merge costs less than 0.2 CPU seconds."""
@@ -38,7 +40,7 @@ def is_cheaper(table: DeltaTable, plan: MergePlan) -> bool:
         table: The table, of the version to merge into.
     """
     columns = len(table.schema().fields)
-    if not plan.keys or columns < _LEAST_COLUMNS:
+    if plan.effect != "all" or columns < _LEAST_COLUMNS:
         return False
     metadata = table.metadata()
     special = [name for name in metadata.configuration if name.startswith("delta.") and name not in _FILES_ONLY]
@@ -51,22 +53,35 @@ def is_cheaper(table: DeltaTable, plan: MergePlan) -> bool:
     return rows <= _ROWS_PER_COLUMN * columns and size_bytes <= _MOST_BYTES
 
 
-def rewritten(stored: pa.Table, changes: pa.Table, plan: MergePlan) -> tuple[pa.Table, RowCounts]:
-    """Return the rows of a table after a merge, and what it did.
+def matched_changes(stored: pa.Table, changes: pa.Table, match: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return for each stored row the number of the change that matches it; -1 where none does.
 
     Args:
-        stored: All rows of the table, with all columns.
-        changes: The source's rows, one a key, in the table's types, with `_hs_delete`.
-        plan: With `keys`.
+        stored: All rows of the table, with the matched columns.
+        changes: The source's rows, one per key.
+        match: As in MergePlan.
     """
-    keys = list(plan.keys)
-    numbered = changes.select(keys).append_column("_hs_change", pa.array(np.arange(changes.num_rows)))
-    rows = stored.select(keys).append_column("_hs_row", pa.array(np.arange(stored.num_rows)))
-    found = rows.join(numbered, keys, join_type="inner")
+    numbered = changes.select(match).append_column("_hs_change", pa.array(np.arange(changes.num_rows)))
+    rows = stored.select(match).append_column("_hs_row", pa.array(np.arange(stored.num_rows)))
+    found = rows.join(numbered, list(match), join_type="inner")
     change_of = np.full(stored.num_rows, -1, np.int64)
     change_of[found["_hs_row"].to_numpy()] = found["_hs_change"].to_numpy()
+    return change_of
+
+
+def rewritten(
+    stored: pa.Table, changes: pa.Table, plan: MergePlan, change_of: npt.NDArray[np.int64]
+) -> tuple[pa.Table, RowCounts]:
+    """Return rows of a table after a merge, and what it did.
+
+    Args:
+        stored: Rows of the table, with all columns; of columns that the plan updates, values of matched rows are not used.
+        changes: The source's rows, one per key, in the table's types, with `_hs_delete`; all of them take effect.
+        plan: Its `effect` is not `sql`.
+        change_of: For each stored row, the number of the change that matches it; -1 for none.
+    """
     is_new = np.ones(changes.num_rows, np.bool_)
-    is_new[found["_hs_change"].to_numpy()] = False
+    is_new[change_of[change_of >= 0]] = False
     deletes = np.asarray(changes["_hs_delete"].to_numpy(), np.bool_)
     is_matched = change_of >= 0
     if DELETED in plan.update:  # deleted rows stay, marked

@@ -26,6 +26,7 @@ from headstream.core.codec.batch.results import WantedHeader
 from headstream.core.codec.batch.to_columns.columns import decode_columns
 from headstream.core.codec.batch.to_columns.header_columns import decode_header_columns
 from headstream.core.codec.binary import encode_headers
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.constructors import int32, int64, string
 from headstream.core.model.headers import Headers
 from headstream.core.model.identifiers import TopicName
@@ -138,7 +139,7 @@ class OwnLog:
         while from_offset < until_offset:
             strategy = PollingStrategy.offset(from_offset)
             polled = self._broker.messages.poll(
-                name, _PARTITION, strategy, until_offset - from_offset, states=None, size_bytes=_BATCH_BYTES
+                name, _PARTITION, PollRequest(strategy, until_offset - from_offset, states=None, size_bytes=_BATCH_BYTES)
             )
             if polled.end_offset < until_offset:
                 raise CorruptLogError(

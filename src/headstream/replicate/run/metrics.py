@@ -29,6 +29,11 @@ _COUNTERS: Final = (
     ("untold", "untold", "Changes without their position in a transaction, with atomic."),
     ("processing_seconds", "seconds", "Time spent in micro-batches."),
 )
+_VECTORS: Final = (
+    ("deletion_vector_files", "files", "Files of a table with deletion vectors."),
+    ("deleted_rows", "deleted", "Rows of a table that are in its files and deleted."),
+    ("key_index_bytes", "index_bytes", "Size of the indexes of a table's keys."),
+)
 _WAITING: Final = (
     ("parked", "Messages that wait for their schema or table."),
     ("delayed", "Messages that have waited too long for their schema."),
@@ -51,6 +56,9 @@ def describe_pipeline(status: dict[str, Any]) -> Iterator[Metric]:
     for name, key, text in _COUNTERS:
         yield CounterMetricFamily(_PREFIX + name, text, value=run.get(key, 0))
     yield _of_tables("lag_seconds", "From the source's commit to the table, newest change.", run.get("lag_seconds", {}))
+    vectors = run.get("deletion_vectors", {})
+    for name, key, text in _VECTORS:
+        yield _of_tables(name, text, {table: found[key] for table, found in vectors.items() if found[key] is not None})
     for name, text in _WAITING:
         yield _gauge(name, text, status[name] or 0)
     oldest = status["oldest_transaction"]

@@ -204,7 +204,7 @@ class ReplicatePipeline:
         self._schema_count = -1
         self._is_collecting = False
         self._planned: int | None = None
-        engines = Engines(spark)
+        engines = Engines(spark, config.merge_settings)
         engines.check(config.table_places, config.rules.engines)
         self._store_session = open_store_session(spark) if engines.uses_spark(config.rules.engines) else None
         self._catalog = CatalogTables(spark, config, self._zone)
@@ -468,6 +468,7 @@ class ReplicatePipeline:
 
     def _count_waiting(self) -> None:
         counts = self._ledger.counts()
+        self._summary.vectors = self._tables.vectors()
         self._summary.parked = sum(counts.get(state, 0) for state in ("parked", "called", "releasing"))
         self._summary.failing = {table: found.reason for table, found in self._processor.health.failing.items()}
         self._summary.delayed = counts.get("delayed", 0)

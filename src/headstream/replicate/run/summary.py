@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from headstream.replicate.decoding.decoded import Decoded
-from headstream.replicate.engines.engine import RowCounts
+from headstream.replicate.engines.engine import RowCounts, VectorState
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.tables import Applied
 
@@ -39,6 +39,7 @@ class Summary:
         lags_us: (schema, table) -> how long after the source's commit the newest change was in the table, microseconds.
         last_changes_us: (schema, table) -> when the source committed the newest change, microseconds since 1970 UTC.
         tables: (schema, table) -> rows inserted, updated and deleted.
+        vectors: (schema, table) -> its deletion vectors, of tables that have some or are to get some.
         seconds: How long the micro-batches took.
     """
 
@@ -60,6 +61,7 @@ class Summary:
     lags_us: dict[tuple[str, str], int] = field(default_factory=dict)
     last_changes_us: dict[tuple[str, str], int] = field(default_factory=dict)
     tables: dict[tuple[str, str], RowCounts] = field(default_factory=dict)
+    vectors: dict[tuple[str, str], VectorState] = field(default_factory=dict)
     seconds: float = 0.0
 
     def note_read(self, decoded: Decoded) -> None:
@@ -129,6 +131,7 @@ class Summary:
             "failing": {f"{schema}.{table}": reason for (schema, table), reason in sorted(self.failing.items())},
             "lag_seconds": {f"{schema}.{table}": round(us / 1e6, 3) for (schema, table), us in sorted(self.lags_us.items())},
             "last_change_us": {f"{schema}.{table}": us for (schema, table), us in sorted(self.last_changes_us.items())},
+            "deletion_vectors": {f"{schema}.{table}": found.to_dict() for (schema, table), found in sorted(self.vectors.items())},
             "batches": self.batches,
             "seconds": round(self.seconds, 3),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -12,6 +12,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.replicate.settings.formats import MessageFormat
 from headstream.replicate.settings.kafka_topic import is_kafka_topic, parse_kafka_topic
+from headstream.replicate.settings.merge_settings import MergeSettings
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableRules, find_table_problems
 from headstream.replicate.storage.places import Place, StorePlace, bind, find_place_problem, resolve_place
@@ -129,6 +130,7 @@ class ReplicateConfig:
         change_tables: Place of change tables, with all changes of each table, at `<schema>/<table>`; None for none.
         dead_letter_table: Place of a Delta table of the dead letter, in addition to its topic; None for none.
         storage: The object store of the places that are URIs.
+        merge: What merges by deletion vectors need.
         metrics: Place of the file that metrics are written to in the OpenMetrics format; None for none.
         metrics_otlp: Whether metrics are sent over OTLP, to where OpenTelemetry's variables say.
         tracing: Whether OpenTelemetry's spans are made of micro-batches and merges, linked to those of sampled messages.
@@ -180,6 +182,7 @@ class ReplicateConfig:
     change_tables: Place | None = None
     dead_letter_table: Place | None = None
     storage: StorageSettings = field(default_factory=StorageSettings)
+    merge: MergeSettings = field(default_factory=MergeSettings)
     metrics: Place | None = None
     metrics_otlp: bool = False
     tracing: bool = False
@@ -223,6 +226,11 @@ class ReplicateConfig:
         if directory is None:
             raise InvalidOptionError("the checkpoint is in an object store, and has no working copy yet", where="checkpoint")
         return directory
+
+    @property
+    def merge_settings(self) -> MergeSettings:
+        """What merges by deletion vectors need, with the directory of the key indexes."""
+        return replace(self.merge, key_index=self.merge.key_index or self.state_directory / "key-index")
 
     @property
     def zone_directory(self) -> Path:

@@ -2,8 +2,8 @@
 
 At the top are the pipeline's own settings, under the names of ReplicateConfig (times as "60s", sizes as "10GB"), and
 include, exclude. [defaults] has the settings of every table, [table."pattern"] those that differ for some, in order;
-[registry], [storage], [format], [topic_tables] and [kafka] are the fields of those names. [spark] has settings of the Spark
-session, `driver.memory = "4g"` or under their full names. Relative paths are relative to the file's directory.
+[merge], [registry], [storage], [format], [topic_tables] and [kafka] are the fields of those names. [spark] has settings of the
+Spark session, `driver.memory = "4g"` or under their full names. Relative paths are relative to the file's directory.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from headstream.replicate.settings.config import (
     find_problems,
 )
 from headstream.replicate.settings.formats import HEADER_FIELDS, MessageFormat
+from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableRule, TableRules, TableSettings, find_table_problems
 from headstream.replicate.storage.places import Place, StorePlace, bind, parse_place
@@ -176,13 +177,18 @@ def _registry_readers(base: Path) -> dict[str, _Reader]:
     return {**texts, "directory": _path(base), "ca_file": _path(base), "timeout_ms": _count, "retries": _count}
 
 
+def _merge_readers(base: Path) -> dict[str, _Reader]:
+    sizes = dict.fromkeys(("rewrite_below", "key_index_size"), _size)
+    return {"strategy": _choice(*get_args(MergeStrategy)), **sizes, "key_index": _path(base)}
+
+
 _STORAGE_READERS: Final[dict[str, tuple[str, _Reader]]] = {
     **{name: (name, _text) for name in (item.name for item in fields(StorageSettings)) if name not in ("path_style", "retry_us")},
     "path_style": ("path_style", _flag),
     "retry": ("retry_us", _duration),
 }
 _FORMAT_READERS: Final[dict[str, _Reader]] = {"data": _text, "before_data": _text, "headers": _text, "fields": _pairs}
-_SECTIONS: Final = ("include", "exclude", "defaults", "table", "registry", "format", "storage")
+_SECTIONS: Final = ("include", "exclude", "defaults", "table", "registry", "format", "storage", "merge")
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> ReplicateConfig:
@@ -246,7 +252,13 @@ class _SettingsLoader:
             names[field] = name
             if name in document:
                 self._read(values, field, reader, document[name], (name,))
-        values["rules"] = self._rules(document)
+        merge = self._section(document, "merge", _merge_readers(self._path.absolute().parent)) or {}
+        strategy = {"merge_strategy": merge.pop("strategy")} if "strategy" in merge else {}
+        if merge:
+            self._build(
+                values, "merge", MergeSettings, {"key_index_bytes" if k == "key_index_size" else k: v for k, v in merge.items()}
+            )
+        values["rules"] = self._rules(document, strategy)
         registry = self._section(document, "registry", _registry_readers(self._path.absolute().parent))
         if registry is not None:
             self._build(values, "registry", RegistrySettings, registry)
@@ -291,7 +303,7 @@ class _SettingsLoader:
             given = {_STORAGE_READERS[name][0]: value for name, value in storage.items()}
             self._build(values, "storage", StorageSettings, given)
 
-    def _rules(self, document: dict[str, Any]) -> TableRules:
+    def _rules(self, document: dict[str, Any], of_all: dict[str, Any]) -> TableRules:
         readers = _table_readers()
         patterns: dict[str, Any] = {}
         for name in ("include", "exclude"):
@@ -308,7 +320,7 @@ class _SettingsLoader:
             found = self._section({pattern: section}, pattern, readers, ("table",)) or {}
             self._check_table(found, ("table", pattern))
             rules.append(TableRule(pattern, found))
-        return TableRules(defaults=TableSettings(**defaults), rules=tuple(rules), **patterns)
+        return TableRules(defaults=TableSettings(**of_all | defaults), rules=tuple(rules), **patterns)
 
     def _check_table(self, settings: dict[str, Any], place: tuple[str, ...]) -> None:
         for name, what in find_table_problems(settings):

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Literal
 
 from headstream.replicate.settings.catalog_names import find_catalog_name_problem
+from headstream.replicate.settings.merge_settings import MergeStrategy
 
 __all__ = ["SchemaPolicy", "TableRule", "TableRules", "TableSettings", "find_table_problems"]
 
@@ -31,6 +32,7 @@ class TableSettings:
             the source replaced; its Delta table is at `<schema>/<table>`.
         scd_type: 1 stores the current rows, 2 every version of them.
         engine: What runs merges; `auto` chooses.
+        merge_strategy: Whether merges rewrite files or write deletion vectors, see merge_settings.py.
         keys: Columns, by their source names, that identify a row, instead of the primary key; empty for the primary key.
         include_columns: Patterns of the source columns that the target has. Key columns are always included.
         exclude_columns: Patterns of the source columns that the target does not have.
@@ -62,6 +64,7 @@ class TableSettings:
     target: str = "{schema}.{table}"
     scd_type: Literal[1, 2] = 1
     engine: Literal["auto", "deltalake", "spark"] = "auto"
+    merge_strategy: MergeStrategy = "auto"
     keys: tuple[str, ...] = ()
     include_columns: tuple[str, ...] = ("*",)
     exclude_columns: tuple[str, ...] = ()

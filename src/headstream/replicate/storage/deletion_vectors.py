@@ -1,29 +1,55 @@
-"""Descriptors of deletion vectors in a Delta log: which rows of a data file are deleted, and where that is stored.
+"""Deletion vectors of Delta tables: which rows of a data file are deleted, and where that is stored.
 
 storageType  pathOrInlineDv                            the vector is
 u            optional prefix, 20 characters of Z85     in the table, <prefix>/deletion_vector_<uuid>.bin
 p            a URI                                     in a file, perhaps of another table
 i            Z85                                       in the descriptor itself
+
+A file holds several: 1 (a byte), then for each, at its offset, its size and bytes and CRC-32 (size and CRC big-endian). The bytes
+are the magic number, the count of 32-bit bitmaps, and each one's high half and portable Roaring serialization (little-endian).
 """
 
 from __future__ import annotations
 
 import base64
+import struct
 import uuid
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from headstream.errors import DecodeError
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["DeletionVector"]
+from headstream.errors import DecodeError, StorageError
+from headstream.replicate.storage.places import Place
+from headstream.replicate.storage.table_files import read_file, write_file
+
+__all__ = ["DeletionVector", "Positions", "read_positions", "read_vectors", "write_vectors"]
+
+Positions: TypeAlias = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
+"""Numbers of rows in a data file, from 0, ascending, each once."""
 
 _UUID_CHARACTERS: Final = 20
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_B85: Final = str.maketrans(_Z85 + "".join(set(_B85) - set(_Z85)), _B85 + "\0" * len(set(_B85) - set(_Z85)))
 """Both number the same groups of five characters with other alphabets; a character of the other one alone is invalid."""
+_TO_Z85: Final = str.maketrans(_B85, _Z85)
+_MAGIC: Final = 1681511377
+_NO_RUNS: Final = 12346
+_RUNS: Final = 12347
+_MOST_IN_ARRAY: Final = 4096
+"""Values of a Roaring container up to which they are listed; more are a bitmap of 65,536 bits."""
+_LEAST_OFFSETS: Final = 4
+"""Containers from which a bitmap with runs has their offsets too."""
+_MOST_INLINE: Final = 512
+_MOST_INLINE_TOGETHER: Final = 4096
+"""Bytes below which a vector, and all small ones of a commit, are stored in the log: another file costs a request. What is in the
+log is in each checkpoint too, with the vectors of files that were removed within days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +76,13 @@ class DeletionVector:
         return cls(
             action["storageType"], action["pathOrInlineDv"], action.get("offset"), action["sizeInBytes"], action["cardinality"]
         )
+
+    @property
+    def action(self) -> dict[str, Any]:
+        """The `deletionVector` of an add or remove action."""
+        offset = {} if self.offset is None else {"offset": self.offset}
+        own = {"storageType": self.storage, "pathOrInlineDv": self.value, **offset}
+        return {**own, "sizeInBytes": self.size_bytes, "cardinality": self.cardinality}
 
     @property
     def path(self) -> str | None:
@@ -84,6 +117,175 @@ class DeletionVector:
             return base64.b85decode(text.translate(_TO_B85))
         except ValueError:
             raise _invalid(self) from None
+
+
+def read_positions(table: Place, vector: DeletionVector) -> Positions:
+    """Return the rows that one deletion vector deletes; see read_vectors()."""
+    return read_vectors(table, [vector])[vector]
+
+
+def read_vectors(table: Place, vectors: Iterable[DeletionVector]) -> dict[DeletionVector, Positions]:
+    """Return the rows that deletion vectors delete; each file is read once.
+
+    Args:
+        table: The table's directory or URI.
+
+    Raises:
+        StorageError: a vector's file is missing, or it is not what its descriptor and checksum say.
+    """
+    files: dict[str, bytes] = {}
+    found = {}
+    for vector in vectors:
+        where = f"{table}/{vector.path}" if vector.storage == "u" else f"{table}: {vector.value}"
+        try:
+            content = vector.inline
+            if content is None:
+                path = _path_in(table, vector)
+                if path not in files:
+                    files[path] = read_file(table, path)
+                content = _stored(files[path], vector)
+            found[vector] = positions = _decode(content)
+            if len(positions) != vector.cardinality:
+                raise DecodeError(f"{len(positions)} rows instead of {vector.cardinality}", 0)
+        except (DecodeError, ValueError, struct.error) as error:
+            raise StorageError(f"the deletion vector is damaged: {error}", where=where) from error
+    return found
+
+
+def write_vectors(table: Place, deleted: Mapping[str, Positions]) -> dict[str, DeletionVector]:
+    """Store the deletion vectors of data files, all in one new file; a few small ones are in their descriptors.
+
+    Args:
+        table: The table's directory or URI.
+        deleted: Data file -> all of its deleted rows.
+
+    Returns:
+        Data file -> descriptor.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    name = uuid.uuid4()
+    value = base64.b85encode(name.bytes).decode().translate(_TO_Z85)
+    content = bytearray(b"\1")
+    found = {}
+    encoded = {path: _encode(positions) for path, positions in deleted.items()}
+    may_inline = sum(len(vector) for vector in encoded.values() if len(vector) < _MOST_INLINE) < _MOST_INLINE_TOGETHER
+    for path, positions in deleted.items():
+        vector = encoded[path]
+        if may_inline and len(vector) < _MOST_INLINE:
+            text = base64.b85encode(vector + bytes(-len(vector) % 4)).decode().translate(_TO_Z85)
+            found[path] = DeletionVector("i", text, None, len(vector), len(positions))
+            continue
+        found[path] = DeletionVector("u", value, len(content), len(vector), len(positions))
+        content += struct.pack(">I", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
+    if len(content) > 1:
+        write_file(table, f"deletion_vector_{name}.bin", bytes(content))
+    return found
+
+
+def _path_in(table: Place, vector: DeletionVector) -> str:
+    """Return the path of a vector's file within the table's directory."""
+    path = str(vector.path)
+    if vector.storage != "p":
+        return path
+    root = str(table) if isinstance(table, Path) else f"/{table.key}"
+    if not path.startswith(f"{root}/"):
+        raise DecodeError("it is outside of the table's directory", 0)
+    return path[len(root) + 1 :]
+
+
+def _stored(file: bytes, vector: DeletionVector) -> bytes:
+    """Return a vector's bytes from its file."""
+    begin = vector.offset or 0
+    size = int.from_bytes(file[begin : begin + 4], "big")
+    content = file[begin + 4 : begin + 4 + size]
+    checksum = file[begin + 4 + size : begin + 8 + size]
+    if size != vector.size_bytes or len(content) != size or zlib.crc32(content) != int.from_bytes(checksum, "big"):
+        raise DecodeError("its size or checksum is wrong", begin)
+    return content
+
+
+def _encode(positions: Positions) -> bytes:
+    high = np.asarray(positions, np.uint64) >> np.uint64(32)
+    begins = [0, *(np.flatnonzero(np.diff(high)) + 1).tolist()] if len(positions) else []
+    parts = [struct.pack("<IQ", _MAGIC, len(begins))]
+    for begin, end in zip(begins, [*begins[1:], len(positions)], strict=True):
+        parts.append(struct.pack("<I", int(high[begin])) + _encode_bitmap(positions[begin:end].astype(np.uint32)))
+    return b"".join(parts)
+
+
+def _encode_bitmap(values: npt.NDArray[np.uint32]) -> bytes:
+    keys = values >> np.uint32(16)
+    low = values.astype("<u2")  # the low halves
+    begins = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist()]
+    ends = [*begins[1:], len(values)]
+    containers = []
+    for begin, end in zip(begins, ends, strict=True):
+        if end - begin <= _MOST_IN_ARRAY:
+            containers.append(low[begin:end].tobytes())
+            continue
+        bits = np.zeros(1 << 16, np.bool_)
+        bits[low[begin:end]] = True
+        containers.append(np.packbits(bits, bitorder="little").tobytes())
+    header = np.empty((len(begins), 2), "<u2")
+    header[:, 0] = keys[begins]
+    header[:, 1] = np.subtract(ends, begins) - 1
+    sizes = [len(container) for container in containers]
+    offsets = np.cumsum([8 + 8 * len(begins), *sizes[:-1]]).astype("<u4")
+    return b"".join([struct.pack("<II", _NO_RUNS, len(begins)), header.tobytes(), offsets.tobytes(), *containers])
+
+
+def _decode(content: bytes) -> Positions:
+    magic, count = struct.unpack_from("<IQ", content)
+    if magic != _MAGIC:
+        raise DecodeError(f"its format {magic} is unknown", 0)
+    at, parts = 12, []
+    for _ in range(count):
+        (high,) = struct.unpack_from("<I", content, at)
+        values, at = _decode_bitmap(content, at + 4)
+        parts.append(values if count == 1 and not high else values.astype(np.uint64) + np.uint64(high << 32))
+    positions = np.concatenate(parts) if parts else np.empty(0, np.uint32)
+    if not np.all(positions[1:] > positions[:-1]):
+        raise DecodeError("its rows are not ascending", 0)
+    return positions
+
+
+def _decode_bitmap(content: bytes, at: int) -> tuple[npt.NDArray[np.uint32], int]:
+    """Return the values of a portable Roaring bitmap, and where it ends."""
+    (cookie,) = struct.unpack_from("<I", content, at)
+    at += 4
+    if cookie & 0xFFFF == _RUNS:
+        count = (cookie >> 16) + 1
+        has_runs = np.unpackbits(np.frombuffer(content, np.uint8, (count + 7) // 8, at), bitorder="little")
+        at += (count + 7) // 8
+    elif cookie == _NO_RUNS:
+        (count,) = struct.unpack_from("<I", content, at)
+        at += 4
+        has_runs = np.zeros(min(count, 1 << 16), np.uint8)
+    else:
+        raise DecodeError(f"the cookie {cookie} of its bitmap is unknown", at)
+    header = np.frombuffer(content, "<u2", 2 * count, at).reshape(count, 2)
+    at += 4 * count
+    if cookie == _NO_RUNS or count >= _LEAST_OFFSETS:
+        at += 4 * count
+    parts = [np.empty(0, np.uint32)]
+    for number in range(count):
+        key, size = int(header[number, 0]), int(header[number, 1]) + 1
+        if has_runs[number]:
+            (runs,) = struct.unpack_from("<H", content, at)
+            pairs = np.frombuffer(content, "<u2", 2 * runs, at + 2).reshape(runs, 2).astype(np.uint32)
+            low = np.concatenate([np.arange(first, first + more + 1, dtype=np.uint32) for first, more in pairs.tolist()])
+            at += 2 + 4 * runs
+        elif size <= _MOST_IN_ARRAY:
+            low = np.frombuffer(content, "<u2", size, at).astype(np.uint32)
+            at += 2 * size
+        else:
+            bits = np.unpackbits(np.frombuffer(content, np.uint8, 8192, at), bitorder="little")
+            low = np.flatnonzero(bits).astype(np.uint32)
+            at += 8192
+        parts.append(low + np.uint32(key << 16))
+    return np.concatenate(parts), at
 
 
 def _invalid(vector: DeletionVector) -> DecodeError:

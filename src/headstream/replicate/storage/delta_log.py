@@ -1,6 +1,6 @@
-"""The files that a Delta table's log names, with their deletion vectors, which deltalake does not return.
+"""The state of a Delta table by its log, with deletion vectors, which deltalake does not return.
 
-    _delta_log/   newest complete checkpoint  +  every later commit N.json   ->   live files, removed files
+    _delta_log/   newest complete checkpoint  +  every later commit N.json   ->   LogSnapshot, which advances by later commits
 
 A checkpoint is one Parquet file, several parts, or (version 2) a file that names sidecars.
 """
@@ -9,58 +9,373 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import Schema
 
 from headstream.errors import StorageError
-from headstream.replicate.storage.deletion_vectors import DeletionVector
-from headstream.replicate.storage.places import Place, StorePlace
-from headstream.replicate.storage.store_files import StoreFiles
+from headstream.replicate.storage.deletion_vectors import DeletionVector, Positions, read_vectors
+from headstream.replicate.storage.delta_places import Translated
+from headstream.replicate.storage.places import Place
+from headstream.replicate.storage.table_files import file_names, open_parquet_file, read_file
 
-__all__ = ["LoggedFile", "LoggedFiles", "read_logged_files"]
+__all__ = ["DataFile", "LogSnapshot", "Protocol", "merge_on_read_refusal", "open_parquet", "read_batches"]
 
+_LOG: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-fA-F-]{36})?\.(?:parquet|json)")
-_COLUMNS: Final = [
-    *("add.path", "add.deletionVector"),
-    *("remove.path", "remove.deletionTimestamp", "remove.deletionVector"),
-    "sidecar.path",
-]
+_PARSED: Final = ("stats_parsed", "partitionValues_parsed")
+"""Fields of a checkpoint's actions that others contain as text."""
+_KINDS: Final = ("add", "remove", "metaData", "protocol", "txn", "sidecar")
+_ATTEMPTS: Final = 3
+"""Reads of a whole log: another writer can delete old commits and checkpoints meanwhile."""
+_BATCH_ROWS: Final = 1 << 16
+_MOST_CACHED_BYTES: Final = 64 << 20
+"""Of decoded deletion vectors that a snapshot keeps."""
+_ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_.=/-]+")
+_VECTORS: Final = "deletionVectors"
+_SUPPORTED: Final = frozenset(
+    {"appendOnly", "invariants", _VECTORS, "changeDataFeed", "checkConstraints", "generatedColumns", "identityColumns",
+     "columnMapping", "timestampNtz", "variantType"}
+)  # fmt: skip
+"""Writer features that our commits obey, as long as the table does not use what merge_on_read_refusal() names."""
+_REFUSED_SETTINGS: Final = {
+    "delta.enableChangeDataFeed": "its change data feed",
+    "delta.appendOnly": "delta.appendOnly",
+    "delta.enableRowTracking": "row tracking",
+    "delta.enableInCommitTimestamps": "in-commit timestamps",
+    "delta.enableTypeWidening": "type widening",
+}
+_REFUSED_FIELDS: Final = ("delta.invariants", "delta.generationExpression", "delta.identity.")
+_PARTITION_TYPES: Final = re.compile(r"string|long|integer|short|byte|boolean|date|timestamp|timestamp_ntz|decimal\(.*\)")
+_IMPLIED: Final = {
+    2: ("appendOnly", "invariants"), 3: ("checkConstraints",), 4: ("changeDataFeed", "generatedColumns"),
+    5: ("columnMapping",), 6: ("identityColumns",),
+}  # fmt: skip
+"""Writer version -> the features that it adds to those of lower versions."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A live data file.
+
+    Args:
+        action: Its `add` action as the log has it, without `deletionVector`.
+        vector: Its deleted rows; None if none are.
+    """
+
+    action: Mapping[str, Any]
+    vector: DeletionVector | None = None
+
+    @property
+    def path(self) -> str:
+        """Its path within the table's directory, URL-encoded, as the log has it."""
+        return str(self.action["path"])
+
+    @property
+    def partition_values(self) -> dict[str, str | None]:
+        """Partition column -> value as text; None for null."""
+        return dict(self.action.get("partitionValues") or {})
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return int(self.action["size"])
+
+    @cached_property
+    def stats(self) -> dict[str, Any]:
+        """`numRecords`, `minValues`, `maxValues`, `nullCount`, `tightBounds` as the log has them; empty if it has none."""
+        found = json.loads(self.action.get("stats") or "{}")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def rows(self) -> int | None:
+        """Rows in the file, deleted ones too; None if the statistics do not say."""
+        count = self.stats.get("numRecords")
+        return None if count is None else int(count)
+
+    @property
+    def deleted(self) -> int:
+        """Number of its deleted rows."""
+        return 0 if self.vector is None else self.vector.cardinality
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedFile:
-    """A data file that a log names.
+class Protocol:
+    """What a table demands of its readers and writers.
 
     Args:
-        path: Within the table's directory, or a URI, as the log has it.
-        removed_ms: When it was removed, milliseconds since 1970 UTC; None for a live file.
+        reader: `minReaderVersion`.
+        writer: `minWriterVersion`.
+        reader_features: None below reader version 3.
+        writer_features: None below writer version 7.
     """
 
-    path: str
-    vector: DeletionVector | None = None
-    removed_ms: int | None = None
+    reader: int = 1
+    writer: int = 2
+    reader_features: tuple[str, ...] | None = None
+    writer_features: tuple[str, ...] | None = None
+
+    @classmethod
+    def from_action(cls, action: Mapping[str, Any]) -> Protocol:
+        """Return the protocol of an action."""
+        features = [action.get(name) for name in ("readerFeatures", "writerFeatures")]
+        return cls(
+            action["minReaderVersion"],
+            action["minWriterVersion"],
+            *(None if names is None else tuple(names) for names in features),
+        )
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether files may have deletion vectors."""
+        return _VECTORS in (self.reader_features or ()) and _VECTORS in (self.writer_features or ())
+
+    @property
+    def action_with_vectors(self) -> dict[str, Any]:
+        """The `protocol` action of the same table with the feature: a table with features lists all that it had implied."""
+        implied = [name for version, names in _IMPLIED.items() if version <= self.writer for name in names]
+        writer = implied if self.writer_features is None else list(self.writer_features)
+        reader = [*(["columnMapping"] if self.reader == 2 else []), *(self.reader_features or ())]
+        return {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": sorted({*reader, _VECTORS}),
+            "writerFeatures": sorted({*writer, _VECTORS}),
+        }
+
+    @property
+    def action_without_vectors(self) -> dict[str, Any]:
+        """The `protocol` action of the same table without the feature, with the versions that most readers and writers know."""
+        reader = sorted({*(self.reader_features or ())} - {_VECTORS})
+        writer = sorted({*(self.writer_features or ())} - {_VECTORS})
+        for version in range(2, max(_IMPLIED) + 1):
+            implied = {name for number, names in _IMPLIED.items() if number <= version for name in names}
+            if not reader and {*writer} == implied:
+                return {"minReaderVersion": 1, "minWriterVersion": version}
+        features = {"writerFeatures": writer, **({"readerFeatures": reader} if reader else {})}
+        return {"minReaderVersion": 3 if reader else 1, "minWriterVersion": 7, **features}
 
 
-@dataclass(slots=True)
-class LoggedFiles:
-    """The data files of a table's newest version, and removed ones that the log has not forgotten.
+class LogSnapshot:
+    """The newest state of a table that was read; advance() reads what was committed since.
 
-    A file whose deletion vector is replaced is removed with the old vector and is live with the new one.
-
-    Args:
-        live: (Decoded path, deletion vector) -> live file.
-        removed: The same of removed files.
+    Attributes:
+        table: The table's directory or URI.
+        version: Of the newest commit that was read.
+        protocol: What the table demands of readers and writers.
+        metadata: The newest `metaData` action: `schemaString`, `partitionColumns`, `configuration`.
+        files: Path as in the log -> live file.
+        transactions: app_id -> version of its newest `txn` action.
+        folded_ms: When files were last folded or put together, milliseconds since 1970 UTC; None if no commit that was read did.
+        removed: (Decoded path, vector) -> when it was removed, milliseconds since 1970 UTC, of removed files that the log has
+            not forgotten; empty unless read() was asked for them.
     """
 
-    live: dict[tuple[str, DeletionVector | None], LoggedFile] = field(default_factory=dict)
-    removed: dict[tuple[str, DeletionVector | None], LoggedFile] = field(default_factory=dict)
+    def __init__(self, table: Place) -> None:
+        self.table = table
+        self._keeps_removed = False
+        self._cached: OrderedDict[DeletionVector, Positions] = OrderedDict()
+        self._cached_bytes = 0
+        self._clear()
+
+    @classmethod
+    def read(cls, table: Place, *, with_removed: bool = False, at_least: int = 0) -> LogSnapshot:
+        """Read a table's log.
+
+        Args:
+            table: The table's directory or URI.
+            with_removed: Whether to keep the removed files: many, which only vacuum needs.
+            at_least: A version that the log is known to have.
+
+        Raises:
+            StorageError: the log cannot be read, lacks a commit, or there is no table.
+        """
+        snapshot = cls(table)
+        snapshot._keeps_removed = with_removed
+        snapshot._load(at_least)
+        return snapshot
+
+    def _clear(self) -> None:
+        self.version = -1
+        self.protocol = Protocol()
+        self.metadata: Mapping[str, Any] = {}
+        self._schema: pa.Schema | None = None
+        self.files: dict[str, DataFile] = {}
+        self.transactions: dict[str, int] = {}
+        self.removed: dict[tuple[str, DeletionVector | None], int] = {}
+        self.folded_ms: int | None = None
+        self.read_at = time.monotonic()
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """The table's properties."""
+        return self.metadata.get("configuration") or {}
+
+    @property
+    def partition_columns(self) -> list[str]:
+        """The columns that files are partitioned by."""
+        return list(self.metadata.get("partitionColumns") or ())
+
+    @property
+    def fields(self) -> list[dict[str, Any]]:
+        """The columns as the log describes them."""
+        found: list[dict[str, Any]] = json.loads(self.metadata["schemaString"])["fields"]
+        return found
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns and their Arrow types, those of partitions too."""
+        if self._schema is None:
+            self._schema = pa.schema(Schema.from_json(self.metadata["schemaString"]).to_arrow())
+        return self._schema
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether the table has the feature, and writers are asked to use it."""
+        return self.protocol.has_vectors and self.configuration.get("delta.enableDeletionVectors") == "true"
+
+    def advance(self) -> bool:
+        """Read the commits that were made since; return whether there were any.
+
+        Raises:
+            StorageError: the log cannot be read.
+        """
+        with Translated(self.table, "the table's log cannot be read"):
+            return self._advance()
+
+    def _advance(self) -> bool:
+        names = file_names(self.table / _LOG, f"{self.version:020d}.json")
+        newer = {int(match[1]): name for name in names if (match := _COMMIT.fullmatch(name)) and int(match[1]) > self.version}
+        self.read_at = time.monotonic()
+        if not newer:
+            return False
+        if self.version + 1 not in newer:  # old commits were deleted: a checkpoint replaces them
+            self._load(min(newer))
+            return True
+        for number in range(self.version + 1, max(newer) + 1):
+            if number not in newer:
+                raise StorageError(f"the table's log lacks commit {number}", where=str(self.table))
+            self.apply(number, self.read_commit(number))
+        return True
+
+    def read_commit(self, version: int) -> list[dict[str, Any]]:
+        """Return the actions of a commit.
+
+        Raises:
+            StorageError: there is none, or it cannot be read.
+        """
+        return _actions(self.table, f"{version:020d}.json")
+
+    def apply(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
+        """Apply the next commit.
+
+        Args:
+            version: Its number.
+            actions: In any order: a file that is removed with one vector can be added with another.
+        """
+        added = []
+        for action in actions:
+            if action.get("add"):
+                added.append(action)
+            else:
+                self._apply(action)
+        for action in added:
+            self._apply(action)
+        self.version = version
+
+    def deleted_rows(self, files: Iterable[DataFile]) -> dict[str, Positions]:
+        """Return the deleted rows of those of some files that have any; vectors in use are kept in memory.
+
+        Raises:
+            StorageError: a vector is missing or damaged.
+        """
+        wanted = {file.path: file.vector for file in files if file.vector is not None}
+        unread = [vector for vector in wanted.values() if vector not in self._cached]
+        found = read_vectors(self.table, unread)
+        found |= {vector: self._cached[vector] for vector in wanted.values() if vector in self._cached}
+        for vector, positions in found.items():
+            self.keep_vector(vector, positions)
+        return {path: found[vector] for path, vector in wanted.items()}
+
+    def keep_vector(self, vector: DeletionVector, positions: Positions) -> None:
+        """Keep the rows of a vector in memory, which deleted_rows() will be asked for; old ones are forgotten."""
+        known = self._cached.pop(vector, None)
+        self._cached_bytes += positions.nbytes - (0 if known is None else known.nbytes)
+        self._cached[vector] = positions
+        while self._cached_bytes > _MOST_CACHED_BYTES:
+            self._cached_bytes -= self._cached.popitem(last=False)[1].nbytes
+
+    def _load(self, at_least: int) -> None:
+        for attempt in range(1, _ATTEMPTS + 1):
+            self._clear()
+            try:
+                with Translated(self.table, "the table's log cannot be read"):
+                    self._read(at_least)
+                return
+            except StorageError:
+                if attempt == _ATTEMPTS:
+                    raise
+
+    def _read(self, at_least: int) -> None:
+        names = file_names(self.table / _LOG)
+        begin, checkpoint = _newest_checkpoint(names)
+        for name in checkpoint:
+            for action in _checkpoint_actions(self.table, name):
+                if (removed := action.get("remove")) and removed.get("path") is not None:  # of no live file
+                    self._keep_removed(removed)
+                else:
+                    self._apply(action)
+        self.version = begin
+        commits = {int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)) is not None}
+        for number in range(begin + 1, max([at_least, *commits]) + 1):
+            if number not in commits:
+                raise StorageError(f"the table's log lacks commit {number}", where=str(self.table))
+            self.apply(number, self.read_commit(number))
+        if not self.metadata:
+            raise StorageError("there is no Delta table", where=str(self.table))
+
+    def _apply(self, action: Mapping[str, Any]) -> None:
+        if (found := action.get("add")) and found.get("path") is not None:
+            own = {name: value for name, value in found.items() if name != "deletionVector" and value is not None}
+            vector = _vector_of(found)
+            self.files[found["path"]] = DataFile(own, vector)
+            self.removed.pop((unquote(found["path"]), vector), None)
+        elif (found := action.get("remove")) and found.get("path") is not None:
+            self._keep_removed(found)
+            self._remove(found["path"], _vector_of(found))
+        elif (found := action.get("txn")) and found.get("appId") is not None:
+            self.transactions[found["appId"]] = found["version"]
+        elif (found := action.get("protocol")) and found.get("minReaderVersion") is not None:
+            self.protocol = Protocol.from_action(found)
+        elif (found := action.get("commitInfo")) and found.get("operation") == "OPTIMIZE":
+            self.folded_ms = found.get("timestamp")
+        elif (found := action.get("metaData")) and found.get("schemaString") is not None:
+            configuration = found.get("configuration") or {}
+            self.metadata = {**found, "configuration": dict(configuration)}
+            self._schema = None
+
+    def _remove(self, path: str, vector: DeletionVector | None) -> None:
+        """Remove a live file; its path can be escaped in another way than where it was added."""
+        name = unquote(path)
+        if path not in self.files and (name != path or not path.isascii()):
+            path = next((known for known in self.files if unquote(known) == name), path)
+        live = self.files.get(path)
+        if live is not None and live.vector == vector:
+            del self.files[path]
+
+    def _keep_removed(self, action: Mapping[str, Any]) -> None:
+        if self._keeps_removed:
+            self.removed[unquote(action["path"]), _vector_of(action)] = action.get("deletionTimestamp") or 0
 
     def vector_names(self, since_ms: int) -> set[str]:
         """Return the names of the deletion-vector files, without directories, that versions since a time need.
@@ -71,52 +386,73 @@ class LoggedFiles:
         Raises:
             DecodeError: a descriptor is invalid.
         """
-        needed = [*self.live.values(), *(file for file in self.removed.values() if (file.removed_ms or 0) >= since_ms)]
-        paths = (file.vector.path for file in needed if file.vector is not None)
+        vectors = [file.vector for file in self.files.values()]
+        vectors += [vector for (_, vector), removed_ms in self.removed.items() if removed_ms >= since_ms]
+        paths = (vector.path for vector in vectors if vector is not None)
         return {path.rpartition("/")[2] for path in paths if path is not None}
 
-    def apply(self, action: dict[str, Any]) -> None:
-        """Apply an action of the log; actions that name no data file change nothing."""
-        for kind in ("remove", "add"):
-            found = action.get(kind)
-            if not found or found.get("path") is None:
-                continue
-            described = found.get("deletionVector")
-            vector = DeletionVector.from_action(described) if described and described.get("storageType") else None
-            key = unquote(found["path"]), vector
-            self.live.pop(key, None)
-            self.removed.pop(key, None)
-            if kind == "add":
-                self.live[key] = LoggedFile(found["path"], vector)
-            else:
-                self.removed[key] = LoggedFile(found["path"], vector, found.get("deletionTimestamp") or 0)
+
+def merge_on_read_refusal(snapshot: LogSnapshot) -> str | None:
+    """Return why our commits may not write deletion vectors into a table; None if they may.
+
+    Returns:
+        What the table has, for a message: `row tracking`.
+    """
+    protocol, configuration = snapshot.protocol, snapshot.configuration
+    unknown = sorted(set(protocol.writer_features or ()) - _SUPPORTED)
+    if unknown or protocol.writer > 7 or protocol.reader > 3:
+        return f"the table features {', '.join(unknown)}" if unknown else f"writer version {protocol.writer}"
+    for name, what in _REFUSED_SETTINGS.items():
+        if configuration.get(name, "false").lower() == "true":
+            return what
+    if configuration.get("delta.columnMapping.mode", "none") != "none":
+        return "column mapping"
+    if any(name.startswith("delta.constraints.") for name in configuration):
+        return "constraints"
+    schema = snapshot.metadata["schemaString"]
+    if any(f'"{name}' in schema for name in _REFUSED_FIELDS) or '"variant"' in schema:
+        return "generated columns, identity columns, invariants or variants"
+    types = {field["name"]: field["type"] for field in snapshot.fields}
+    unusual = [name for name in snapshot.partition_columns if not _PARTITION_TYPES.fullmatch(str(types.get(name)))]
+    if unusual:
+        return f"partitions by {unusual[0]} of type {types.get(unusual[0])}"
+    if any(_ABSOLUTE.match(path) for path in snapshot.files):
+        return "files of another table (a shallow clone)"
+    if not all(_PLAIN_PATH.fullmatch(path) for path in snapshot.files):
+        # polars 2.1 does not apply the deletion vectors of such files, and says nothing.
+        return "partitions whose values are escaped in the names of their directories"
+    return None
 
 
-def read_logged_files(table: Place, version: int) -> LoggedFiles:
-    """Return the files that a table's log names.
-
-    Args:
-        table: The table's directory or URI.
-        version: A version that the log is known to have; the newest one is read.
+def open_parquet(snapshot: LogSnapshot, file: DataFile) -> pq.ParquetFile:
+    """Open a data file, in any store; only what is asked for is read.
 
     Raises:
-        StorageError: the log cannot be read, or lacks a commit up to that version.
+        StorageError: it is missing, or no Parquet file.
     """
-    log = table / "_delta_log"
-    names = StoreFiles(log).names() if isinstance(log, StorePlace) else [file.name for file in log.iterdir()]
-    begin, checkpoint = _newest_checkpoint(names)
-    found = LoggedFiles()
-    for name in checkpoint:
-        for action in _checkpoint_actions(log, name):
-            found.apply(action)
-    commits = {int(match[1]): name for name in names if (match := _COMMIT.fullmatch(name)) is not None}
-    for number in range(begin + 1, max([version, *commits]) + 1):
-        if number not in commits:
-            raise StorageError(f"the table's log lacks commit {number}", where=str(table))
-        for line in _read(log, commits[number]).splitlines():
-            if line.strip():
-                found.apply(json.loads(line))
-    return found
+    return open_parquet_file(snapshot.table, unquote(file.path), file.size)
+
+
+def read_batches(snapshot: LogSnapshot, file: DataFile) -> Iterator[pa.Table]:
+    """Yield the rows of a data file, deleted ones too, in order and in the table's types.
+
+    Columns that the file lacks are absent, and so are those of partitions, which Spark writes into some files.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    # A file can have types of its own: those that deltalake writes have views of text, which pyarrow cannot filter.
+    types = {field.name: field for field in snapshot.schema if field.name not in snapshot.partition_columns}
+    with Translated(snapshot.table / unquote(file.path), "the data file cannot be read"):
+        parquet = open_parquet(snapshot, file)
+        columns = [name for name in parquet.schema_arrow.names if name in types]
+        for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns):
+            yield pa.table(batch).cast(pa.schema([types[name] for name in batch.schema.names]))
+
+
+def _vector_of(action: Mapping[str, Any]) -> DeletionVector | None:
+    described = action.get("deletionVector")
+    return DeletionVector.from_action(described) if described and described.get("storageType") else None
 
 
 def _newest_checkpoint(names: list[str]) -> tuple[int, list[str]]:
@@ -130,24 +466,34 @@ def _newest_checkpoint(names: list[str]) -> tuple[int, list[str]]:
     return max(complete, default=(-1, []))
 
 
-def _checkpoint_actions(log: Place, name: str) -> Iterator[dict[str, Any]]:
-    content = _read(log, name)
+def _checkpoint_actions(table: Place, name: str) -> Iterator[dict[str, Any]]:
     if name.endswith(".json"):
-        actions = [json.loads(line) for line in content.splitlines() if line.strip()]
-    else:
-        actions = pq.ParquetFile(pa.BufferReader(content)).read(columns=_COLUMNS).to_pylist()
+        yield from _resolved(table, _actions(table, name))
+        return
+    try:
+        file = pq.ParquetFile(pa.BufferReader(read_file(table, f"{_LOG}/{name}")))
+        kinds = [field for field in file.schema_arrow if field.name in _KINDS]
+        columns = [f"{kind.name}.{part.name}" for kind in kinds for part in kind.type if part.name not in _PARSED]
+        for batch in file.iter_batches(columns=columns):
+            yield from _resolved(table, batch.to_pylist(maps_as_pydicts="lossy"))
+    except pa.ArrowException as error:
+        raise StorageError(f"the checkpoint is damaged: {error}", where=f"{table}/{_LOG}/{name}") from error
+
+
+def _resolved(table: Place, actions: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the actions of a checkpoint, those of its sidecars too."""
     for action in actions:
         sidecar = action.get("sidecar")
         if sidecar and sidecar.get("path") is not None:
-            yield from _checkpoint_actions(log, f"_sidecars/{sidecar['path'].rpartition('/')[2]}")
+            yield from _checkpoint_actions(table, f"_sidecars/{sidecar['path'].rpartition('/')[2]}")
         else:
             yield action
 
 
-def _read(log: Place, name: str) -> bytes:
-    if isinstance(log, Path):
-        return (log / name).read_bytes()
-    found = StoreFiles(log / name).read()
-    if found is None:
-        raise StorageError("the file of the table's log has been deleted while it was read", where=str(log / name))
-    return found[0]
+def _actions(table: Place, name: str) -> list[dict[str, Any]]:
+    """Return the actions of a file of the log, one a line."""
+    content = read_file(table, f"{_LOG}/{name}")
+    try:
+        return [json.loads(line) for line in content.splitlines() if line.strip()]
+    except ValueError as error:
+        raise StorageError(f"the file is not JSON: {error}", where=f"{table}/{_LOG}/{name}") from error

@@ -22,7 +22,7 @@ from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.key_buckets import divide_changes
 from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.columns.traits import StoredChanges
-from headstream.replicate.engines.engine import RowCounts
+from headstream.replicate.engines.engine import RowCounts, VectorState
 from headstream.replicate.engines.guarded import GuardedEngine
 from headstream.replicate.engines.job_labels import LabelJobs, no_labels
 from headstream.replicate.schemas.schemas import TableSchema
@@ -310,6 +310,12 @@ class TargetTables:
         """End a table's load, as its next change otherwise does: settle() removes the rows that the load did not contain."""
         self._table((schema, table)).end_load()
 
+    def vectors(self) -> dict[Name, VectorState]:
+        """Return the deletion vectors of the tables that were merged into and have some, or are to get some."""
+        with self._lock:
+            opened = dict(self._open)
+        return {name: state for name, table in opened.items() if (state := table.vectors) is not None}
+
     def maintain(self, name: Name, schedule: Schedule, now_us: int, *, may_forget: bool) -> bool:
         """Run the maintenance steps that are due for a table; return whether there were any.
 
@@ -346,7 +352,7 @@ class TargetTables:
         def publish() -> None:
             self._keeper.publish([below, TABLES_NAME] if self._memory.take_rejections(name) else [below])
 
-        return lambda path, kind: GuardedEngine(self._open_engine(path, kind), publish)
+        return lambda path, *settings: GuardedEngine(self._open_engine(path, *settings), publish)
 
 
 def _group(

@@ -21,9 +21,10 @@ from headstream.replicate.apply.type2.events import read_events
 from headstream.replicate.apply.type2.merge import Scd2Table
 from headstream.replicate.columns.changes import OPERATIONS, departures
 from headstream.replicate.columns.raw import Coordinates
-from headstream.replicate.engines.engine import RowCounts, TableEngine
+from headstream.replicate.engines.engine import RowCounts, TableEngine, VectorState
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.spelling import in_table_spelling
+from headstream.replicate.settings.merge_settings import MergeStrategy
 from headstream.replicate.settings.table_settings import TableSettings
 from headstream.replicate.storage.places import Place
 from headstream.replicate.tables.change_table import ChangeTable
@@ -74,8 +75,8 @@ def without_forgotten(changes: pa.Table, table: Scd1Table, forgotten: str) -> tu
     return pa.concat_tables([kept, departures(changes.take(numbers), table.keys)]), rejected
 
 
-OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"]], TableEngine]
-"""A table's directory or URI, and the setting of its engine -> the engine."""
+OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"], MergeStrategy], TableEngine]
+"""A table's directory or URI, and the settings of its engine and of its merges -> the engine."""
 
 _BURIALS: Final = 8
 """Deletions are forgotten in steps of this fraction: they are remembered for at most an eighth longer than configured."""
@@ -261,6 +262,11 @@ class TargetTable:
         self._state.loads.end()
         self._merges.keep()
 
+    @property
+    def vectors(self) -> VectorState | None:
+        """The table's deletion vectors, once it was merged into."""
+        return None if self._table is None else self._table.engine.vectors
+
     def maintain(self, schedule: Schedule, now_us: int, *, may_forget: bool) -> bool:
         """Run the maintenance steps that are due; return whether there were any.
 
@@ -288,6 +294,8 @@ class TargetTable:
             self._opened(keys).engine.compact(self._settings.cluster_by)
             if self._changes is not None and self._settings.changes:
                 self._changes.engine.compact()
+        elif self._table is not None and self._table.engine.fold():
+            worked = True
         if schedule.is_due(schedule.vacuum_every_us, self._state.vacuumed_us, now_us):
             self._state.vacuumed_us, worked = now_us, True
             self._merges.keep()
@@ -324,10 +332,12 @@ class TargetTable:
             if self._tombstones.highest < self._state.newest_deletion:  # deleted manually, or lost
                 self._state.forgotten = max(self._state.forgotten, self._state.newest_deletion)
                 self._merges.keep()
-        engine = self._open_engine(self._path, (settings or TableSettings()).engine)
+        # Without settings, nothing that a table's readers have to know.
+        strategy: MergeStrategy = "rewrite" if settings is None else settings.merge_strategy
+        engine = self._open_engine(self._path, (settings or TableSettings()).engine, strategy)
         self._table = open_rows(self._name, engine, keys, settings, self._tombstones, was_soft=self._state.soft)
         self._settings = settings
         return self._table
 
     def _open_changes(self, path: Place) -> TableEngine:
-        return self._open_engine(path, "auto" if self._settings is None else self._settings.engine)
+        return self._open_engine(path, "auto" if self._settings is None else self._settings.engine, "rewrite")

@@ -16,6 +16,7 @@ from headstream.client.transports.remote.messages import PolledAhead, RemoteMess
 from headstream.client.transports.remote.topology import RemoteTopics
 from headstream.core.codec.batch.stored.scan import find_offset
 from headstream.core.filters.filter import Filter
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import Polled, PollingStrategy
 from headstream.core.wire.extensions.topics import GetIdentity
@@ -154,14 +155,7 @@ class ServerFollower:
                 if asked is not None:
                     polled = asked.result()
                 else:
-                    start, count = PollingStrategy.offset(offset), until_offset - offset
-                    polled = self._messages.poll(
-                        *(self._topic, partition, start, count),
-                        states=states,
-                        size_bytes=_CHUNK_BYTES,
-                        where=where,
-                        until_offset=until_offset,
-                    )
+                    polled = self._messages.poll(self._topic, partition, _request(offset, until_offset, where, states))
                 asked = None
                 self._check_generation(polled.generation)
                 offset = polled.next_offset
@@ -174,16 +168,9 @@ class ServerFollower:
 
     def _ask(self, offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None) -> PolledAhead | None:
         """Send the next poll; None if the connection broke: a later poll reconnects."""
-        start, count = PollingStrategy.offset(offset), until_offset - offset
-        partition = self._part.range.partition
+        request = _request(offset, until_offset, where, states)
         try:
-            return self._messages.poll_ahead(
-                *(self._topic, partition, start, count),
-                states=states,
-                size_bytes=_CHUNK_BYTES,
-                where=where,
-                until_offset=until_offset,
-            )
+            return self._messages.poll_ahead(self._topic, self._part.range.partition, request)
         except (OutcomeUnknownError, ServerUnreachableError):
             return None
 
@@ -221,3 +208,8 @@ def _until(stored: memoryview, next_offset: int, until_offset: int) -> memoryvie
     With gaps from compaction it returns as many messages as were requested, some of them beyond the range.
     """
     return stored if next_offset <= until_offset else stored[: find_offset(stored, until_offset)]
+
+
+def _request(offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None) -> PollRequest:
+    start, count = PollingStrategy.offset(offset), until_offset - offset
+    return PollRequest(start, count, states, _CHUNK_BYTES, where=where, until_offset=until_offset)

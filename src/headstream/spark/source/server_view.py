@@ -6,6 +6,7 @@ from headstream.client.transports.remote.address import ServerUrl
 from headstream.client.transports.remote.messages import RemoteMessages
 from headstream.client.transports.remote.topology import RemoteTopics
 from headstream.core.codec.batch.to_columns.columns import decode_columns
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import PollingStrategy
 from headstream.core.model.topology import Topic
@@ -57,7 +58,7 @@ class ServerView(LogView):
         start = PollingStrategy.timestamp(max(timestamp_us, 0))
         topic = TopicName.parse(partition.topic)
         try:
-            polled = self._messages.poll(topic, partition.number, start, 1, states=None, size_bytes=1)
+            polled = self._messages.poll(topic, partition.number, PollRequest(start, 1, states=None, size_bytes=1))
         except CorruptSendError as error:  # reading raises the damage
             return error.from_offset
         return int.from_bytes(polled.chunks[0][:8], "little") if polled.count else polled.end_offset
@@ -65,7 +66,7 @@ class ServerView(LogView):
     def last_time(self, partition: TopicPartition) -> int | None:
         """Return when a partition's newest message was appended, microseconds since 1970 UTC; None without messages."""
         topic = TopicName.parse(partition.topic)
-        polled = self._messages.poll(topic, partition.number, PollingStrategy.last(), 1, states=None, size_bytes=1)
+        polled = self._messages.poll(topic, partition.number, PollRequest(PollingStrategy.last(), 1, states=None, size_bytes=1))
         times = [decode_columns(chunk, headers="none", ids=False).timestamp for chunk in polled.chunks if polled.count]
         return int.from_bytes(times[-1][-8:], "little") if times else None
 

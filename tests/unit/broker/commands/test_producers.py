@@ -11,7 +11,7 @@ from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.producers import BatchNumber
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.core.wire.codes import EXTENSION_CONTEXT
 from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from headstream.core.wire.commands.sessions import Login
@@ -94,7 +94,7 @@ def test_batch_is_stored_anew_when_its_topic_was_purged(peer: Peer) -> None:
 
 def test_backup_knows_what_it_has_when_a_batch_comes_again_and_gives_no_id_twice(tmp_path: Path) -> None:
     broker = Broker(open_directory(str(tmp_path / "log")))
-    broker.topics.create(NAME, 1, Limits.IGGY)
+    broker.topics.create(NewTopic(NAME, 1, Limits.IGGY))
     producer = broker.messages.new_producer(1).producer_id
     first = broker.messages.append(NAME, 1, BATCH, BatchNumber(producer, 0, 0))
     Backup(str(tmp_path / "log"), str(tmp_path / "copy"), OsFiles()).run(None)
@@ -111,7 +111,7 @@ def test_backup_knows_what_it_has_when_a_batch_comes_again_and_gives_no_id_twice
 
 def test_log_is_sound_when_batches_were_numbered(tmp_path: Path) -> None:
     broker = Broker(open_directory(str(tmp_path)))
-    broker.topics.create(NAME, 1, Limits.IGGY)
+    broker.topics.create(NewTopic(NAME, 1, Limits.IGGY))
     broker.messages.append(NAME, 1, BATCH, BatchNumber(broker.messages.new_producer(1).producer_id, 0, 0))
     broker.close()
     assert list(Verification(str(tmp_path), OsFiles()).run()) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.core.wire.commands.streams import CreateStream, DeleteStream, GetStream, UpdateStream
 from headstream.core.wire.commands.topics import (
     GetTopic,
@@ -51,8 +51,8 @@ def test_no_protocol_gives_a_new_stream_or_topic_a_name_with_control_characters(
     for change in (
         lambda: streams.create(name),
         lambda: streams.rename("shop", name),
-        lambda: topics.create(TopicName(name, "orders"), 1, Limits.WIDE),
-        lambda: topics.create(TopicName("shop", name), 1, Limits.WIDE),
+        lambda: topics.create(NewTopic(TopicName(name, "orders"), 1, Limits.WIDE)),
+        lambda: topics.create(NewTopic(TopicName("shop", name), 1, Limits.WIDE)),
         lambda: topics.rename(TopicName("shop", "orders"), name),
     ):
         with pytest.raises(InvalidInputError, match=r"control characters|NUL"):

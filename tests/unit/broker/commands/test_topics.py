@@ -10,7 +10,7 @@ from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.core.wire.commands.messages import SendMessages
 from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions, DeleteSegments
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
@@ -144,7 +144,7 @@ def test_permission_comes_after_existence_when_both_are_missing() -> None:
 
 @pytest.mark.parametrize("name", ["a\x00b", "a\tb"])
 def test_an_existing_topic_whose_name_has_control_characters_is_listed_changed_and_deleted(root: Peer, name: str) -> None:
-    create_topic(root.dispatcher.broker.backing.log, "shop", name, 1, Limits.WIDE, 1)
+    create_topic(root.dispatcher.broker.backing.log, NewTopic(TopicName("shop", name), 1, Limits.WIDE), 1)
     assert name in [topic.name for topic in root.ask(ListTopics("shop"))]
     assert TopicName("shop", name) in [TopicName(topic.stream, topic.name) for topic in root.dispatcher.broker.topics.list()]
     root.ask(update(name, topic=2))

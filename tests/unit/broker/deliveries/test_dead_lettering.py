@@ -13,7 +13,8 @@ import pytest
 import headstream as hs
 from headstream.broker.broker import Broker
 from headstream.client.client import Client
-from headstream.core.model.topology import Fsync, Limits
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Fsync, Limits, NewTopic
 from headstream.log.administration import create_topic
 from tests.campaigns import faulty_files
 from tests.campaigns.faulty_files import FaultyFiles, Killed
@@ -51,8 +52,8 @@ class _Place:
         self.files = _Files(seed)
         self._root = root
         self.log = self._open()
-        create_topic(self.log, "shop", "orders", 1, Limits.WIDE, 1, Fsync.ALWAYS)
-        create_topic(self.log, "shop", "dead", 2, Limits.WIDE, 2)
+        create_topic(self.log, NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE, Fsync.ALWAYS), 1)
+        create_topic(self.log, NewTopic(TopicName("shop", "dead"), 2, Limits.WIDE), 2)
         self.client = Client(Broker(self.log))
         for number in range(COUNT):
             self.client.send(TOPIC, b"%d" % number, key=b"%d" % number)

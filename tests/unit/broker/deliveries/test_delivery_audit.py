@@ -11,6 +11,7 @@ import pytest
 
 from headstream.broker.deliveries.delivery_audit import DeliveryAudit
 from headstream.core.codec.binary import decode_polled
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.delivery_views import DeliveryStatus
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.leases import LeaseStep
@@ -31,7 +32,7 @@ ALL_OF_THEM = 60.0
 
 
 def rows_of(server: Server) -> list[dict[str, Any]]:
-    polled = server.broker.messages.poll(AUDIT, 1, PollingStrategy.first(), 1000)
+    polled = server.broker.messages.poll(AUDIT, 1, PollRequest(PollingStrategy.first(), 1000))
     found = [message for chunk in polled.chunks for message in decode_polled(chunk)]
     assert all(message.headers["transition"] == json.loads(message.payload or b"")["transition"] for message in found)
     return [json.loads(message.payload or b"") for message in found]

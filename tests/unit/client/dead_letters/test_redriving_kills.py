@@ -14,7 +14,7 @@ from headstream.client.client import Client
 from headstream.client.dead_letters.redriving import Redrive
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Fsync, Limits
+from headstream.core.model.topology import Fsync, Limits, NewTopic
 from headstream.log.administration import create_topic
 from tests.campaigns.faulty_files import Killed
 from tests.campaigns.lease_model import PageFiles
@@ -48,8 +48,8 @@ class _Place:
         self.files = PageFiles(seed)
         self._root = root
         self._open()
-        create_topic(self.log, "shop", "orders", 1, Limits.WIDE, 1, Fsync.ALWAYS)
-        create_topic(self.log, "shop", "dead", 1, Limits.WIDE, 2, Fsync.ALWAYS)
+        create_topic(self.log, NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE, Fsync.ALWAYS), 1)
+        create_topic(self.log, NewTopic(TopicName("shop", "dead"), 1, Limits.WIDE, Fsync.ALWAYS), 2)
         for number in range(COUNT):
             self.client.send(TOPIC, b"%d" % number, key=b"k")
         retry = hs.Retry(2, delay="0s", max_delay="0s")

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from headstream.core.codec.binary import decode_polled
-from headstream.core.model.topology import Fsync, Limits
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Fsync, Limits, NewTopic
 from headstream.errors import CorruptSendError, DiskFullError, PartitionClosedError
 from headstream.log.administration import create_topic
 from headstream.log.log import Log
@@ -298,7 +299,7 @@ def make_log(root: Path) -> Log:
     log = Log(str(root), OsFiles(), is_memory=False, segment_bytes=1 << 20)
     log.start_writing("identity", 1)
     for policy in Fsync:
-        create_topic(log, "shop", policy.value, 1, Limits.IGGY, 2, policy)
+        create_topic(log, NewTopic(TopicName("shop", policy.value), 1, Limits.IGGY, policy), 2)
     return log
 
 

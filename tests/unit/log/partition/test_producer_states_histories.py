@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from headstream.core.codec.binary import decode_polled, encode_sent
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.producers import Appended, BatchNumber
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import ProducerFencedError, SequenceError
 from headstream.log.administration import add_partitions, create_topic, delete_partitions, purge_topic
 from headstream.log.catalog.catalog import TopicRecord
@@ -155,7 +156,7 @@ def test_batches_are_known_through_compaction_retention_repair_and_kills_between
 def log(tmp_path: Path) -> Log:
     log = Log(str(tmp_path / "log"), OsFiles(), is_memory=False, segment_bytes=4096)
     log.start_writing("identity", 1)
-    create_topic(log, "shop", "orders", 2, Limits.IGGY, 2)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 2, Limits.IGGY), 2)
     return log
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from headstream.broker.broker import Broker
-from headstream.core.model.deliveries import DeliveryChange, DeliveryStep
+from headstream.core.model.deliveries import DeliveryChange, DeliveryStep, SettleRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import MessageState
-from headstream.core.model.topology import Limits, TopicOptions
+from headstream.core.model.topology import Limits, NewTopic, TopicOptions
 from headstream.errors import InvalidOptionError
 from headstream.log.administration import update_topic
 from headstream.log.opening import open_memory
@@ -28,8 +28,8 @@ HOUR_US = 3600 * 1_000_000
 @pytest.fixture
 def broker() -> Iterator[Broker]:
     broker = Broker(open_memory(None, 4096), clock_us=lambda: 1000)
-    broker.topics.create(TOPIC, 2, Limits.IGGY)
-    broker.topics.create(DEAD, 1, Limits.IGGY)
+    broker.topics.create(NewTopic(TOPIC, 2, Limits.IGGY))
+    broker.topics.create(NewTopic(DEAD, 1, Limits.IGGY))
     for number in (1, 2):
         for _ in range(10):
             broker.messages.send(TOPIC, number, batch(b"x" * 1000))  # three fit a segment
@@ -43,7 +43,7 @@ def first_offsets(broker: Broker) -> list[int]:
 
 def give_up(broker: Broker, dead_letter: TopicName | None) -> None:
     change = DeliveryChange(DeliveryStep.POISONED, 4, 5, 3, 0, "max_attempts", "no")
-    broker.deliveries.settle(TOPIC, "billing", 1, [change], frontier=10, dead_letter=dead_letter)
+    broker.deliveries.settle(TOPIC, "billing", 1, SettleRequest([change], 10, dead_letter=dead_letter))
 
 
 def retention_of(broker: Broker, now_us: list[int], **options: Any) -> Retention:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headstream.core.model.topology import Fsync, Limits, TopicOptions
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Fsync, Limits, NewTopic, TopicOptions
 from headstream.errors import DiskFullError, InvalidInputError
 from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
 from headstream.log.staged.staging import Manifest, StagedWriter, epoch_directory
@@ -282,7 +283,7 @@ def test_commit_is_refused_by_name_when_its_topic_is_gone_and_can_be_tried_again
         assert is_swept(tmp_path)
     log = open_log(tmp_path)
     log.start_writing("identity", 1)
-    create_topic(log, "shop", "carts", 1, Limits.IGGY, 9)
+    create_topic(log, NewTopic(TopicName("shop", "carts"), 1, Limits.IGGY), 9)
     log.close()
     parts = stage(tmp_path, "query", 7, "0", ROWS), stage(tmp_path, "query", 7, "1", MORE)
     commit(tmp_path, manifest_of("query", 7, *parts))

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import MessageState, StateChange
-from headstream.core.model.topology import Fsync, Limits, TopicOptions
+from headstream.core.model.topology import Fsync, Limits, NewTopic, TopicOptions
 from headstream.errors import LegalHoldError, OffsetOutOfRangeError
 from headstream.log.administration import create_topic, delete_partitions, delete_stream, delete_topic, purge_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
@@ -51,7 +52,7 @@ def open_log(root: Path | str, files: OsFiles | MemoryFiles) -> Log:
 @pytest.fixture(params=["os", "memory"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     log = open_log(tmp_path / "log", OsFiles()) if request.param == "os" else open_log("memory", MemoryFiles())
-    create_topic(log, "shop", "orders", 2, Limits.WIDE, 5)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 2, Limits.WIDE), 5)
     yield log
     log.close()
 
@@ -197,7 +198,7 @@ def test_under_legal_hold_nothing_is_removed_in_the_background(log: Log, clock: 
 
 def test_a_log_with_a_held_topic_is_not_removed(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log", OsFiles())
-    create_topic(log, "shop", "orders", 1, Limits.IGGY, 5, Fsync.NEVER, TopicOptions(legal_hold=True))
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY, Fsync.NEVER, TopicOptions(legal_hold=True)), 5)
     log.close()
     with pytest.raises(LegalHoldError):
         remove_log(log.root, OsFiles())
@@ -235,7 +236,7 @@ def test_the_state_of_a_message_that_is_gone_is_forgotten_by_the_next_pass(log: 
 
 def test_a_rewritten_log_is_sound_and_its_backup_is_whole(tmp_path: Path, clock: Clock) -> None:
     log = open_log(tmp_path / "log", OsFiles())
-    create_topic(log, "shop", "orders", 1, Limits.IGGY, 5)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY), 5)
     fill(log, 8)
     mark(log, 1, 3, 4, 5, 7, reason="erase")  # a whole segment, and the newest message
     MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "erase")

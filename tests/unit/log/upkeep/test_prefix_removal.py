@@ -10,8 +10,9 @@ from tempfile import mkdtemp
 
 import pytest
 
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import MessageState, StateChange
-from headstream.core.model.topology import Fsync, Limits, TopicOptions
+from headstream.core.model.topology import Fsync, Limits, NewTopic, TopicOptions
 from headstream.errors import CorruptLogError, LegalHoldError, OffsetOutOfRangeError, TopicNotFoundError
 from headstream.log.administration import create_topic, delete_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
@@ -58,7 +59,7 @@ def offsets(log: Log) -> list[int]:
 def log() -> Iterator[Log]:
     log = Log("memory", MemoryFiles(), is_memory=True, segment_bytes=1000)
     log.start_writing("identity", 1)
-    create_topic(log, "shop", "orders", 1, Limits.WIDE, 5)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE), 5)
     yield log
     log.close()
 
@@ -79,7 +80,7 @@ def test_each_prefix_of_a_partition_can_be_removed(log: Log) -> None:
 def test_removed_messages_are_in_no_file_and_the_log_is_sound(tmp_path: Path) -> None:
     log = Log(str(tmp_path / "log"), OsFiles(), is_memory=False, segment_bytes=1000)
     log.start_writing("6d2f1a52-7a3e-4a53-9d3c-9b5b7f0f6a10", 1)
-    create_topic(log, "shop", "orders", 1, Limits.WIDE, 5)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE), 5)
     fill(log, 40)
     log.states.set(topic_of(log), 1, [3, 25], StateChange(-1, 20, "broken", "me", 7))
     remove_before(log, topic_of(log), 1, 23)
@@ -147,7 +148,7 @@ def test_killed_at_each_operation_the_messages_behind_it_stay_and_the_next_call_
         root = Path(mkdtemp(dir=memory if memory.is_dir() else tmp_path))
         log = KillableLog(str(root), files, 500)
         log.start_writing("identity", 1, briefly=True)
-        create_topic(log, "shop", "orders", 1, Limits.IGGY, 1, Fsync.ALWAYS)
+        create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY, Fsync.ALWAYS), 1)
         fill(log, 12)
         files.killed_in = operation
         try:
@@ -195,7 +196,7 @@ def test_the_log_start_offset_stays_after_restart_compaction_erasure_retention_r
         return log
 
     log = opened()
-    create_topic(log, "shop", "orders", 1, Limits.WIDE, 5)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE), 5)
     fill(log, 60)
     remove_before(log, topic_of(log), 1, 33)
     log.close()
@@ -223,7 +224,7 @@ def test_the_log_start_offset_stays_after_restart_compaction_erasure_retention_r
 def test_a_reader_that_has_listed_the_segments_before_a_deletion_does_not_pass_over_deleted_messages(tmp_path: Path) -> None:
     log = Log(str(tmp_path / "log"), OsFiles(), is_memory=False, segment_bytes=1 << 20)
     log.start_writing("identity", 1, briefly=True)
-    create_topic(log, "shop", "orders", 1, Limits.WIDE, 5)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE), 5)
     fill(log, 60)
     log.roll(topic_of(log), 1)
     with PartitionFollower(log.partition_directory(topic_of(log), 1)) as follower:

@@ -9,7 +9,8 @@ from tempfile import mkdtemp
 
 import pytest
 
-from headstream.core.model.topology import Fsync, Limits
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.topology import Fsync, Limits, NewTopic
 from headstream.errors import CorruptLogError
 from headstream.log.administration import create_topic
 from headstream.log.log import Log
@@ -60,7 +61,7 @@ def test_a_segment_without_a_due_message_is_not_written(log: Log, clock: Clock) 
 
 def test_a_damaged_segment_stays_and_the_others_are_done(tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     log = open_log(tmp_path, OsFiles())
-    create_topic(log, "shop", "orders", 1, Limits.IGGY, 5)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY), 5)
     fill(log, 13)
     mark(log, 1, 4, 8, at_us=1, reason="erase")
     directory = Path(log.partition_directory(topic_of(log), 1))
@@ -86,7 +87,7 @@ def start_history(root: Path, seed: int) -> tuple[KillableLog, FaultyFiles]:
     files = FaultyFiles(seed)
     log = KillableLog(str(root), files, 400)
     log.start_writing("identity", 1, briefly=True)
-    create_topic(log, "shop", "orders", 1, Limits.IGGY, 1, Fsync.ALWAYS)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY, Fsync.ALWAYS), 1)
     for number in range(9):
         log.append(topic_of(log), 1, batch(b"<%06d>" % number + b"." * 60), 100 + number, SEED)
     mark(log, 1, 4, 8, reason="erase")

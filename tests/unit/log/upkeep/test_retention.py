@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import StateChange
-from headstream.core.model.topology import Limits, TopicOptions
+from headstream.core.model.topology import Limits, NewTopic, TopicOptions
 from headstream.errors import OffsetOutOfRangeError, StorageError
 from headstream.log.administration import create_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
@@ -43,7 +44,7 @@ def open_log(root: Path | str, files: OsFiles | MemoryFiles) -> Log:
 @pytest.fixture(params=["os", "memory"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     log = open_log(tmp_path, OsFiles()) if request.param == "os" else open_log("memory", MemoryFiles())
-    create_topic(log, "shop", "orders", 2, Limits.IGGY, 5)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 2, Limits.IGGY), 5)
     yield log
     log.close()
 
@@ -112,7 +113,7 @@ def test_states_of_dropped_messages_are_forgotten(log: Log, clock: Clock) -> Non
 
 def test_a_reader_finishes_an_open_segment_and_is_told_of_one_that_is_gone(tmp_path: Path, clock: Clock) -> None:
     log = open_log(tmp_path, OsFiles())
-    create_topic(log, "shop", "orders", 1, Limits.IGGY, 5)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY), 5)
     fill(log, 10)
     follower = PartitionFollower(log.partition_directory(topic_of(log), 1))
     follower.read_chunk(0, 1, 1)
@@ -154,7 +155,7 @@ def test_a_restart_in_the_middle_of_a_drop_leaves_nothing_half(
 ) -> None:
     files = Failing()
     log = open_log(tmp_path, files)
-    create_topic(log, "shop", "orders", 1, Limits.IGGY, 5)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY), 5)
     fill(log, 10)
     retain(log, size_bytes=9 * SEND_BYTES)
     files.operations_left = operations
@@ -206,7 +207,7 @@ def test_the_thread_drops_at_once_and_ends_with_the_log(log: Log) -> None:
 
 def test_retention_of_a_catalog_of_version_2_is_off(tmp_path: Path) -> None:
     log = open_log(tmp_path, OsFiles())
-    create_topic(log, "shop", "orders", 1, Limits.IGGY, 5)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY), 5)
     log.close()
     connection = sqlite3.connect(tmp_path / "catalog.sqlite")
     connection.executescript(

@@ -13,8 +13,9 @@ from headstream.core.codec.binary import decode_polled, encode_sent
 from headstream.core.filters.filter import parse_filter
 from headstream.core.model import constructors as kinds
 from headstream.core.model.headers import Headers
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message, MessageState, StateChange
-from headstream.core.model.topology import Limits, TopicOptions
+from headstream.core.model.topology import Limits, NewTopic, TopicOptions
 from headstream.errors import CorruptSendError
 from headstream.log.administration import create_topic, delete_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
@@ -50,7 +51,7 @@ def open_log(root: Path | str, files: Files) -> Log:
 
 
 def create(log: Log, options: TopicOptions) -> None:
-    create_topic(log, "shop", "orders", 1, Limits.WIDE, 5, options=options)
+    create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE, options=options), 5)
 
 
 @pytest.fixture(params=["os", "memory"])

@@ -10,6 +10,7 @@ import pytest
 from headstream.errors import InvalidOptionError, StorageError
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.config_file import load_config
+from headstream.replicate.settings.merge_settings import MergeSettings
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "replicate.toml"
@@ -52,6 +53,23 @@ def test_load_config_reads_what_becomes_of_transactions(tmp_path: Path) -> None:
             checkpoint=tmp_path / "c",
             on_incomplete_transaction="never",  # type: ignore[arg-type]
         )
+
+
+def test_load_config_reads_how_changes_are_merged(tmp_path: Path) -> None:
+    of_tables = '[table."shop.*"]\nmerge_strategy = "rewrite"\n'
+    config = load_config(
+        write(tmp_path, f'{LEAST}[merge]\nstrategy = "deletion-vectors"\nkey_index = "k"\nkey_index_size = "1MB"\n{of_tables}')
+    )
+    assert config.merge_settings == MergeSettings(key_index=tmp_path / "k", key_index_bytes=1_000_000)
+    assert config.rules.settings_of("shop", "orders").merge_strategy == "rewrite"
+    assert config.rules.settings_of("crm", "orders").merge_strategy == "deletion-vectors"
+    least = load_config(write(tmp_path, LEAST))
+    assert least.merge_settings == MergeSettings(key_index=tmp_path / "c" / "key-index")
+    assert least.rules.defaults.merge_strategy == "auto"
+    with pytest.raises(InvalidOptionError, match=r":6: merge.strategy: 'vectors' is not one of auto"):
+        load_config(write(tmp_path, f'{LEAST}[merge]\nstrategy = "vectors"\n'))
+    with pytest.raises(InvalidOptionError, match="a size cannot be negative"):
+        load_config(write(tmp_path, f"{LEAST}[merge]\nrewrite_below = -1\n"))
 
 
 def test_load_config_takes_paths_from_the_files_directory_and_overrides_from_the_caller(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headstream.errors import StorageError
-from headstream.replicate.storage.delta_log import read_logged_files
+from headstream.replicate.storage.delta_log import LogSnapshot
 from tests.support.replicate.vector_tables import SAMPLES, vector_table
 
 LIVE = {
@@ -18,58 +18,63 @@ LIVE = {
 }
 
 
+def read(table: Path) -> LogSnapshot:
+    return LogSnapshot.read(table, with_removed=True)
+
+
 @pytest.mark.parametrize("sample", SAMPLES)
 @pytest.mark.parametrize("until", [None, 4])
-def test_read_logged_files_finds_vectors_of_checkpoint_and_later_commits(tmp_path: Path, sample: str, until: int | None) -> None:
+def test_read_finds_vectors_of_checkpoint_and_later_commits(tmp_path: Path, sample: str, until: int | None) -> None:
     """Without the commits that the checkpoint replaces, as a log is after its cleanup; or with all of them."""
     table = vector_table(tmp_path / "t", sample)
     for version in range(until or 0):
         (table / f"_delta_log/{version:020d}.json").unlink()
-    files = read_logged_files(table, 7)
-    assert sorted(file.vector.cardinality for file in files.live.values() if file.vector) == [2, 2]
+    files = read(table)
+    assert sorted(file.deleted for file in files.files.values() if file.vector) == [2, 2]
     assert files.vector_names(1 << 62) == {f"deletion_vector_{name}.bin" for name in LIVE[sample]}
     assert len(files.vector_names(0)) == 4
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_read_logged_files_reads_all_commits_if_a_checkpoint_is_incomplete(tmp_path: Path, sample: str) -> None:
+def test_read_reads_all_commits_if_a_checkpoint_is_incomplete(tmp_path: Path, sample: str) -> None:
     table = vector_table(tmp_path / "t", sample)
-    expected = read_logged_files(table, 7).vector_names(0)
+    expected = read(table).vector_names(0)
     (checkpoint,) = (table / "_delta_log").glob("*.checkpoint.*")
     checkpoint.rename(checkpoint.with_name(f"{4:020d}.checkpoint.{1:010d}.{2:010d}.parquet"))
-    assert read_logged_files(table, 7).vector_names(0) == expected
+    assert read(table).vector_names(0) == expected
 
 
-def test_read_logged_files_reads_the_parts_of_a_checkpoint(tmp_path: Path) -> None:
+def test_read_reads_the_parts_of_a_checkpoint(tmp_path: Path) -> None:
     table = vector_table(tmp_path / "t")
     log = table / "_delta_log"
     whole = log / f"{4:020d}.checkpoint.parquet"
-    expected = read_logged_files(table, 7).vector_names(0)
+    expected = read(table).vector_names(0)
     shutil.copy(whole, log / f"{4:020d}.checkpoint.{1:010d}.{2:010d}.parquet")
     whole.rename(log / f"{4:020d}.checkpoint.{2:010d}.{2:010d}.parquet")
     for version in range(5):
         (log / f"{version:020d}.json").unlink()
-    assert read_logged_files(table, 7).vector_names(0) == expected
+    assert read(table).vector_names(0) == expected
 
 
 @pytest.mark.parametrize("version", [6, 7])
-def test_read_logged_files_refuses_a_log_that_lacks_a_commit(tmp_path: Path, version: int) -> None:
+def test_read_refuses_a_log_that_lacks_a_commit(tmp_path: Path, version: int) -> None:
     table = vector_table(tmp_path / "t")
     (table / f"_delta_log/{version:020d}.json").unlink()
     with pytest.raises(StorageError, match=f"lacks commit {version}"):
-        read_logged_files(table, 7)
+        LogSnapshot.read(table, at_least=7)
 
 
-def test_read_logged_files_knows_a_file_by_its_path_however_it_is_escaped(tmp_path: Path) -> None:
+def test_read_knows_a_file_by_its_path_however_it_is_escaped(tmp_path: Path) -> None:
     log = tmp_path / "t/_delta_log"
     log.mkdir(parents=True)
     vector = {"storageType": "u", "pathOrInlineDv": "^-aqEH.-t@S}K{vb[*k^", "offset": 1, "sizeInBytes": 34, "cardinality": 1}
+    metadata = {"schemaString": "{}", "partitionColumns": []}
     actions = [
         {"add": {"path": "city=Zürich/a.parquet", "deletionVector": vector}},
         {"remove": {"path": "city=Z%C3%BCrich/a.parquet", "deletionVector": vector, "deletionTimestamp": 5}},
     ]
-    for version, action in enumerate(actions):
+    for version, action in enumerate([{"metaData": metadata}, *actions]):
         (log / f"{version:020d}.json").write_text(json.dumps(action) + "\n", "utf-8")
-    files = read_logged_files(tmp_path / "t", 1)
-    assert not files.live
+    files = read(tmp_path / "t")
+    assert not files.files
     assert (len(files.vector_names(5)), len(files.vector_names(6))) == (1, 0)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import urllib.request
 
 import headstream as hs
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import MessageState, StateChange
-from headstream.core.model.topology import Limits, TopicOptions
+from headstream.core.model.topology import Limits, NewTopic, TopicOptions
 from headstream.log.administration import create_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.log import Log
@@ -31,7 +32,7 @@ def test_metrics_tell_of_marks_holds_and_removals() -> None:
     log.start_writing("6d2f1a52-7a3e-4a53-9d3c-9b5b7f0f6a10", 1)
     names = ("orders", "held")
     for name in names:
-        create_topic(log, "shop", name, 1, Limits.WIDE, 5)
+        create_topic(log, NewTopic(TopicName("shop", name), 1, Limits.WIDE), 5)
 
     def topic(name: str) -> TopicRecord:
         return log.snapshot()["shop"].topics[name]

@@ -13,6 +13,7 @@ from headstream.cli.shared.schemas import open_schemas
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
+from headstream.core.model.topology import NewTopic
 from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.run.report import PipelineReport
@@ -41,7 +42,7 @@ def path_of(offset: int) -> str:
 
 
 def fill(http: Http) -> None:
-    http.dispatcher.broker.topics.create(CDC, 1, hs.Limits.WIDE)
+    http.dispatcher.broker.topics.create(NewTopic(CDC, 1, hs.Limits.WIDE))
     http.dispatcher.broker.messages.send(CDC, 1, encode_sent([Message(payload=payload) for payload in PAYLOADS]))
 
 

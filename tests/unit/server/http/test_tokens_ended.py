@@ -12,6 +12,7 @@ import headstream as hs
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
+from headstream.core.model.topology import NewTopic
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.system import TransportKind
@@ -110,7 +111,7 @@ def test_the_token_that_changed_the_password_ends_later_as_others_do(http: Http,
 def test_a_request_that_waits_goes_on_when_its_token_changes_the_password_meanwhile(http: Http) -> None:
     everything = Permissions(GlobalPermissions.all())
     http.dispatcher.users.create(NAME, "secret1", is_active=True, permissions=everything, now_us=0)
-    http.dispatcher.broker.topics.create(TopicName.parse("shop/orders"), 1, hs.Limits.WIDE)
+    http.dispatcher.broker.topics.create(NewTopic(TopicName.parse("shop/orders"), 1, hs.Limits.WIDE))
     token, other = (http.log_in(NAME, "secret1").json["access_token"]["token"] for _ in range(2))
     path, wait = "/streams/shop/topics/orders/messages/wait", {"positions": {"1": 0}, "timeout_ms": 60_000}
     with ThreadPoolExecutor(2) as threads:

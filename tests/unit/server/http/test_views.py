@@ -12,6 +12,7 @@ from headstream.core.model.constructors import bool_
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.polling import OffsetOwner
+from headstream.core.model.topology import NewTopic
 from tests.support.server.http_servers import Http, serving
 
 BROWSE = "/streams/shop/topics/orders/partitions/1/messages/browse"
@@ -23,7 +24,7 @@ def http() -> Iterator[Http]:
     with serving() as served:
         broker = served.dispatcher.broker
         for name in ("shop/orders", "shop/returns", "audit/logins"):
-            broker.topics.create(TopicName.parse(name), 2, hs.Limits.WIDE)
+            broker.topics.create(NewTopic(TopicName.parse(name), 2, hs.Limits.WIDE))
         messages = [
             Message(
                 payload=b"first",

@@ -14,7 +14,7 @@ import pytest
 import headstream as hs
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import CorruptSendError, HeadstreamError, OffsetOutOfRangeError
 from headstream.log.opening import close_log, open_directory
 from headstream.log.system.files import OsFiles
@@ -170,7 +170,7 @@ def test_deleted_records_that_were_not_read_are_an_error_or_passed_over_and_coun
     with kafka_listener(directory) as listener:
         url = directory.as_uri() if kind == "file" else f"headstream://iggy:iggy@{listener.running.address}"
         log = listener.broker
-        log.topics.create(TopicName("shop", "orders"), 1, Limits.WIDE)
+        log.topics.create(NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE))
         log.messages.send(TopicName("shop", "orders"), 1, encode_sent([hs.Message(payload=b"x")] * 100))
         begun = {"startingOffsets": '{"shop/orders": {"1": 25}}'}
         strict, lenient = plan(url, **begun), plan(url, **begun, failOnDataLoss="false")

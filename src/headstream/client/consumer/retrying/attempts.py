@@ -1,18 +1,36 @@
-"""Attempts: what a consumer that counts failures says of them, and whether it may begin another one. Sans-IO but for its name."""
+"""Attempts: what a failed attempt leads to, and whether another one may begin. No I/O except reading the host name."""
 
 from __future__ import annotations
 
 import os
+import random
 import socket
 from dataclasses import dataclass
 from typing import Final
 
-from headstream.core.model.deliveries import DeliveryChange, DeliveryStep, Retry, cut_error
+from headstream.core.model.deliveries import Retry, cut_error
 from headstream.core.model.identifiers import TopicName
 
-__all__ = ["PauseGate", "RetryPolicy", "poisoned", "text_of", "worker_name"]
+__all__ = ["Failure", "PauseGate", "RetryPolicy", "worker_name"]
 
 _MAX_WORKER_BYTES: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a failed attempt leads to.
+
+    Args:
+        failures: How often the message has failed, with this attempt.
+        error: What is stored of the error.
+        delay_us: How long the message waits for its next attempt, microseconds.
+        reason: Why the message is given up, a code of DeadLetterReason; empty if it is tried again.
+    """
+
+    failures: int
+    error: str
+    delay_us: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +45,23 @@ class RetryPolicy:
     group: str
     retry: Retry
     dead_letter: TopicName | None
+
+    def failure(self, failures: int, error: str | BaseException, reason: str, delay_us: int | None) -> Failure:
+        """Return what a failed attempt leads to.
+
+        Args:
+            failures: How often the message has failed, with this attempt.
+            reason: Why it is given up, if this was its last attempt.
+            delay_us: How long it waits, microseconds; None is the policy's delay.
+        """
+        if self.retry.is_last(failures):
+            return self.give_up(failures, error, reason)
+        delay_us = self.retry.delay_after(failures, random.random()) if delay_us is None else delay_us
+        return Failure(failures, _text_of(error), delay_us)
+
+    def give_up(self, failures: int, error: str | BaseException, reason: str) -> Failure:
+        """Return the failure of a message that is not tried again."""
+        return Failure(failures, _text_of(error), 0, reason)
 
 
 class PauseGate:
@@ -57,14 +92,9 @@ class PauseGate:
         return max(0.0, self._until_s - now_s)
 
 
-def poisoned(offset: int, failures: int, reason: str, error: str) -> DeliveryChange:
-    """Return the step of a message that is given up."""
-    return DeliveryChange(DeliveryStep.POISONED, offset, offset + 1, failures, 0, reason, cut_error(error))
-
-
-def text_of(error: str | BaseException) -> str:
-    """Return the text of an error that is stored."""
-    return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+def _text_of(error: str | BaseException) -> str:
+    """Return what is stored of an error."""
+    return cut_error(f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error)
 
 
 def worker_name() -> str:

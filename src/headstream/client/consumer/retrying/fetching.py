@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from headstream.client.consumer.fetching import Fetching
+from headstream.client.consumer.fetching import Fetching, Transform
 from headstream.client.consumer.retrying.track import Known, Track
-from headstream.client.interception.consumer import Transform
 from headstream.core.model.deliveries import RetryOrder
 from headstream.core.model.message import ReceivedMessage, set_attempt
 
@@ -37,9 +36,8 @@ class RetryingFetching(Fetching):
     """Positions and messages of one consumer that tries messages again.
 
     Args:
-        positions: Partition -> offset of the next message to poll.
         order: What waits for a failing message.
-        transform: Called with each message when it is delivered; None passes over it.
+        transform: Called with each message when it is delivered, or None.
         load: Returns what the group has not finished in a partition.
         is_paused: Returns whether no message may be delivered now.
 
@@ -50,15 +48,13 @@ class RetryingFetching(Fetching):
 
     def __init__(
         self,
-        positions: Mapping[int, int],
         order: RetryOrder,
-        transform: Transform,
+        transform: Transform | None,
         load: Callable[[int], Known],
         is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
-        super().__init__(positions)
+        super().__init__({}, transform)
         self._order = order
-        self._transform = transform
         self._load = load
         self._is_paused = is_paused
         self.succeeded_count = 0
@@ -67,10 +63,8 @@ class RetryingFetching(Fetching):
         self._asked: tuple[float, int, int] | None = None
         self._current: tuple[int, int] | None = None
         self._touched: set[int] = set()
-        self._transformed: dict[tuple[int, int], ReceivedMessage] = {}
-        """Messages that were put back: they are transformed once."""
         self.broken: Broken | None = None
-        self.tracks = {partition: Track(offset, load(partition), order) for partition, offset in self._positions.items()}
+        self.tracks: dict[int, Track] = {}
 
     @property
     def is_idle(self) -> bool:
@@ -209,7 +203,8 @@ class RetryingFetching(Fetching):
             opened = None if track is None else track.open.get(message.offset)
             if opened is not None and opened.in_hand:
                 self._drop_from_hand(message.partition, message.offset)
-                self._transformed[message.partition, message.offset] = message
+                if self._transforming is not None:
+                    self._transforming.put_back(message)
                 back.append((message, message.partition))
         self._again.extendleft(reversed(back))
 
@@ -247,8 +242,7 @@ class RetryingFetching(Fetching):
     def _hand(self, track: Track, partition: int, stored: ReceivedMessage) -> ReceivedMessage | None:
         offset = stored.offset
         try:
-            is_transformed = self._transformed.pop((partition, offset), None) is stored
-            message = stored if is_transformed else self._transform(stored)
+            message = stored if self._transforming is None else self._transforming(stored)
         except Exception as error:
             self.broken = Broken(stored, partition, error)
             return None

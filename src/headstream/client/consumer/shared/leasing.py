@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from headstream.client.consumer.ahead import FETCH_COUNT, ConsumerPollOptions
+from headstream.client.consumer.ahead import FETCH_COUNT
 from headstream.client.consumer.membership import GroupMembership
 from headstream.client.consumer.receiving import poll_checked
-from headstream.client.consumer.retrying.attempts import RetryPolicy, worker_name
+from headstream.client.consumer.retrying.attempts import Failure, RetryPolicy, worker_name
 from headstream.client.consumer.shared.holding import Holding, LeaseSize
 from headstream.client.transports.delivery_transport import LeaseAccess, LeaseCommands
 from headstream.client.transports.transport import Transport
-from headstream.core.model.deliveries import RetryOrder, cut_error
+from headstream.core.filters.poll_request import PollRequest
+from headstream.core.model.deliveries import RetryOrder
 from headstream.core.model.groups import DEFAULT_SESSION_TIMEOUT_MS
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.leases import SKIPPED, Grant, LeaseChange, LeaseRequest, LeaseStep
 from headstream.core.model.message import ReceivedMessage
-from headstream.core.model.polling import PollingStrategy
 from headstream.errors import (
     CorruptSendError,
     HeadstreamError,
@@ -50,7 +50,7 @@ class Leasing:
         lease_us: How long it has a message, microseconds.
         partitions: The partitions to lease from; None for all, those that are added later included.
         starts: Partition -> where the group begins if it has no committed offset.
-        options: As for a poll of the messages.
+        poll: What each poll of the messages asks for, but for its offset.
 
     Attributes:
         holding: What it has.
@@ -69,7 +69,7 @@ class Leasing:
         lease_us: int,
         partitions: Iterable[int] | None,
         starts: Mapping[int, int],
-        options: ConsumerPollOptions,
+        poll: PollRequest,
     ) -> None:
         self._transport = transport
         self._name = topic
@@ -79,7 +79,7 @@ class Leasing:
         self._look_s = 0.0
         self._turn = [] if partitions is None else sorted(partitions)
         self._starts = starts
-        self._options = options
+        self._poll = poll
         self._worker = worker_name()
         self._size = LeaseSize(lease_us / 1e6, FETCH_COUNT)
         self._damaged: dict[int, CorruptSendError] = {}
@@ -178,10 +178,9 @@ class Leasing:
     def _fetch_unfetched(self) -> None:
         """Fetch the messages of the first unfetched range, as many as one response has; those that it lacks are done."""
         wanted = self.holding.unfetched[0]
-        start = PollingStrategy.offset(wanted.from_offset)
-        count = wanted.until_offset - wanted.from_offset
+        request = self._poll.from_offset(wanted.from_offset, wanted.until_offset - wanted.from_offset)
         try:
-            polled, messages = poll_checked(self._transport, self._name, wanted.partition, start, count, **self._options)
+            polled, messages = poll_checked(self._transport, self._name, wanted.partition, request)
         except CorruptSendError as error:
             self._damaged[wanted.partition] = error
             self.release_all()
@@ -247,17 +246,15 @@ class Leasing:
             self.holding.held.pop(place, None)
         return lost
 
-    def say_failed(self, place: tuple[int, int], error: str, reason: str, delay_us: int | None) -> LeaseLostError | None:
-        """Tell the log that a message failed, or with a reason that it is given up, and forget it; as say().
+    def say_failed(self, place: tuple[int, int], failure: Failure) -> LeaseLostError | None:
+        """Tell the log that a message failed, or is given up, and forget it; as say().
 
         Args:
             place: Partition and offset.
-            reason: Why it is given up, or empty.
-            delay_us: How long it waits, microseconds; None is without meaning for one that is given up.
         """
-        step = LeaseStep.POISONED if reason else LeaseStep.FAILED
+        step = LeaseStep.POISONED if failure.reason else LeaseStep.FAILED
         held = self.holding.held[place]
-        change = LeaseChange(step, held.token, place[1], place[1] + 1, delay_us or 0, reason, cut_error(error))
+        change = LeaseChange(step, held.token, place[1], place[1] + 1, failure.delay_us, failure.reason, failure.error)
         lost = self._say(place[0], held.generation, [change])
         self.holding.held.pop(place, None)
         return lost

@@ -15,18 +15,17 @@ from headstream.client.transports.kafka.refusals import unsupported
 from headstream.client.transports.kafka.sender import Sender
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.filters.filter import Filter
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.groups import Member
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import MessageState, ReceivedMessage, StateChange
-from headstream.core.model.polling import OffsetOwner, PolledMessages, PollingKind, PollingStrategy, check_poll
+from headstream.core.model.message import ReceivedMessage, StateChange
+from headstream.core.model.polling import OffsetOwner, PolledMessages, PollingKind, PollingStrategy
 from headstream.core.model.producers import Appended, BatchNumber
 from headstream.core.model.removals import Removal
-from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import HeaderError
 
 __all__ = ["KafkaMessages"]
 
-_AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 _TIMEOUT_S: Final = 120.0
 """Delivery timeout of a send without one, seconds."""
 _WAIT_S: Final = 0.1
@@ -77,50 +76,31 @@ class KafkaMessages:
         """
         return self._sender.append(topic, partition, batch, _TIMEOUT_S if retry_timeout_s is None else retry_timeout_s)
 
-    def poll(
-        self,
-        topic: TopicName,
-        partition: int,
-        strategy: PollingStrategy,
-        count: int,
-        *,
-        states: frozenset[int] | None = _AVAILABLE,
-        size_bytes: int = MAX_BATCH_BYTES,
-        consumer: OffsetOwner | None = None,
-        auto_commit: bool = False,
-        where: Filter | None = None,
-    ) -> PolledMessages:
+    def poll(self, topic: TopicName, partition: int, request: PollRequest) -> PolledMessages:
         """Return messages of a partition, without waiting for new ones; a filter is applied to what the brokers send.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
         """
-        check_poll(topic, strategy, count, size_bytes, consumer, auto_commit, is_filtered=where is not None)
-        offset = self._start(topic, partition, strategy, count, consumer)
+        request.check(topic)
+        consumer = request.consumer
+        offset = self._start(topic, partition, request.start, request.count, consumer)
         try:
-            polled = self._poll(topic, partition, offset, count, states, size_bytes, where)
+            polled = self._poll(topic, partition, offset, request)
         finally:
             if self._is_shared:
                 self._reader.end_others(())
-        if auto_commit and consumer is not None and (polled.count or polled.scanned_count):
+        if request.auto_commit and consumer is not None and (polled.count or polled.scanned_count):
             self._offsets.commit(topic, consumer, {partition: polled.next_offset})
         return polled
 
-    def _poll(
-        self,
-        topic: TopicName,
-        partition: int,
-        offset: int,
-        count: int,
-        states: frozenset[int] | None,
-        size_bytes: int,
-        where: Filter | None,
-    ) -> PolledMessages:
+    def _poll(self, topic: TopicName, partition: int, offset: int, request: PollRequest) -> PolledMessages:
+        count, states, where = request.count, request.states, request.where
         records, reached, end = self._reader.read(topic, partition, offset, is_complete=self._is_shared)
         name, next_offset, taken_bytes = str(topic), offset, 0
         found: list[ReceivedMessage] = []
         scanned = failed = 0
-        while records and len(found) < count and (taken_bytes < size_bytes or not found):
+        while records and len(found) < count and (taken_bytes < request.size_bytes or not found):
             message = received_message(records[0], name)
             is_wanted = states is None or message.state.value in states
             if where is not None and is_wanted:

@@ -77,7 +77,7 @@ def received_message(record: Any, topic: str) -> ReceivedMessage:
     time_us = 0 if kind == _NO_TIME else 1000 * time_ms
     if not headers:
         return stored_message(
-            record.value(), NO_HEADERS, record.key(), 0, record.offset(), time_us, _AVAILABLE, -1, topic, record.partition()
+            record.value(), NO_HEADERS, record.key(), 0, record.offset(), time_us, _AVAILABLE, -1, (topic, record.partition())
         )
     found = _decode(record, headers, time_us)
     return stored_message(
@@ -89,8 +89,7 @@ def received_message(record: Any, topic: str) -> ReceivedMessage:
         time_us if found.timestamp is None else found.timestamp,
         int(found.state),
         found.checksum,
-        topic,
-        record.partition(),
+        (topic, record.partition()),
     )
 
 

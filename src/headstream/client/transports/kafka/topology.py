@@ -20,8 +20,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined,unused-ignore]
     ConfigEntry,
     ConfigResource,
     NewPartitions,
-    NewTopic,
 )
+from confluent_kafka.admin import NewTopic as KafkaNewTopic  # type: ignore[attr-defined,unused-ignore]
 
 from headstream.client.transports.kafka.cluster import Cluster
 from headstream.client.transports.kafka.refusals import unsupported
@@ -29,6 +29,7 @@ from headstream.core.model.identifiers import TopicName, check_name
 from headstream.core.model.topology import (
     Fsync,
     Limits,
+    NewTopic,
     Partition,
     Stream,
     Topic,
@@ -51,35 +52,26 @@ class KafkaTopics:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def create(
-        self,
-        name: TopicName,
-        partitions: int,
-        limits: Limits,
-        *,
-        fsync: Fsync = Fsync.INTERVAL,
-        options: TopicOptions | None = None,
-        if_not_exists: bool = False,
-    ) -> Topic:
+    def create(self, new: NewTopic, *, if_not_exists: bool = False) -> Topic:
         """Create a topic, and return it when its partitions have leaders.
 
         Args:
-            limits: Of no account: a topic of Kafka's takes what `wide` does.
-            fsync: `always` makes flush.messages=1; otherwise the cluster's settings hold.
-            options: Retention and compaction.
+            new: Its limits are of no account: a topic of Kafka's takes what `wide` does. `fsync="always"` makes
+                flush.messages=1; otherwise the cluster's settings hold.
             if_not_exists: Return an existing topic unchanged.
 
         Raises:
             AlreadyExistsError: the name is taken.
             UnsupportedError: deduplication is asked for.
         """
+        name, partitions = new.name, new.partitions
         check_name(name.stream, "stream")
         check_partition_count(name, partitions)
-        spelled, given = self._cluster.names.kafka_name(name), options or TopicOptions()
-        config = _config_of(vars_of(given), partitions)
-        if fsync is Fsync.ALWAYS:
+        spelled = self._cluster.names.kafka_name(name)
+        config = _config_of(vars_of(new.options), partitions)
+        if new.fsync is Fsync.ALWAYS:
             config["flush.messages"] = "1"
-        wanted = NewTopic(
+        wanted = KafkaNewTopic(
             spelled, partitions, _DEFAULT_REPLICATION, config={key: text for key, text in config.items() if text is not None}
         )
         try:

@@ -7,7 +7,7 @@ from typing import Final
 
 from headstream.client.transports.remote.caller import Caller
 from headstream.client.transports.remote.progress import as_rebalanced
-from headstream.core.model.deliveries import Attempt, Delivery, DeliveryChange, PartitionDeliveries, Settled, cut_error
+from headstream.core.model.deliveries import Attempt, Delivery, PartitionDeliveries, Settled, SettleRequest, cut_error
 from headstream.core.model.delivery_views import DeliveryCounts, GroupDeliveries, MessageStory
 from headstream.core.model.groups import Member
 from headstream.core.model.identifiers import TopicName
@@ -125,44 +125,28 @@ class RemoteDeliveries:
         counts = found.now_us, found.poisoned_count, found.paused_us
         return PartitionDeliveries(found.base, found.frontier, pending, failing, *counts)
 
-    def settle(
-        self,
-        topic: TopicName,
-        group: str,
-        partition: int,
-        changes: Iterable[DeliveryChange],
-        *,
-        frontier: int,
-        member: Member | None = None,
-        generation: int = 0,
-        partition_generation: int | None = None,
-        dead_letter: TopicName | None = None,
-        is_resting: bool = False,
-        worker: str = "",
-        succeeded: int = 0,
-        pause_rule: PauseRule | None = None,
-    ) -> Settled:
+    def settle(self, topic: TopicName, group: str, partition: int, request: SettleRequest) -> Settled:
         """Record steps of messages, and commit the group's offset; see Deliveries.settle()."""
         command = SettleDeliveries(
             topic.stream,
             topic.topic,
             group,
             partition,
-            frontier,
-            tuple(ChangedDelivery(*each[:-1], cut_error(each.error)) for each in changes),
-            None if member is None else member.id,
-            max(generation, 0),
-            partition_generation,
-            "" if dead_letter is None else str(dead_letter),
-            is_resting,
-            worker,
-            succeeded,
-            *(pause_rule or (0, 0, 0)),
+            request.frontier,
+            tuple(ChangedDelivery(*each[:-1], cut_error(each.error)) for each in request.changes),
+            None if request.member is None else request.member.id,
+            max(request.generation, 0),
+            request.partition_generation,
+            "" if request.dead_letter is None else str(request.dead_letter),
+            request.is_resting,
+            request.worker,
+            request.succeeded,
+            *(request.pause_rule or _NO_RULE),
         )
         try:
             found = self._caller.call(command)
             return Settled(found.generation, found.paused_us)
         except ClosedError as error:
-            if member is None:
+            if request.member is None:
                 raise
             raise as_rebalanced(error) from None

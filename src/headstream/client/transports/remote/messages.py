@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from headstream.client.transports.remote.caller import Caller, Pending
 from headstream.client.transports.remote.topology import RemoteTopics
 from headstream.core.codec.binary import decode_sent
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.filters.filter import Filter
+from headstream.core.filters.poll_request import AVAILABLE_ONLY, PollRequest
 from headstream.core.model.groups import Member
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import MAX_STATE_OFFSETS, MessageState, StateChange
-from headstream.core.model.polling import OffsetOwner, Polled, PollingStrategy, SegmentCounts, check_poll
+from headstream.core.model.message import MAX_STATE_OFFSETS, StateChange
+from headstream.core.model.polling import Polled, SegmentCounts
 from headstream.core.model.producers import Appended, BatchNumber, ProducerId
 from headstream.core.model.removals import Removal
 from headstream.core.model.topology import MAX_BATCH_BYTES
@@ -30,12 +31,12 @@ from headstream.core.wire.extensions.messages import (
     WaitMessages,
 )
 from headstream.core.wire.extensions.producers import AppendNumbered, InitProducer, ReleaseProducer
+from headstream.core.wire.records import Command
 from headstream.core.wire.statuses import Status
 from headstream.errors import ClosedError, HeadstreamError, NotFoundError, ServerError, ServerUnreachableError
 
 __all__ = ["PolledAhead", "RemoteMessages"]
 
-_AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 _ALL_STATES: Final = tuple(range(1, 256))
 _NO_SUCH_COMMAND: Final = (Status.INVALID_COMMAND, 404)
 """Statuses of an unknown command; over HTTP, of an unknown path."""
@@ -87,7 +88,7 @@ class RemoteMessages:
         *,
         retry_timeout_s: float | None = None,
     ) -> Appended:
-        """Append a numbered batch, once however often it is sent; arguments as for Appends.append().
+        """Append a numbered batch, once however often it is sent; arguments as for Messages.append().
 
         Args:
             retry_timeout_s: Total time of all attempts, seconds; None uses the options' value.
@@ -142,44 +143,14 @@ class RemoteMessages:
         messages = decode_sent(batch)
         return len(messages) <= remembered and all(message.id for message in messages)
 
-    def poll(
-        self,
-        topic: TopicName,
-        partition: int,
-        strategy: PollingStrategy,
-        count: int,
-        *,
-        states: frozenset[int] | None = _AVAILABLE,
-        size_bytes: int = MAX_BATCH_BYTES,
-        consumer: OffsetOwner | None = None,
-        auto_commit: bool = False,
-        where: Filter | None = None,
-        until_offset: int = 0,
-    ) -> Polled:
+    def poll(self, topic: TopicName, partition: int, request: PollRequest) -> Polled:
         """Return stored messages of a partition without waiting; see Messages.poll()."""
-        check_poll(topic, strategy, count, size_bytes, consumer, auto_commit, is_filtered=where is not None)
-        if where is not None:
-            command = _filter(topic, partition, strategy, count, states, size_bytes, where, consumer, auto_commit, until_offset)
-            return _polled(self._caller.call(command))
-        return _polled(self._caller.call(_fetch(topic, partition, strategy, count, states, size_bytes, consumer, auto_commit)))
+        request.check(topic)
+        return _polled(self._caller.call(_command(topic, partition, request)))
 
-    def poll_ahead(
-        self,
-        topic: TopicName,
-        partition: int,
-        strategy: PollingStrategy,
-        count: int,
-        *,
-        states: frozenset[int] | None = _AVAILABLE,
-        size_bytes: int = MAX_BATCH_BYTES,
-        where: Filter | None = None,
-        until_offset: int = 0,
-    ) -> PolledAhead:
+    def poll_ahead(self, topic: TopicName, partition: int, request: PollRequest) -> PolledAhead:
         """Send a poll and return without its reply; arguments as for poll()."""
-        if where is not None:
-            command = _filter(topic, partition, strategy, count, states, size_bytes, where, until_offset=until_offset)
-            return PolledAhead(self._caller.begin(command))
-        return PolledAhead(self._caller.begin(_fetch(topic, partition, strategy, count, states, size_bytes)))
+        return PolledAhead(self._caller.begin(_command(topic, partition, request)))
 
     def set_state(
         self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""
@@ -238,62 +209,33 @@ def _is_said_by_server(error: HeadstreamError) -> bool:
     return error.status is not None
 
 
-def _fetch(
-    topic: TopicName,
-    partition: int,
-    strategy: PollingStrategy,
-    count: int,
-    states: frozenset[int] | None,
-    size_bytes: int,
-    consumer: OffsetOwner | None = None,
-    auto_commit: bool = False,
-) -> FetchMessages:
-    return FetchMessages(
-        topic.stream,
-        topic.topic,
-        partition,
-        strategy.kind,
-        strategy.value,
-        count,
-        min(size_bytes, MAX_BATCH_BYTES),
-        _codes(states),
-        0,
-        None if consumer is None else ConsumerRef(consumer.kind, consumer.name),
-        auto_commit,
-    )
-
-
-def _filter(
-    topic: TopicName,
-    partition: int,
-    strategy: PollingStrategy,
-    count: int,
-    states: frozenset[int] | None,
-    size_bytes: int,
-    where: Filter,
-    consumer: OffsetOwner | None = None,
-    auto_commit: bool = False,
-    until_offset: int = 0,
-) -> FilterMessages:
+def _command(topic: TopicName, partition: int, request: PollRequest) -> Command[Any]:
+    """Return FetchMessages, or with a filter FilterMessages."""
+    start, where, states = request.start, request.where, _codes(request.states)
+    size_bytes = min(request.size_bytes, MAX_BATCH_BYTES)
+    consumer = None if request.consumer is None else ConsumerRef(request.consumer.kind, request.consumer.name)
+    if where is None:
+        wanted = start.kind, start.value, request.count, size_bytes, states, 0, consumer, request.auto_commit
+        return FetchMessages(topic.stream, topic.topic, partition, *wanted)
     return FilterMessages(
         topic.stream,
         topic.topic,
         partition,
         where.text,
-        strategy.kind,
-        strategy.value,
-        count,
-        min(size_bytes, MAX_BATCH_BYTES),
-        _codes(states),
+        start.kind,
+        start.value,
+        request.count,
+        size_bytes,
+        states,
         FailurePolicy[where.on_error.name],
-        None if consumer is None else ConsumerRef(consumer.kind, consumer.name),
-        auto_commit,
-        until_offset,
+        consumer,
+        request.auto_commit,
+        request.until_offset,
     )
 
 
 def _codes(states: frozenset[int] | None) -> tuple[int, ...]:
-    return () if states == _AVAILABLE else _ALL_STATES if states is None else tuple(sorted(states))
+    return () if states == AVAILABLE_ONLY else _ALL_STATES if states is None else tuple(sorted(states))
 
 
 def _polled(found: FetchedMessages | FilteredMessages) -> Polled:

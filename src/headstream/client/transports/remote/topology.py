@@ -9,15 +9,13 @@ from typing import Any
 from headstream.client.transports.remote.caller import Caller
 from headstream.core.model.identifiers import TopicName, check_name
 from headstream.core.model.topology import (
-    Fsync,
-    Limits,
+    NewTopic,
     Partition,
     Stream,
     Topic,
     TopicOptions,
     check_added_partitions,
     check_deleted_partitions,
-    check_partition_count,
 )
 from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
 from headstream.core.wire.commands.streams import CreateStream, DeleteStream, GetStream, ListStreams, StreamDetails, UpdateStream
@@ -87,22 +85,11 @@ class RemoteTopics:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    def create(
-        self,
-        name: TopicName,
-        partitions: int,
-        limits: Limits,
-        *,
-        fsync: Fsync = Fsync.INTERVAL,
-        options: TopicOptions | None = None,
-        if_not_exists: bool = False,
-    ) -> Topic:
+    def create(self, new: NewTopic, *, if_not_exists: bool = False) -> Topic:
         """Create a topic, and its stream if missing; see Topics.create()."""
-        check_name(name.stream, "stream")
-        check_name(name.topic, "topic")
-        check_partition_count(name, partitions)
-        chosen = asdict(options or TopicOptions())
-        command = CreateOpenTopic(name.stream, name.topic, partitions, limits, fsync, **chosen, if_not_exists=if_not_exists)
+        new.check()
+        place, chosen = (new.name.stream, new.name.topic), asdict(new.options)
+        command = CreateOpenTopic(*place, new.partitions, new.limits, new.fsync, **chosen, if_not_exists=if_not_exists)
         return _topic(self._caller.call(command))
 
     def get(self, name: TopicName) -> Topic:

@@ -27,7 +27,7 @@ def soften(plan: MergePlan, *, resolved: bool = False) -> MergePlan:
     """
     keeps = "s._hs_delete AND NOT s._hs_resolved" if resolved else "s._hs_delete"
     update = dict(plan.update)
-    if not plan.keys:
+    if plan.effect != "all":
         update = {name: f"CASE WHEN {keeps} THEN t.{name} ELSE {value} END" for name, value in update.items()}
         kept = KEPT_VERSIONS.format("t.")
         update["_hs_versions"] = f"CASE WHEN {keeps} THEN {kept} ELSE s._hs_versions END"
@@ -42,4 +42,5 @@ def soften(plan: MergePlan, *, resolved: bool = False) -> MergePlan:
         update=update,
         insert_when="true",
         insert={**plan.insert, DELETED: "s._hs_delete"},
+        effect="all" if plan.effect == "all" else "sql",
     )

@@ -368,13 +368,13 @@ class Scd2Table(MergedTable):
 
     def _plan(self, ranges: ValueRanges, lowest: str, *, removes: bool) -> MergePlan:
         quoted = [quote_name(name) for name in self.engine.columns]
-        same = [f"t.{quote_name(name)} = s.{quote_name(name)}" for name in (*self.keys, "_hs_valid_from")]
         update = {
             name: f"s.{name}" if name in _CLOSING else f"CASE WHEN s.{ACTION} = {CLOSE} THEN t.{name} ELSE s.{name} END"
             for name in quoted
         }
         return MergePlan(
-            predicate=" AND ".join([*same, self._where(ranges, lowest, "t.")]),
+            match=(*self.keys, "_hs_valid_from"),
+            where=[self._where(ranges, lowest, "t.")],
             delete_when=f"s.{ACTION} = {REMOVE}" if removes else None,
             update_when=f"s.{ACTION} <> {REMOVE}",
             update=update,

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Final
 
-from headstream.client.admin.progress import find_views
+from headstream.client.transports.delivery_transport import find_views
 from headstream.client.transports.transport import Transport
 from headstream.core.codec.binary import encode_polled
 from headstream.core.filters.filter import Filter, parse_filter
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import Polled, PolledMessages, PollingStrategy
-from headstream.core.model.topology import TopicOptions
+from headstream.core.model.topology import NewTopic, TopicOptions
 from headstream.core.wire.commands.groups import DeleteGroup
 from headstream.core.wire.commands.partitions import CreatePartitions
 from headstream.core.wire.commands.topics import DeleteTopic, PurgeTopic
@@ -104,11 +105,7 @@ class ClientCommands:
         name = TopicName(command.stream, command.name)
         return OpenTopic.of(
             self._transport.topics.create(
-                name,
-                command.partitions_count,
-                command.limits,
-                fsync=command.fsync,
-                options=options,
+                NewTopic(name, command.partitions_count, command.limits, fsync=command.fsync, options=options),
                 if_not_exists=command.if_not_exists,
             )
         )
@@ -129,11 +126,7 @@ class ClientCommands:
         return self._transport.messages.poll(
             self._name(command),
             command.partition,
-            strategy,
-            command.count,
-            states=None,
-            size_bytes=command.size_bytes,
-            where=where,
+            PollRequest(strategy, command.count, states=None, size_bytes=command.size_bytes, where=where),
         )
 
     def _count_segments(self, command: CountSegments) -> CountedSegments:

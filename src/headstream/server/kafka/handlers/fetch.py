@@ -15,6 +15,7 @@ from headstream.broker.accounts.permissions import Rights
 from headstream.broker.commands.topic_lookup import FoundTopic
 from headstream.broker.messages.waits import Wait
 from headstream.core.codec.buffer import BytesLike
+from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.polling import Polled, PollingStrategy
 from headstream.errors import HeadstreamError, OffsetOutOfRangeError, PartitionNotFoundError
 from headstream.server.kafka.calls import Call, Reply
@@ -133,7 +134,9 @@ class Fetch:
 
     def _poll(self, place: FoundTopic, number: int, offset: int, size_bytes: int) -> Polled:
         messages = self._call.context.dispatcher.broker.messages
-        return messages.poll(place.topic.name, number, PollingStrategy.offset(offset), _MOST_MESSAGES, size_bytes=size_bytes)
+        return messages.poll(
+            place.topic.name, number, PollRequest(PollingStrategy.offset(offset), _MOST_MESSAGES, size_bytes=size_bytes)
+        )
 
     def _check_again(self, place: FoundTopic, number: int, offset: int, end: int, polled: Polled) -> tuple[int, int]:
         """Reject an offset that was dropped during the read: the client decides where it continues."""

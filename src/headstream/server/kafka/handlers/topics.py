@@ -9,7 +9,7 @@ from typing import Any, Final
 from headstream.broker.accounts.permissions import Rights
 from headstream.broker.commands.topic_lookup import FoundTopic
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Limits, TopicOptions, check_partition_count
+from headstream.core.model.topology import Limits, NewTopic, TopicOptions, check_partition_count
 from headstream.errors import HeadstreamError, InvalidOptionError, PermissionDeniedError
 from headstream.log.administration import delete_topic
 from headstream.server.kafka.calls import Call, Reply
@@ -71,7 +71,7 @@ def _create(call: Call, wanted: dict[str, Any]) -> tuple[FoundTopic | None, Topi
             raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic {wanted['name']!r} already exists")
         if call.request["validate_only"]:
             return None, options
-        server.broker.topics.create(name, count, Limits.WIDE, fsync=server.settings.fsync, options=options)
+        server.broker.topics.create(NewTopic(name, count, Limits.WIDE, fsync=server.settings.fsync, options=options))
     return server.lookup.topic(name.stream, name.topic), options
 
 

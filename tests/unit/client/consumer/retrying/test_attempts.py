@@ -6,7 +6,7 @@ import pytest
 
 import headstream as hs
 from headstream.errors import OutcomeUnknownError
-from tests.unit.client.consumer.retrying.test_consumer import OPTIONS, log, lose_next
+from tests.unit.client.consumer.retrying.test_reading import OPTIONS, log, lose_next
 
 __all__ = ["log"]  # fixtures
 

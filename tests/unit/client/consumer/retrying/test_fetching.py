@@ -105,7 +105,7 @@ def test_a_consumer_that_could_not_begin_leaves_its_partitions_to_the_next_one(
 
     kept = []
     with monkeypatch.context() as patched:
-        patched.setattr("headstream.client.consumer.retrying.consumer.RetryingConsumer._load", fail)
+        patched.setattr("headstream.client.consumer.retrying.reading.RetryingReading._load", fail)
         with pytest.raises(hs.HeadstreamError, match="no journal") as raised:
             consumer_of(log)
         kept.append(raised)  # and with it the consumer

@@ -13,7 +13,7 @@ from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.polling import OffsetOwner
-from headstream.core.model.topology import Limits
+from headstream.core.model.topology import Limits, NewTopic
 from headstream.server.kafka.apis import APIS
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
 from tests.support.server.kafka_socket import KafkaSocket
@@ -27,7 +27,7 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaListener]:
     with kafka_listener() as found:
         broker = found.broker
         for name in ("carts", "orders"):
-            broker.topics.create(TopicName("shop", name), 1, Limits.WIDE)
+            broker.topics.create(NewTopic(TopicName("shop", name), 1, Limits.WIDE))
             broker.messages.append(TopicName("shop", name), 1, encode_sent([Message(payload=b"a")]))
             broker.offsets.commit(TopicName("shop", name), OffsetOwner.group("billing"), {1: 1})
         for owner, name in ((BrokerOffsets, "committed"), (Groups, "delete")):

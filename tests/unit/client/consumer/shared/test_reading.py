@@ -1,4 +1,4 @@
-"""SharedConsumer: what nobody received is neither settled nor an attempt."""
+"""SharedReading: what nobody received is neither settled nor an attempt."""
 
 from __future__ import annotations
 

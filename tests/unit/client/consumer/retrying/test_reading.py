@@ -1,4 +1,4 @@
-"""RetryingConsumer: what the log could not be told is not taken for done, and what nobody received is no attempt."""
+"""RetryingReading: what the log could not be told is not taken for done, and what nobody received is no attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unit tests of headstream.client.producer.producing."""
+"""Unit tests of headstream.client.producer.sending: SendingOptions."""
 
 from __future__ import annotations
 

@@ -1,0 +1,230 @@
+"""BaseConsumer: what the consumers of one topic and of several share: loops, `with`, and the calls for single messages."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from headstream.client.closing import closing
+from headstream.client.consumer.settling import LeaseSettler, Place, Settler, warning_of_lost_leases
+from headstream.core.model.deliveries import DeadLetterReason
+from headstream.core.model.leases import check_lease_us
+from headstream.core.model.message import Message, ReceivedMessage
+from headstream.core.model.quantities import parse_duration_us
+from headstream.errors import InvalidInputError, InvalidOptionError
+
+__all__ = ["BaseConsumer", "DelayInput", "lease_settler"]
+
+DelayInput = str | int | timedelta
+"""A delay: text as `10s`, microseconds, or a timedelta."""
+
+
+class BaseConsumer(ABC):
+    """A consumer of one topic or of several; one thread at a time.
+
+    Args:
+        timeout_ms: Iteration ends after this time without a message; None waits without limit.
+    """
+
+    def __init__(self, timeout_ms: float | None) -> None:
+        self._timeout_ms = timeout_ms
+
+    # -- loops --------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        """Begin a loop."""
+
+    @abstractmethod
+    def take(self) -> ReceivedMessage | None:
+        """Commit the previous message and return the next one if it is buffered, else None."""
+
+    @abstractmethod
+    def fetch(self, timeout_ms: float | None = 0) -> bool:
+        """Fetch messages without delivering any, and return whether some are buffered."""
+
+    def take_within(self, timeout_ms: float | None) -> ReceivedMessage | None:
+        """Commit the previous message and return the next one, or None after a time without one.
+
+        Args:
+            timeout_ms: How long to wait for it, milliseconds; None waits without limit.
+        """
+        while True:
+            message = self.take()
+            if message is not None or not self.fetch(timeout_ms):
+                return message
+
+    def __next__(self) -> ReceivedMessage:
+        """Commit the previous message and return the next one, waiting up to timeout_ms."""
+        message = self.take_within(self._timeout_ms)
+        if message is None:
+            raise StopIteration
+        return message
+
+    def run(self, handler: Callable[[ReceivedMessage], Any]) -> None:
+        """Call a function with each message; an Exception of it is recorded by retry(), and the next message follows.
+
+        Args:
+            handler: The function. Iteration ends as that of a loop, by `timeout_ms` or close().
+        """
+        for message in self:
+            with self.attempting(message):
+                handler(message)
+
+    @abstractmethod
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Undo the delivery of all messages that the last take() or poll() returned: they are delivered next."""
+
+    # -- single messages ----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _find_settler(self, message: Message) -> Settler | None:
+        """Return what records single messages of a message's topic, or None if nothing does."""
+
+    def _settler_of(self, message: Message) -> Settler:
+        settler = self._find_settler(message)
+        if settler is None:
+            raise InvalidOptionError(
+                "the consumer does not remember single messages",
+                advice='Create it with on_error, as in log.consumer("shop/orders", group="billing", '
+                "on_error=hs.Retry(attempts=5), …)",
+            )
+        return settler
+
+    def _in_progress(self, message: Message) -> Place | None:
+        """Return the place of a message, or None if it is settled already."""
+        with suppress(InvalidInputError):
+            return self._settler_of(message).place_of(message)
+        return None
+
+    def ack(self, message: Message) -> None:
+        """Record that a message is done, in any order; it is stored when this returns.
+
+        Args:
+            message: A message that this consumer has delivered.
+
+        Raises:
+            InvalidOptionError: the consumer has no `on_error`.
+            InvalidInputError: the message is not in progress.
+            RebalancedError: another member of the group owns its partition now.
+        """
+        settler = self._settler_of(message)
+        settler.settle_done(settler.place_of(message))
+
+    def retry(self, message: Message, *, delay: DelayInput | None = None, reason: str | BaseException = "") -> None:
+        """Record that a message failed: it is tried again, or after its last attempt put into the dead letter.
+
+        Args:
+            message: A message that this consumer has delivered.
+            delay: How long it waits; None is the delay of `on_error`.
+            reason: The error, or a text.
+
+        Raises, in addition to ack():
+            LimitError: too many messages of the partition are unfinished, or it does not fit into the dead-letter topic.
+        """
+        settler = self._settler_of(message)
+        delay_us = None if delay is None else parse_duration_us(delay, plain_unit="us")
+        settler.fail(settler.place_of(message), reason, delay_us=delay_us)
+
+    def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
+        """Give up a message: it is put into the dead letter, without another attempt.
+
+        Args:
+            message: A message that this consumer has delivered.
+            reason: The error, or a text.
+
+        Raises, in addition to retry():
+            InvalidOptionError: the consumer has no `dead_letter`.
+        """
+        settler = self._settler_of(message)
+        place = settler.place_of(message)
+        if settler.policy.dead_letter is None:
+            raise InvalidOptionError(
+                "the consumer has no dead-letter topic", where=message.topic or "", advice="Create it with dead_letter="
+            )
+        failures = settler.failures_of(place) + 1
+        settler.settle_failed(place, settler.policy.give_up(failures, reason, DeadLetterReason.REJECTED))
+
+    def extend(self, message: Message, lease: DelayInput) -> None:
+        """Have the lease of a message end later, for work that takes long.
+
+        Args:
+            message: A message that this consumer has delivered.
+            lease: How long from now, as text (`1m`), a timedelta or microseconds; at most 12 hours.
+
+        Raises:
+            InvalidOptionError: the consumer does not have `mode="shared"`, or the lease is out of range.
+            InvalidInputError: the message is not in progress.
+            LeaseLostError: its lease has ended; the error says what has happened to it since.
+        """
+        settler = lease_settler(self._find_settler(message))
+        settler.extend(settler.place_of(message), check_lease_us(parse_duration_us(lease, plain_unit="us")))
+
+    def defer(self, message: Message) -> None:
+        """Set a message aside: no worker gets it, until fetch_deferred() asks for it by its offset.
+
+        Args:
+            message: A message that this consumer has delivered.
+
+        Raises:
+            InvalidOptionError: the consumer does not have `mode="shared"`.
+            InvalidInputError: the message is not in progress.
+            LeaseLostError: its lease has ended.
+        """
+        settler = lease_settler(self._find_settler(message))
+        settler.defer(settler.place_of(message))
+
+    @contextmanager
+    def attempting(self, message: Message) -> Iterator[None]:
+        """Return a context for the work on a message: an Exception in it is recorded by retry(), and goes no further.
+
+        Args:
+            message: A message that this consumer has delivered.
+        """
+        settler = self._settler_of(message)
+        try:
+            yield
+        except Exception as error:
+            place = self._in_progress(message)
+            if place is None:  # settled in the context
+                raise
+            with warning_of_lost_leases():
+                settler.fail(place, error)
+        else:
+            place = self._in_progress(message)
+            if place is not None and place != settler.current:  # a loop records its message when it goes on
+                with warning_of_lost_leases():
+                    settler.settle_done(place)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def record_failure(self, error: BaseException) -> None:
+        """Record that the loop's body raised an error."""
+
+    @abstractmethod
+    def close(self, *, commit: bool = True) -> None:
+        """Close the consumer."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        with closing():
+            if error is not None:
+                self.record_failure(error)
+            self.close(commit=error is None)
+
+
+def lease_settler(settler: Settler | None) -> LeaseSettler:
+    """Return what records leased messages; InvalidOptionError if messages are not leased."""
+    if not isinstance(settler, LeaseSettler):
+        raise InvalidOptionError(
+            "the consumer does not lease messages",
+            advice='Create it with mode="shared", as in log.consumer("shop/jobs", group="workers", mode="shared")',
+        )
+    return settler

@@ -1,0 +1,128 @@
+"""Reading: how a consumer gets messages, and records which are done. There are three ways; the consumer's loops are the same.
+
+    PlainReading     partitions in order; what is done is a committed offset per partition
+    RetryingReading  partitions in order; failing messages are counted, delayed and tried again (on_error=)
+    SharedReading    single messages, which the log leases to workers (mode="shared")
+
+The last two record single messages too: they are Settlers (settling.py).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headstream.client.consumer.fetching import Transform
+from headstream.client.consumer.filtering import FilterCounts
+from headstream.client.consumer.listening import PartitionsCallback
+from headstream.core.filters.filter import Filter
+from headstream.core.model.message import Message, ReceivedMessage
+from headstream.core.model.polling import OffsetOwner, PollingStrategy
+from headstream.interceptors.chain import Chain
+
+__all__ = ["Reading", "ReadingOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingOptions:
+    """What a user has chosen for one consumer.
+
+    Args:
+        committer: The group or name to commit for; None commits nothing.
+        partitions: Partitions to read, ascending; None is all, or those that the group assigns.
+        start: Where to begin in a partition without a committed offset; `last` is after the newest message.
+        states: State codes to deliver; None is all.
+        where: The filter that chooses among them, or None.
+        session_timeout_ms: How long a group member can be silent before it loses partitions that others wait for.
+        on_assigned: Called with the topic and the partitions that the consumer starts to read, from a call of the consumer.
+        on_revoked: Called with the partitions it stops reading, if possible before another member starts to read them.
+        transform: Called with each message when it is delivered, or None.
+        chain: The client's interceptors, which are told of commits, or None.
+    """
+
+    committer: OffsetOwner | None
+    partitions: tuple[int, ...] | None
+    start: PollingStrategy
+    states: frozenset[int] | None
+    where: Filter | None
+    session_timeout_ms: float
+    on_assigned: PartitionsCallback | None
+    on_revoked: PartitionsCallback | None
+    transform: Transform | None
+    chain: Chain | None
+
+
+class Reading(ABC):
+    """How one consumer reads its topic; one thread at a time.
+
+    Attributes:
+        may_wait: Whether take() can block although a message is buffered: it tells the log of the previous one first.
+    """
+
+    may_wait: bool = True
+
+    @property
+    def is_scanning(self) -> bool:
+        """Whether a filter has found nothing so far in what was fetched, and there is more to fetch at once."""
+        return False
+
+    @property
+    def has_read_everything(self) -> bool:
+        """Whether the next message has yet to come, so that it can be waited for without asking for it."""
+        return False
+
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """Partition -> offset of the next message to fetch; empty for workers: the group has positions, they have none."""
+        return {}
+
+    @property
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Whether the next message is already buffered."""
+
+    @property
+    @abstractmethod
+    def filter_counts(self) -> FilterCounts:
+        """What the filter has examined."""
+
+    @abstractmethod
+    def take(self) -> ReceivedMessage | None:
+        """Record that the message of the call before is done, and return the next one if it is buffered, else None."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Record that the message that take() returned last is done."""
+
+    @abstractmethod
+    def fetch(self, wanted: int | None) -> bool:
+        """Fetch messages unless some are buffered, and return whether some are.
+
+        Args:
+            wanted: How many messages the caller takes at once; None takes them one by one.
+        """
+
+    @abstractmethod
+    def wait(self, timeout_ms: float) -> None:
+        """Wait for what can have fetch() find messages; 0 ms only allow the group to reassign partitions."""
+
+    @abstractmethod
+    def hand_out(self, count: int) -> list[ReceivedMessage]:
+        """Return up to `count` buffered messages; commit() records that they are done."""
+
+    @abstractmethod
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Undo the delivery of all messages that the last take() or hand_out() returned."""
+
+    @abstractmethod
+    def commit(self, message: Message | None) -> None:
+        """Record that everything delivered is done, or what commit() of the consumer says of one message."""
+
+    @abstractmethod
+    def end(self, *, commit: bool) -> None:
+        """Release what is not done, after finish() if `commit`; close() follows, even if this raises an error."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the group."""

@@ -1,0 +1,209 @@
+"""SharedReading: a worker of a group whose members lease messages: any worker gets any message, one worker at a time.
+
+The log grants leases, and ends them (broker/deliveries/leases.py); leasing.py requests them, and settles each message. A worker
+leases few messages ahead: as many as it processes in a second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from headstream.client.consumer.ahead import FETCH_COUNT, fetch_request
+from headstream.client.consumer.fetching import Transforming
+from headstream.client.consumer.filtering import FilterCounts
+from headstream.client.consumer.positions import check_partitions, check_start, find_offset, position_of
+from headstream.client.consumer.reading import Reading, ReadingOptions
+from headstream.client.consumer.retrying.attempts import Failure, RetryPolicy
+from headstream.client.consumer.settling import LeaseSettler, Place, not_in_progress, warning_of_lost_leases
+from headstream.client.consumer.shared.leasing import Leasing
+from headstream.client.transports.transport import Transport
+from headstream.core.model.identifiers import TopicName
+from headstream.core.model.leases import LeaseStep, check_lease_us
+from headstream.core.model.message import Message, ReceivedMessage, set_attempt
+from headstream.core.model.polling import PollingKind
+from headstream.core.model.topology import Topic
+from headstream.errors import HeadstreamError, LeaseLostError
+
+__all__ = ["SharedReading"]
+
+
+class SharedReading(Reading, LeaseSettler):
+    """The reading of a consumer with `mode="shared"`.
+
+    Args:
+        transport: Has leases.
+        topic: The topic's current metadata.
+        options: What the user has chosen; `start` is where the group begins in a partition without a committed offset.
+        policy: What it does with failing messages.
+        lease_us: How long it has a message, microseconds.
+    """
+
+    def __init__(self, transport: Transport, topic: Topic, options: ReadingOptions, policy: RetryPolicy, lease_us: int) -> None:
+        self._transport = transport
+        self._name = TopicName(topic.stream, topic.name)
+        self.policy = policy
+        self._current: Place | None = None
+        self._transforming = None if options.transform is None else Transforming(options.transform)
+        start = check_start(options.start, self._name)
+        numbers = check_partitions(topic, options.partitions)
+        is_first = start.kind is PollingKind.FIRST
+        starts = {} if is_first else {number: find_offset(transport, self._name, number, start) for number in numbers}
+        poll = fetch_request(options.states, options.where)
+        chosen = None if options.partitions is None else numbers
+        self._leasing = Leasing(transport, self._name, policy, check_lease_us(lease_us), chosen, starts, poll)
+
+    @property
+    def filter_counts(self) -> FilterCounts:
+        """What the filter has examined."""
+        return FilterCounts(self._leasing.scanned_count, self._leasing.failed_count)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next message is already buffered."""
+        return bool(self._leasing.holding.buffer)
+
+    # -- delivery -----------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Record that the message that take() returned last is done."""
+        current, self._current = self.current, None
+        if current is not None:
+            with warning_of_lost_leases():
+                self.settle_done(current)
+
+    def take(self) -> ReceivedMessage | None:
+        """Record that the previous message is done, and return the next one if it is buffered, else None."""
+        self.finish()
+        message = self._hand_out()
+        if message is not None:
+            self._current = message.partition, message.offset
+        return message
+
+    def fetch(self, wanted: int | None) -> bool:
+        """Lease and fetch messages unless some are buffered, and return whether some are."""
+        return self._leasing.fetch(None if wanted is None else min(wanted, FETCH_COUNT))
+
+    def wait(self, timeout_ms: float) -> None:
+        """Wait for messages, or for what else can be leased: messages whose delay or lease ends, and added partitions."""
+        wait_s = self._leasing.wait_s
+        if wait_s is not None:
+            timeout_ms = min(timeout_ms, wait_s * 1000)
+        timeout_ms = min(timeout_ms, self._leasing.look_in_s * 1000)
+        if self._leasing.is_paused:  # new messages change nothing
+            time.sleep(max(timeout_ms, 0) / 1000)
+        elif timeout_ms > 0:
+            self._transport.messages.wait(self._name, self._leasing.ends, timeout_ms)
+
+    def _hand_out(self) -> ReceivedMessage | None:
+        """Return the next buffered message, transformed, or None."""
+        while (stored := self._leasing.next_message()) is not None:
+            place = stored.partition, stored.offset
+            try:
+                message = stored if self._transforming is None else self._transforming(stored)
+            except Exception as error:
+                with self._leasing.keeping(stored):
+                    self.fail_transform(place, error)
+                continue
+            if message is None:  # an interceptor has set it aside
+                with warning_of_lost_leases():
+                    self.settle_done(place)
+                continue
+            held = self._leasing.holding.held[place]
+            held.in_hand = True
+            set_attempt(message, held.failures + 1)
+            return message
+        return None
+
+    def hand_out(self, count: int) -> list[ReceivedMessage]:
+        """Return up to `count` leased messages; an error is raised when those before it have been returned."""
+        messages: list[ReceivedMessage] = []
+        try:
+            while len(messages) < count:
+                message = self._hand_out()
+                if message is not None:
+                    messages.append(message)
+                elif not self._leasing.fetch_leased():
+                    break
+        except HeadstreamError:
+            if not messages:
+                raise
+        return messages
+
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Undo the delivery of messages. Their leases go on."""
+        for message in reversed(messages):
+            if self._leasing.put_back(message) and self._transforming is not None:
+                self._transforming.put_back(message)
+            if self._current == (message.partition, message.offset):
+                self._current = None
+
+    def commit(self, message: Message | None) -> None:
+        """Record that everything delivered is done, or one message."""
+        self._say(self._leasing.holding.in_hand() if message is None else [self.place_of(message)], LeaseStep.DONE)
+
+    # -- single messages ----------------------------------------------------------------------------------------------
+
+    @property
+    def current(self) -> Place | None:
+        """The message that the body of a loop has; None also if its partition was purged meanwhile."""
+        return self._current if self._current in self._leasing.holding.held else None
+
+    def place_of(self, message: Message) -> Place:
+        """Return the place of a message that is in progress."""
+        place = position_of(message, self._name)
+        held = self._leasing.holding.held.get(place)
+        if held is None or not held.in_hand:
+            raise not_in_progress(place, self._name)
+        return place
+
+    def failures_of(self, place: Place) -> int:
+        """Return how often a message in progress has failed before."""
+        return self._leasing.holding.held[place].failures
+
+    def _say(self, places: Sequence[Place], step: LeaseStep) -> None:
+        self._end_attempts(places, self._leasing.say(places, step))
+
+    def _end_attempts(self, places: Sequence[Place], lost: LeaseLostError | None) -> None:
+        """End a call for messages, after the log was told."""
+        if self._current in places:
+            self._current = None
+        if lost is not None:
+            raise lost
+
+    def settle_done(self, place: Place) -> None:
+        """Record that a message is done."""
+        self._say([place], LeaseStep.DONE)
+
+    def settle_failed(self, place: Place, failure: Failure) -> None:
+        """Record that a message failed, or is given up."""
+        self._end_attempts([place], self._leasing.say_failed(place, failure))
+
+    def extend(self, place: Place, lease_us: int) -> None:
+        """Have the lease of a message end later."""
+        lost = self._leasing.extend(place, lease_us)
+        if lost is not None:
+            self._end_attempts([place], lost)
+
+    def defer(self, place: Place) -> None:
+        """Set a message aside."""
+        self._say([place], LeaseStep.DEFERRED)
+
+    def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage | None:
+        """Return a message that was set aside, or None if it cannot be delivered."""
+        message = self._hand_out() if self._leasing.fetch_deferred(partition, offset) else None
+        return message if message is not None and (message.partition, message.offset) == (partition, offset) else None
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def end(self, *, commit: bool) -> None:
+        """Release what is not settled: this counts as no failure."""
+        if commit:
+            self.finish()
+        with suppress(HeadstreamError):  # its leases end by time then
+            self._leasing.release_all()
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._leasing.leave()

@@ -1,0 +1,67 @@
+"""PollRequest: what a poll of one partition asks for, the same for a broker, a server and Kafka."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from headstream.core.filters.filter import Filter
+from headstream.core.model.message import MessageState
+from headstream.core.model.polling import OffsetOwner, PollingKind, PollingStrategy
+from headstream.core.model.topology import MAX_BATCH_BYTES
+from headstream.errors import InvalidInputError, InvalidOptionError
+
+__all__ = ["AVAILABLE_ONLY", "PollRequest"]
+
+AVAILABLE_ONLY: Final = frozenset({MessageState.AVAILABLE.value})
+"""The states of a poll that names none."""
+
+
+class PollRequest(NamedTuple):
+    """What a poll of a partition asks for; a tuple, since each poll makes one: a frozen dataclass costs four times as much.
+
+    Args:
+        start: Where to begin; an expired offset starts at the first retained one.
+        count: Maximum number of messages, at least 1.
+        states: State codes to deliver; other messages are skipped. None delivers all.
+        size_bytes: Approximate maximum size, bytes; at least one message is returned.
+        consumer: The polling consumer; required for `next` and to commit. A group that asks for other states than available
+            gets those that messages have for it.
+        auto_commit: Whether to commit the delivered messages for the consumer at once.
+        where: The filter of messages in these states.
+        until_offset: One past the last offset to examine with a filter; 0 for the partition's end. Kafka's brokers ignore it.
+    """
+
+    start: PollingStrategy
+    count: int  # type: ignore[assignment]
+    states: frozenset[int] | None = AVAILABLE_ONLY
+    size_bytes: int = MAX_BATCH_BYTES
+    consumer: OffsetOwner | None = None
+    auto_commit: bool = False
+    where: Filter | None = None
+    until_offset: int = 0
+
+    def from_offset(self, offset: int, count: int) -> PollRequest:
+        """Return the request for other messages of the partition."""
+        start, consumer = PollingStrategy.offset(offset), self.consumer
+        return PollRequest(start, count, self.states, self.size_bytes, consumer, self.auto_commit, self.where, self.until_offset)
+
+    def check(self, topic: object) -> None:
+        """Check what the types do not tell.
+
+        Args:
+            topic: Where it polls, for the error.
+
+        Raises:
+            InvalidInputError: a number is less than 1.
+            InvalidOptionError: the consumer is missing, or the newest messages are requested with a filter.
+        """
+        if self.count < 1 or self.size_bytes < 1:
+            raise InvalidInputError("a poll requests at least one message and one byte", where=str(topic))
+        if self.consumer is None and (self.auto_commit or self.start.kind is PollingKind.NEXT):
+            raise InvalidOptionError("a consumer or a group is required", where=str(topic), advice="Name the consumer or group")
+        if self.where is not None and self.start.kind is PollingKind.LAST:
+            raise InvalidOptionError(
+                "the newest messages cannot be filtered",
+                where=str(topic),
+                advice="Begin at a time, as in -1h, or read without a filter",
+            )

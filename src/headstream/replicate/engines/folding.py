@@ -1,0 +1,215 @@
+"""Folding: files with many deleted rows, and small files, are written again without what is deleted, in bounded steps.
+
+    per partition:  files with >= 20 % deleted rows  +  small files of similar sizes   ->   new files, one commit
+
+Of small files, the largest is at most twice as large as all others together: so a row is written again when its file has grown by
+half, not with each fold. deltalake's own compaction leaves large files with their vectors.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headstream.errors import StorageError
+from headstream.replicate.engines.merge_on_read import OWN_TABLE
+from headstream.replicate.storage.data_files import DataFileWriter, target_size
+from headstream.replicate.storage.delta_commit import Conflict, commit_files, drop_vectors, write_checkpoint
+from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, merge_on_read_refusal, read_batches
+from headstream.replicate.storage.delta_places import Translated
+from headstream.replicate.storage.places import Place
+
+__all__ = ["COMPACTION_STEPS", "Folded", "fold", "must_fold", "remove_vectors"]
+
+_DELETED_SHARE: Final = 0.2
+"""Of a file's rows, from which the file is written again."""
+_MOST_VECTORS: Final = 200
+"""Files with deletion vectors, from which the table is folded without waiting for its time."""
+_STEP_BYTES: Final = 256 << 20
+"""Of the files of one commit: about five seconds of work."""
+COMPACTION_STEPS: Final = 16
+"""Most commits of a scheduled compaction: 4 GiB."""
+_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What a fold did.
+
+    Args:
+        commits: Number of its commits.
+        removed: Files that were replaced.
+        added: Files that replace them.
+        deleted: Deleted rows that no file has any more.
+    """
+
+    commits: int = 0
+    removed: int = 0
+    added: int = 0
+    deleted: int = 0
+
+    def __add__(self, other: Folded) -> Folded:
+        return Folded(
+            self.commits + other.commits, self.removed + other.removed, self.added + other.added, self.deleted + other.deleted
+        )
+
+
+def must_fold(snapshot: LogSnapshot) -> bool:
+    """Return whether a table has so many files with deletion vectors that it is folded at once, and files to fold."""
+    count = sum(file.vector is not None for file in snapshot.files.values())
+    return count >= _MOST_VECTORS and bool(_choose(snapshot, _STEP_BYTES))
+
+
+def fold(
+    snapshot: LogSnapshot, *, steps: int = COMPACTION_STEPS, step_bytes: int = _STEP_BYTES, all_vectors: bool = False
+) -> Folded:
+    """Write files with many deleted rows, and small files, again.
+
+    Args:
+        snapshot: The table, which may have deletion vectors by merge_on_read_refusal(); it advances to the last commit.
+        steps: Most commits; what is left is folded by the next call.
+        step_bytes: Size of the files of one commit, bytes; one file may be larger.
+        all_vectors: Whether the files with vectors are written again, and no others.
+
+    Raises:
+        StorageError: the table cannot be read or written, or other writers came first each time.
+    """
+    done = Folded()
+    conflicts = 0
+    while done.commits < steps:
+        chosen = _with_vectors(snapshot, step_bytes) if all_vectors else _choose(snapshot, step_bytes)
+        if not chosen:
+            break
+        try:
+            done += _fold(snapshot, chosen)
+        except Conflict:
+            conflicts += 1
+            if conflicts == _ATTEMPTS:
+                raise _outpaced(snapshot) from None
+    if done.commits:
+        write_checkpoint(snapshot)  # else readers read the commits of all merges since the last one
+    return done
+
+
+def remove_vectors(table: Place) -> Folded:
+    """Write the files with deletion vectors again, and take the feature from the table, which older readers then can read.
+
+    Its older versions still need a reader that knows the feature.
+
+    Args:
+        table: Its directory or URI.
+
+    Raises:
+        StorageError: there is no table, it has not the feature, or it cannot be read or written.
+    """
+    snapshot = LogSnapshot.read(table)
+    if not snapshot.protocol.has_vectors:
+        raise StorageError("the table has no deletion vectors", where=str(table))
+    refusal = merge_on_read_refusal(snapshot)
+    if refusal is not None:
+        advice = "Let Spark do it: ALTER TABLE ... DROP FEATURE deletionVectors TRUNCATE HISTORY"
+        raise StorageError(f"the deletion vectors of a table with {refusal} cannot be removed", where=str(table), advice=advice)
+    done = Folded()
+    for _ in range(_ATTEMPTS):
+        done += fold(snapshot, steps=len(snapshot.files) + 1, all_vectors=True)
+        try:
+            drop_vectors(snapshot, OWN_TABLE)
+        except Conflict:
+            continue
+        return done
+    raise _outpaced(snapshot)
+
+
+def _with_vectors(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]]:
+    """Return files with vectors, each on its own, for one commit."""
+    chosen: list[list[DataFile]] = []
+    for file in snapshot.files.values():
+        if file.vector is not None and step_bytes > 0:
+            chosen.append([file])
+            step_bytes -= file.size
+    return chosen
+
+
+def _outpaced(snapshot: LogSnapshot) -> StorageError:
+    return StorageError(
+        f"other writers have changed the table in each of {_ATTEMPTS} attempts to fold files", where=str(snapshot.table)
+    )
+
+
+def _choose(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]]:
+    """Return the files of the next commit, those of a partition together; none if nothing is to be folded."""
+    least_bytes = target_size(snapshot.configuration) // 2
+    partitions: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = defaultdict(list)
+    for file in snapshot.files.values():
+        partitions[tuple(sorted(file.partition_values.items()))].append(file)
+    chosen, left = [], step_bytes
+    for files in partitions.values():
+        heavy = [file for file in files if _deleted_share(file) >= _DELETED_SHARE]
+        rest = [file for file in files if _deleted_share(file) < _DELETED_SHARE and file.size < least_bytes]
+        small = _similar(sorted(rest, key=lambda file: file.size))
+        group: list[DataFile] = []
+        heavy.sort(key=_deleted_share, reverse=True)
+        for file in [*heavy, *small]:
+            if left < step_bytes and file.size > left:
+                break
+            group.append(file)
+            left -= file.size
+        if len(group) > 1 or (group and heavy):
+            chosen.append(group)
+        if left <= 0:
+            break
+    return chosen
+
+
+def _similar(files: Sequence[DataFile]) -> Sequence[DataFile]:
+    """Return the first files up to the last one that is at most twice as large as all before it together.
+
+    Args:
+        files: By size, ascending.
+    """
+    before = itertools.accumulate((file.size for file in files), initial=0)
+    last = max(
+        (number for number, (file, size) in enumerate(zip(files, before, strict=False)) if file.size <= 2 * size), default=-1
+    )
+    return files[: last + 1]
+
+
+def _fold(snapshot: LogSnapshot, chosen: Iterable[Sequence[DataFile]]) -> Folded:
+    removed: list[DataFile] = []
+    added: list[DataFile] = []
+    with Translated(snapshot.table, "the files cannot be folded"):
+        for group in chosen:
+            writer = DataFileWriter(snapshot, group[0].partition_values)
+            deleted = snapshot.deleted_rows(group)
+            for file in group:
+                gone = deleted.get(file.path)
+                begin = 0
+                for rows in read_batches(snapshot, file):
+                    stays = np.ones(rows.num_rows, np.bool_)
+                    if gone is not None:
+                        first, last = np.searchsorted(gone, [begin, begin + rows.num_rows])
+                        stays[gone[first:last].astype(np.int64) - begin] = False
+                    begin += rows.num_rows
+                    writer.write(rows if gone is None else rows.filter(pa.array(stays)))
+            removed += group
+            added += writer.finish()
+    done = Folded(1, len(removed), len(added), sum(file.deleted for file in removed))
+    metrics = {
+        "numRemovedFiles": done.removed,
+        "numAddedFiles": done.added,
+        "numDeletionVectorsRemoved": sum(file.vector is not None for file in removed),
+        "numRemovedBytes": sum(file.size for file in removed),
+        "numAddedBytes": sum(file.size for file in added),
+    }
+    commit_files(snapshot, removed=removed, added=added, operation="OPTIMIZE", metrics=metrics)
+    return done
+
+
+def _deleted_share(file: DataFile) -> float:
+    return file.deleted / file.rows if file.vector is not None and file.rows else 0.0

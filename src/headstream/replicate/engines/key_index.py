@@ -1,0 +1,291 @@
+"""Where the rows of some keys are in a data file, without reading the file: its keys in order, with the positions of their rows.
+
+A data file never changes, so an index of one cannot be out of date, and can be deleted at any time.
+
+    <directory>/<hash of the table>/<hash of file and key columns>.keys     Arrow IPC, memory-mapped, and 8 bytes of checksum
+        number      uint64, rising       the key itself, if it is one integer; else a hash of it
+        position    uint32               of the row with that number
+        <key>, ...                       the key of the row at each position, if numbers are hashes: it decides
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+__all__ = ["FileKeys", "KeyIndex", "SoughtKeys", "can_find", "find_rows"]
+
+Positions: TypeAlias = npt.NDArray[np.int64]
+_Numbers: TypeAlias = npt.NDArray[np.uint64]
+
+_FACTOR, _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_FILTER_BITS: Final = 21
+_CHECKSUM_BYTES: Final = 8
+_MOST_OPEN: Final = 4096
+"""Indexes mapped into memory at a time, of a table; Linux allows a process 65,530 mappings."""
+
+
+def can_find(kind: pa.DataType) -> bool:
+    """Return whether rows are found by keys of a type: values are equal to SQL exactly where they are the same."""
+    tests = (
+        *(pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_date32),
+        *(pa.types.is_timestamp, pa.types.is_boolean, pa.types.is_decimal),
+    )
+    return any(test(kind) for test in tests)
+
+
+@dataclass(frozen=True, slots=True)
+class FileKeys:
+    """The keys of a data file's rows, deleted ones too.
+
+    Args:
+        numbers: The number of each key; rising, if there are positions.
+        positions: The position of the row with each number; None: rows are in the file's order.
+        keys: The keys in the file's order; None if numbers are the keys.
+    """
+
+    numbers: _Numbers
+    positions: npt.NDArray[np.uint32] | None
+    keys: pa.Table | None
+
+
+class SoughtKeys:
+    """The keys that rows are looked for by.
+
+    Args:
+        keys: Key columns, in the table's types, each key once. A key with a null is that of no row.
+    """
+
+    def __init__(self, keys: pa.Table) -> None:
+        self.columns = tuple(keys.column_names)
+        self.is_exact = len(self.columns) == 1 and pa.types.is_integer(keys.schema.field(0).type)
+        valid = np.ones(keys.num_rows, np.bool_)
+        for column in keys.columns:
+            if column.null_count:
+                valid &= column.is_valid().to_numpy()
+        rows = np.flatnonzero(valid)
+        self.keys = keys
+        numbers = _numbers(keys if len(rows) == keys.num_rows else keys.take(pa.array(rows)))
+        order = np.argsort(numbers)
+        self.numbers, self.rows = numbers[order], rows[order]
+        self._filter: npt.NDArray[np.bool_] | None = None
+
+    def may_have(self, numbers: _Numbers) -> Positions:
+        """Return the places of numbers that can be among those sought; others are not."""
+        if self._filter is None:
+            built = np.zeros(1 << _FILTER_BITS, np.bool_)
+            built[_filter_places(self.numbers)] = True
+            self._filter = built
+        return np.flatnonzero(self._filter[_filter_places(numbers)])
+
+
+def find_rows(file: FileKeys, sought: SoughtKeys) -> tuple[Positions, Positions]:
+    """Return the positions of the rows of a file that have one of some keys, rising, and the rows of `sought` with these keys."""
+    numbers, positions = file.numbers, file.positions
+    if positions is None:
+        chosen = sought.may_have(numbers)
+        chosen = chosen[np.argsort(numbers[chosen])]
+        numbers, positions = numbers[chosen], chosen.astype(np.uint32)
+    if len(numbers) < len(sought.numbers):
+        needles, places = _equal_pairs(sought.numbers, numbers)
+    else:
+        places, needles = _equal_pairs(numbers, sought.numbers)
+    found, rows = positions[places].astype(np.int64), sought.rows[needles]
+    order = np.argsort(found, kind="stable")
+    found, rows = found[order], rows[order]
+    if file.keys is not None and len(found):
+        same = np.ones(len(found), np.bool_)
+        for name in sought.columns:
+            stored, wanted = file.keys[name].take(pa.array(found)), sought.keys[name].take(pa.array(rows))
+            same &= pc.fill_null(pc.equal(stored, wanted.cast(stored.type)), False).to_numpy()
+        found, rows = found[same], rows[same]
+    return found, rows
+
+
+def _equal_pairs(many: _Numbers, few: _Numbers) -> tuple[Positions, Positions]:
+    """Return the places in `many` and in `few` of each pair of equal numbers; both rise."""
+    begins = np.searchsorted(many, few)
+    hits = np.flatnonzero(begins < len(many))
+    hits = hits[many[begins[hits]] == few[hits]]
+    begins = begins[hits]
+    counts = np.searchsorted(many, few[hits], "right") - begins
+    ends = np.cumsum(counts)
+    within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)
+    return np.repeat(begins, counts) + within, np.repeat(hits, counts)
+
+
+def _filter_places(numbers: _Numbers) -> _Numbers:
+    places: _Numbers = (numbers * _FACTOR) >> np.uint64(64 - _FILTER_BITS)
+    return places
+
+
+def _numbers(keys: pa.Table) -> _Numbers:
+    """Return the number of each key; a key with a null has any."""
+    columns = [column.combine_chunks() for column in keys.columns]
+    parts = [_numbers_of(column) for column in columns]
+    if len(parts) == 1:
+        return parts[0]
+    mixed: _Numbers = np.zeros(keys.num_rows, np.uint64)
+    for part in parts:
+        mixed = mixed * _FACTOR + part
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
+    return mixed
+
+
+def _numbers_of(values: Any) -> _Numbers:
+    kind = values.type
+    if pa.types.is_boolean(kind):
+        values = values.cast(pa.int8())
+    elif pa.types.is_date32(kind):
+        values = values.cast(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        values = values.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
+    if pa.types.is_integer(values.type):
+        whole = values.cast(pa.int64())
+        numbers: _Numbers = (whole.fill_null(0) if whole.null_count else whole).to_numpy().view(np.uint64)
+        return numbers
+    if pa.types.is_decimal(kind):
+        values = values.cast(pa.string())
+    texts = (text or b"" for text in values.cast(pa.binary()).to_pylist())
+    return np.fromiter(map(xxhash.xxh3_64_intdigest, texts), np.uint64, len(values))
+
+
+class KeyIndex:
+    """The indexes of a table's data files, in a directory of bounded size.
+
+    Args:
+        base: The directory of the indexes of all tables, created when it is needed. None: no index is kept.
+        table: The table's directory or URI.
+        most_bytes: Size of the table's indexes at which no more are written.
+    """
+
+    def __init__(self, base: Path | None, table: str, most_bytes: int) -> None:
+        self._directory = None if base is None else base / xxhash.xxh3_64_hexdigest(table.encode())
+        self._most_bytes = most_bytes
+        self._open: dict[str, FileKeys] = {}
+        self._lock = threading.Lock()
+        self._size = -1
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the files."""
+        with self._lock:
+            if self._size < 0:
+                self._size = sum(size for _, size in self._files())
+            return self._size
+
+    def find(self, file: str, rows: int | None, columns: Sequence[str]) -> FileKeys | None:
+        """Return the index of a data file; None without one.
+
+        Args:
+            file: The data file's name in the table's log.
+            rows: The number of its rows; None if that is not known.
+            columns: The key columns.
+        """
+        if self._directory is None:
+            return None
+        name = _name(file, columns)
+        known = self._open.get(name)
+        if known is None:
+            known = self._read(self._directory / name)
+            if known is not None:
+                with self._lock:
+                    if len(self._open) >= _MOST_OPEN:
+                        self._open.clear()
+                    self._open[name] = known
+        return known if known is None or rows in (None, len(known.numbers)) else None
+
+    def build(self, file: str, keys: pa.Table) -> FileKeys:
+        """Return the keys of a data file, and write its index if there is room for it.
+
+        Args:
+            file: The data file's name in the table's log.
+            keys: The key columns of all of its rows.
+        """
+        is_exact = keys.num_columns == 1 and pa.types.is_integer(keys.schema.field(0).type)
+        if is_exact and keys.column(0).null_count:
+            is_exact = False  # the number of a null is that of a key
+        numbers, checked = _numbers(keys), None if is_exact else keys
+        size = 2048 + 12 * keys.num_rows + (0 if checked is None else checked.nbytes)
+        if self._directory is None or self.size_bytes + size > self._most_bytes or keys.num_rows > np.iinfo(np.uint32).max:
+            return FileKeys(numbers, None, checked)
+        order = np.argsort(numbers)
+        found = FileKeys(numbers[order], order.astype(np.uint32), checked)
+        self._write(self._directory / _name(file, keys.column_names), found)
+        return found
+
+    def keep(self, files: Collection[str], columns: Sequence[str]) -> None:
+        """Delete the indexes of other data files than a table's present ones, if there are many."""
+        if self._directory is None:
+            return
+        kept = {_name(file, columns) for file in files}
+        found = self._files()
+        if len(found) <= len(kept) + len(kept) // 4 + 16:
+            return
+        for path, _ in found:
+            if path.name not in kept:
+                with self._lock:
+                    self._open.pop(path.name, None)
+                    self._size = -1
+                with suppress(OSError):
+                    path.unlink()
+
+    def _files(self) -> list[tuple[Path, int]]:
+        found = []
+        if self._directory is not None and self._directory.is_dir():
+            for entry in os.scandir(self._directory):
+                with suppress(FileNotFoundError):
+                    found.append((Path(entry.path), entry.stat().st_size))
+        return found
+
+    def _write(self, path: Path, keys: FileKeys) -> None:
+        assert keys.positions is not None
+        columns = {"number": pa.array(keys.numbers), "position": pa.array(keys.positions)}
+        if keys.keys is not None:
+            columns |= {f"key {name}": keys.keys[name].combine_chunks() for name in keys.keys.column_names}
+        sink = pa.BufferOutputStream()
+        table = pa.table(columns)
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        content = sink.getvalue()
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+        with suppress(OSError):  # a full disk: the index is only for speed
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.write(xxhash.xxh3_64_digest(content))
+            temporary.replace(path)
+            with self._lock:
+                self._size += content.size + _CHECKSUM_BYTES
+
+    def _read(self, path: Path) -> FileKeys | None:
+        """Return a stored index, mapped into memory; None if there is none, or none that is whole."""
+        try:
+            mapped = pa.memory_map(str(path)).read_buffer()
+            content = mapped.slice(0, max(mapped.size - _CHECKSUM_BYTES, 0))
+            if xxhash.xxh3_64_digest(content) != mapped.slice(content.size).to_pybytes():
+                return None
+            with pa.ipc.open_stream(content) as reader:
+                table = reader.read_all()
+        except (OSError, pa.ArrowInvalid):
+            return None
+        names = [name for name in table.column_names if name.startswith("key ")]
+        keys = table.select(names).rename_columns([name.removeprefix("key ") for name in names]) if names else None
+        numbers, positions = (table[name].combine_chunks().to_numpy() for name in ("number", "position"))
+        return FileKeys(numbers, positions, keys)
+
+
+def _name(file: str, columns: Sequence[str]) -> str:
+    return f"{xxhash.xxh3_128_hexdigest(repr((file, tuple(columns))).encode())}.keys"

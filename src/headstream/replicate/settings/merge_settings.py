@@ -1,0 +1,38 @@
+"""How changes are merged into tables: by rewriting files, or by deletion vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from headstream.errors import InvalidOptionError
+
+__all__ = ["MergeSettings", "MergeStrategy"]
+
+MergeStrategy: TypeAlias = Literal["auto", "rewrite", "deletion-vectors"]
+"""rewrite: files with changed rows are written again; deletion-vectors: changed rows are marked as deleted there; auto: whichever
+is cheaper, by MergeSettings.rewrite_below, in tables that were created with this setting or have deletion vectors already."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSettings:
+    """What merges by deletion vectors need, of all tables.
+
+    Args:
+        rewrite_below: Size of the files that can have a changed row, bytes, below which `auto` rewrites them.
+        key_index: Directory of the key indexes; None for `key-index` in the checkpoint.
+        key_index_bytes: Greatest size of the indexes of one table; 0: there are none, and each merge reads the key columns.
+
+    Raises:
+        InvalidOptionError: a size is negative.
+    """
+
+    rewrite_below: int = 32 << 20
+    key_index: Path | None = None
+    key_index_bytes: int = 2 << 30
+
+    def __post_init__(self) -> None:
+        for name in ("rewrite_below", "key_index_bytes"):
+            if getattr(self, name) < 0:
+                raise InvalidOptionError("a size cannot be negative", where=f"merge.{name}")

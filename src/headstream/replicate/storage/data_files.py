@@ -1,0 +1,287 @@
+"""New data files of a Delta table: Parquet as deltalake writes it, and the `add` actions that describe them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headstream.errors import StorageError
+from headstream.replicate.storage.delta_log import DataFile, LogSnapshot
+from headstream.replicate.storage.delta_places import Translated
+from headstream.replicate.storage.table_files import write_file
+
+__all__ = ["DataFileWriter", "target_size", "write_data_files"]
+
+_GROUP_BYTES: Final = 128 << 20
+"""Of a row group in memory."""
+_MOST_BYTES: Final = 100 << 20
+"""Size from which a file is not written on, where the table's properties do not say: deltalake's."""
+_MOST_TAKEN_BYTES: Final = 1 << 30
+"""Of rows that are taken by their numbers: Arrow puts all of a column's text together then, at most 2 GiB."""
+_NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
+_PLAIN_FOLDER: Final = re.compile(r"[A-Za-z0-9_.=-]{3,200}")
+"""A partition's directory. Files of other values are in the table's own: see merge_on_read_refusal(), and names have a limit."""
+_DEFAULT_INDEXED: Final = 32
+_LONGEST_TEXT: Final = 32
+"""Characters of a text in statistics."""
+_GREATEST: Final = "\U0010ffff"
+_EXACT_DIGITS: Final = 15
+"""Digits of a decimal that a JSON number keeps in every reader."""
+
+
+class DataFileWriter:
+    """Writes rows of one partition into new files; they belong to the table once a commit adds them.
+
+    Holds one row group and one file in memory.
+
+    Args:
+        snapshot: The table.
+        values: Partition column -> value as the log has it.
+    """
+
+    def __init__(self, snapshot: LogSnapshot, values: Mapping[str, str | None]) -> None:
+        self._snapshot = snapshot
+        self._values = dict(values)
+        self._most_bytes = target_size(snapshot.configuration)
+        self._schema = pa.schema([field for field in snapshot.schema if field.name not in snapshot.partition_columns])
+        self._files: list[DataFile] = []
+        self._waiting: list[pa.Table] = []
+        self._open()
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows.
+
+        Args:
+            rows: In the table's types, without partition columns; columns that are absent are null.
+        """
+        fields = self._schema
+        known = set(rows.column_names)
+        columns = [rows[f.name] if f.name in known else pa.nulls(rows.num_rows, f.type) for f in fields]
+        self._waiting.append(pa.table(columns, fields.names).cast(fields))
+        if sum(part.nbytes for part in self._waiting) >= _GROUP_BYTES:
+            self._flush()
+
+    def finish(self) -> list[DataFile]:
+        """Write what is left, and return all files."""
+        self._flush()
+        self._close()
+        return self._files
+
+    def _open(self) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(
+            self._sink, self._schema, compression="snappy", store_schema=False, coerce_timestamps="us"
+        )
+        self._statistics = _Statistics(self._snapshot, self._schema.names)
+
+    def _flush(self) -> None:
+        rows = pa.concat_tables(self._waiting) if self._waiting else self._schema.empty_table()
+        self._waiting = []
+        length = max(1, rows.num_rows // max(1, -(-rows.nbytes // _GROUP_BYTES)))
+        for begin in range(0, rows.num_rows, length):
+            part = rows.slice(begin, length)
+            self._writer.write_table(part)
+            self._statistics.add(part)
+            if self._sink.tell() >= self._most_bytes:
+                self._close()
+                self._open()
+
+    def _close(self) -> None:
+        self._writer.close()
+        content = self._sink.getvalue()
+        if not self._statistics.rows:
+            return
+        name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+        folders = [f"{column}={_NULL_DIRECTORY if value is None else value}" for column, value in self._values.items()]
+        if all(_PLAIN_FOLDER.fullmatch(folder) for folder in folders):
+            name = "/".join([*folders, name])
+        write_file(self._snapshot.table, name, content.to_pybytes())
+        action = {
+            "path": name,
+            "partitionValues": self._values,
+            "size": content.size,
+            "modificationTime": time.time_ns() // 1_000_000,
+            "dataChange": True,
+            "stats": self._statistics.text(),
+        }
+        self._files.append(DataFile(action))
+
+
+def write_data_files(snapshot: LogSnapshot, rows: pa.Table) -> list[DataFile]:
+    """Write rows into new files of a table, by partition; they belong to it once a commit adds them.
+
+    Args:
+        snapshot: The table.
+        rows: With the table's columns, in any order; those that are absent are null.
+
+    Raises:
+        StorageError: a file cannot be written, or a column that the table demands a value of has none.
+    """
+    schema = snapshot.schema
+    for field in schema:
+        if not field.nullable and (field.name not in rows.column_names or rows[field.name].null_count):
+            raise StorageError(f"the column {field.name} must have values", where=str(snapshot.table))
+    with Translated(snapshot.table, "the rows cannot be written"):
+        written = []
+        columns = snapshot.partition_columns
+        for name in columns:
+            if name not in rows.column_names:
+                rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
+        for values, part in _partitions(rows, columns):
+            writer = DataFileWriter(snapshot, values)
+            writer.write(part.drop_columns(columns))
+            written += writer.finish()
+        return written
+
+
+def target_size(configuration: Mapping[str, str]) -> int:
+    """Return the size from which a table's files are large enough, bytes.
+
+    Args:
+        configuration: The table's properties.
+    """
+    text = configuration.get("delta.targetFileSize", "")
+    return int(text) if text.isdecimal() else _MOST_BYTES
+
+
+def _partitions(rows: pa.Table, columns: list[str]) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+    """Yield the rows of each partition, with its values as the log has them."""
+    if not columns or not rows.num_rows:
+        if rows.num_rows:
+            yield {}, rows
+        return
+    codes = np.zeros(rows.num_rows, np.int64)
+    for name in columns:
+        encoded = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
+        _, codes = np.unique(codes * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    begins = [0, *(np.flatnonzero(np.diff(codes[order])) + 1).tolist()]
+    for begin, end in zip(begins, [*begins[1:], rows.num_rows], strict=True):
+        if len(begins) == 1:
+            part = rows
+        elif rows.nbytes < _MOST_TAKEN_BYTES:
+            part = rows.take(pa.array(order[begin:end]))
+        else:
+            part = rows.filter(pa.array(codes == codes[order[begin]]))
+        yield {name: _partition_text(part[name][0].as_py()) for name in columns}, part
+
+
+def _partition_text(value: Any) -> str | None:
+    """Return a partition's value as deltalake writes it."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime.datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S.%f")
+    return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+
+class _Statistics:
+    """A file's statistics: of the columns that the table's properties name, by default of the first ones."""
+
+    def __init__(self, snapshot: LogSnapshot, columns: Sequence[str]) -> None:
+        configuration = snapshot.configuration
+        named = configuration.get("delta.dataSkippingStatsColumns")
+        count = int(configuration.get("delta.dataSkippingNumIndexedCols", _DEFAULT_INDEXED))
+        if named is not None:
+            wanted = {part.strip().strip("`") for part in named.split(",")}
+            columns = [name for name in columns if name in wanted]
+        elif count >= 0:
+            columns = columns[:count]
+        self.rows = 0
+        self._nulls = dict.fromkeys(columns, 0)
+        self._kinds: dict[str, pa.DataType] = {}
+        self._bounds: dict[str, list[Any]] = {name: [] for name in columns}
+        self._unknown: set[str] = set()
+
+    def add(self, rows: pa.Table) -> None:
+        """Take account of rows."""
+        self.rows += rows.num_rows
+        for name in self._nulls:
+            column = rows[name]
+            self._kinds[name] = column.type
+            self._nulls[name] += column.null_count
+            bounds = _bounds(column)
+            if bounds is None:
+                self._unknown.add(name)
+            elif bounds:
+                known = [*self._bounds[name], *bounds]
+                self._bounds[name] = [min(known), max(known)]
+
+    def text(self) -> str:
+        """Return them as JSON."""
+        least: dict[str, Any] = {}
+        greatest: dict[str, Any] = {}
+        for name, bounds in self._bounds.items():
+            if bounds and name not in self._unknown:
+                first, last = _as_json(self._kinds[name], *bounds)
+                least |= {} if first is None else {name: first}
+                greatest |= {} if last is None else {name: last}
+        nulls = {name: count for name, count in self._nulls.items() if not pa.types.is_nested(self._kinds[name])}
+        own = {"numRecords": self.rows, "minValues": least, "maxValues": greatest, "nullCount": nulls, "tightBounds": True}
+        return json.dumps(own, separators=(",", ":"), ensure_ascii=False)
+
+
+def _bounds(column: pa.ChunkedArray) -> tuple[Any, ...] | None:
+    """Return the least and the greatest value, nothing if all are null, and None if a reader could understand them otherwise."""
+    kind = column.type
+    tests = (
+        pa.types.is_string,
+        pa.types.is_timestamp,
+        pa.types.is_decimal,
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_date,
+    )
+    if not any(test(kind) for test in tests):
+        return None
+    if pa.types.is_floating(kind) and not pc.all(pc.is_finite(column)).as_py():
+        return None  # NaN is the greatest value to one reader and none to another
+    if pa.types.is_decimal(kind) and kind.precision > _EXACT_DIGITS and kind.scale:
+        return None
+    if pa.types.is_temporal(kind):  # Python has no years beyond 9999
+        column = column.cast(pa.int64() if pa.types.is_timestamp(kind) else pa.int32())
+    found = pc.min_max(column).as_py()
+    return () if found["min"] is None else (found["min"], found["max"])
+
+
+def _as_json(kind: pa.DataType, least: Any, greatest: Any) -> tuple[Any, Any]:
+    """Return bounds as the log has them, None for one that it cannot have."""
+    if pa.types.is_string(kind):
+        return least[:_LONGEST_TEXT], _greatest_text(greatest)
+    if pa.types.is_timestamp(kind):  # in milliseconds, which all readers know
+        suffix = "Z" if kind.tz is not None else ""
+        return _moment(milliseconds=least // 1000, suffix=suffix), _moment(milliseconds=-(-greatest // 1000), suffix=suffix)
+    if pa.types.is_date(kind):
+        first, last = _moment(days=least), _moment(days=greatest)
+        return first and first[:10], last and last[:10]
+    if pa.types.is_decimal(kind):
+        return (float(least), float(greatest)) if kind.scale else (int(least), int(greatest))
+    return least, greatest
+
+
+def _greatest_text(text: str) -> str | None:
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    return None if text[_LONGEST_TEXT] == _GREATEST else text[:_LONGEST_TEXT] + _GREATEST
+
+
+def _moment(*, days: int = 0, milliseconds: int = 0, suffix: str = "") -> str | None:
+    """Return a time since 1970 as the log has it; None before the year 1 and after 9999."""
+    try:
+        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(days=days, milliseconds=milliseconds)
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="milliseconds") + suffix

@@ -1,0 +1,236 @@
+"""Commits of deletion vectors, which deltalake cannot make: rows of files become deleted and new files are added, at once.
+
+    data files, vectors    ->    _delta_log/N+1.json by put-if-absent    ->    the table has them
+
+Where N+1 exists, the writer that came first may have changed the same rows: Conflict. It is no conflict if that commit is this
+one, whose answer was lost.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from headstream.errors import StorageError
+from headstream.replicate.storage.data_files import write_data_files
+from headstream.replicate.storage.deletion_vectors import Positions, write_vectors
+from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, open_parquet
+from headstream.replicate.storage.delta_places import Translated, open_table
+from headstream.replicate.storage.table_files import create_file
+from headstream.version import __version__
+
+__all__ = ["Conflict", "commit_files", "commit_rows", "drop_vectors", "write_checkpoint", "write_data_files"]
+
+_LOGGER: Final = logging.getLogger(__name__)
+_CHECKPOINT_INTERVAL: Final = 100
+"""Commits, where the table's properties do not say: deltalake's."""
+_LONGEST_AGE_S: Final = 3600
+"""Seconds since a log was read, after which it is read again before a commit: the commits after it may have been deleted, and a
+number that has been given already may be free."""
+
+
+class Conflict(Exception):  # noqa: N818
+    """Another writer has committed since the snapshot was read, which has advanced: look for the rows again."""
+
+
+def commit_rows(
+    snapshot: LogSnapshot,
+    *,
+    removed: Mapping[str, Positions],
+    added: Sequence[DataFile],
+    app_id: str,
+    version: int,
+    operation: str,
+    metrics: Mapping[str, int],
+    enable_deletion_vectors: bool = False,
+) -> int:
+    """Delete rows and add files in one commit, which records (app_id, version).
+
+    Args:
+        snapshot: What the rows were found in; it advances to the commit.
+        removed: Path of a live file -> all of its deleted rows, those that were deleted before too.
+        added: New files, of write_data_files().
+        app_id: Pipeline and unit.
+        version: Number of this application within the unit.
+        operation: As the table's history shows it: `MERGE`.
+        metrics: As the table's history shows them.
+        enable_deletion_vectors: Whether the commit gives the table the feature if it lacks it.
+
+    Returns:
+        The commit's number.
+
+    Raises:
+        Conflict: another writer came first; nothing is committed.
+        StorageError: the store cannot be used, or a vector would lose rows that are deleted.
+    """
+    emptied = [path for path, positions in removed.items() if len(positions) == _count_rows(snapshot, snapshot.files[path])]
+    kept = {path: positions for path, positions in removed.items() if path not in emptied}
+    for path, positions in removed.items():
+        file = snapshot.files[path]
+        if len(positions) <= file.deleted or (len(positions) and int(positions[-1]) >= _count_rows(snapshot, file)):
+            raise StorageError("the deleted rows of a file are not those that it has", where=f"{snapshot.table}/{path}")
+    actions: list[dict[str, Any]] = []
+    if kept and not snapshot.has_vectors:
+        if not enable_deletion_vectors:
+            raise StorageError("the table has no deletion vectors", where=str(snapshot.table))
+        actions += _enabling(snapshot)
+    vectors = write_vectors(snapshot.table, kept)
+    for path, vector in vectors.items():
+        snapshot.keep_vector(vector, kept[path])
+    actions += [_remove(snapshot.files[path], data_change=True) for path in removed]
+    actions += [_add(_with_vector(snapshot, snapshot.files[path], vector)) for path, vector in vectors.items()]
+    actions += [_add(file) for file in added]
+    actions.append({"txn": {"appId": app_id, "version": version, "lastUpdated": _now_ms()}})
+    return _commit(snapshot, actions, operation, metrics)
+
+
+def commit_files(
+    snapshot: LogSnapshot, *, removed: Iterable[DataFile], added: Iterable[DataFile], operation: str, metrics: Mapping[str, int]
+) -> int:
+    """Replace files by others with the same rows, in one commit.
+
+    Args:
+        snapshot: The table; it advances to the commit.
+        removed: Live files.
+        added: New files.
+        operation: As the table's history shows it: `OPTIMIZE`.
+        metrics: As the table's history shows them.
+
+    Returns:
+        The commit's number.
+
+    Raises:
+        Conflict: another writer came first; nothing is committed.
+        StorageError: the store cannot be used.
+    """
+    actions = [_remove(file, data_change=False) for file in removed]
+    actions += [_add(DataFile({**file.action, "dataChange": False}, file.vector)) for file in added]
+    return _commit(snapshot, actions, operation, metrics)
+
+
+def drop_vectors(snapshot: LogSnapshot, properties: Collection[str] = ()) -> int:
+    """Take the feature from a table, in one commit, and write a checkpoint: no reader of the newest version needs older commits.
+
+    Args:
+        snapshot: The table, no file of which has a vector; it advances to the commit.
+        properties: Properties that it loses too.
+
+    Returns:
+        The commit's number.
+
+    Raises:
+        Conflict: another writer came first; nothing is committed.
+        StorageError: the store cannot be used.
+    """
+    assert all(file.vector is None for file in snapshot.files.values())
+    lost = {"delta.enableDeletionVectors", *properties}
+    configuration = {name: value for name, value in snapshot.configuration.items() if name not in lost}
+    metadata = {"metaData": {**snapshot.metadata, "configuration": configuration}}
+    number = _commit(snapshot, [{"protocol": snapshot.protocol.action_without_vectors}, metadata], "DROP FEATURE", {})
+    write_checkpoint(snapshot)
+    return number
+
+
+def _commit(snapshot: LogSnapshot, actions: list[dict[str, Any]], operation: str, metrics: Mapping[str, int]) -> int:
+    if time.monotonic() - snapshot.read_at > _LONGEST_AGE_S and snapshot.advance():
+        raise Conflict
+    number, own = snapshot.version + 1, str(uuid.uuid4())
+    information = {
+        "timestamp": _now_ms(),
+        "operation": operation,
+        "operationParameters": {},
+        "readVersion": snapshot.version,
+        "isolationLevel": "Serializable",
+        "isBlindAppend": False,
+        "operationMetrics": {name: str(value) for name, value in metrics.items()},
+        "engineInfo": f"Headstream/{__version__}",
+        "txnId": own,
+    }
+    actions = [{"commitInfo": information}, *actions]
+    lines = [json.dumps(action, separators=(",", ":"), ensure_ascii=False) for action in actions]
+    if not _is_created(snapshot, number, "\n".join([*lines, ""]).encode(), own):
+        snapshot.advance()
+        raise Conflict
+    snapshot.apply(number, actions)
+    snapshot.read_at = time.monotonic()
+    if number % int(snapshot.configuration.get("delta.checkpointInterval", _CHECKPOINT_INTERVAL)) == 0:
+        write_checkpoint(snapshot)  # nothing else does after these commits
+    return number
+
+
+def _is_created(snapshot: LogSnapshot, number: int, content: bytes, own: str) -> bool:
+    """Create a commit; return False if another writer's has its number."""
+    try:
+        if create_file(snapshot.table, f"_delta_log/{number:020d}.json", content):
+            return True
+    except StorageError as error:  # its answer can be lost
+        try:
+            actions = snapshot.read_commit(number)
+        except StorageError:
+            raise error from None
+    else:
+        actions = snapshot.read_commit(number)
+    return any((action.get("commitInfo") or {}).get("txnId") == own for action in actions)
+
+
+def write_checkpoint(snapshot: LogSnapshot) -> None:
+    """Write a checkpoint, and delete the commits before it that are older than the table's properties keep them.
+
+    A failure is a warning: readers need no checkpoint.
+    """
+    try:
+        with Translated(snapshot.table, "the checkpoint cannot be written"):
+            table = open_table(snapshot.table)
+            if table is not None:
+                table.create_checkpoint()
+                if snapshot.configuration.get("delta.enableExpiredLogCleanup", "true") == "true":
+                    table.cleanup_metadata()
+    except StorageError as error:
+        _LOGGER.warning("%s", error)
+
+
+def _enabling(snapshot: LogSnapshot) -> list[dict[str, Any]]:
+    """Return the actions that give a table deletion vectors."""
+    configuration = {**snapshot.configuration, "delta.enableDeletionVectors": "true"}
+    metadata = {**snapshot.metadata, "configuration": configuration}
+    protocol = [] if snapshot.protocol.has_vectors else [{"protocol": snapshot.protocol.action_with_vectors}]
+    return [*protocol, {"metaData": metadata}]
+
+
+def _count_rows(snapshot: LogSnapshot, file: DataFile) -> int:
+    return int(open_parquet(snapshot, file).metadata.num_rows) if file.rows is None else file.rows
+
+
+def _with_vector(snapshot: LogSnapshot, file: DataFile, vector: Any) -> DataFile:
+    # Delta demands the number of rows of a file with a vector; the other statistics are then those of deleted rows too.
+    stats = {**file.stats, "numRecords": _count_rows(snapshot, file), "tightBounds": False}
+    text = json.dumps(stats, separators=(",", ":"), ensure_ascii=False)
+    return DataFile({**file.action, "stats": text, "dataChange": True}, vector)
+
+
+def _add(file: DataFile) -> dict[str, Any]:
+    vector = {} if file.vector is None else {"deletionVector": file.vector.action}
+    return {"add": {**file.action, **vector}}
+
+
+def _remove(file: DataFile, *, data_change: bool) -> dict[str, Any]:
+    vector = {} if file.vector is None else {"deletionVector": file.vector.action}
+    action = {
+        "path": file.path,
+        "deletionTimestamp": _now_ms(),
+        "dataChange": data_change,
+        "extendedFileMetadata": True,
+        "partitionValues": file.partition_values,
+        "size": file.size,
+        **({"tags": file.action["tags"]} if "tags" in file.action else {}),
+        **vector,
+    }
+    return {"remove": action}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,109 @@
+"""Files of a Delta table at any place: whole ones, new ones that nobody else may have created, and Parquet files in parts."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake.fs import DeltaStorageHandler
+
+from headstream.errors import StorageError
+from headstream.replicate.storage.delta_places import Translated
+from headstream.replicate.storage.places import Place, StorePlace
+from headstream.replicate.storage.store_files import StoreFiles
+
+__all__ = ["create_file", "file_names", "open_parquet_file", "read_file", "write_file"]
+
+
+def read_file(table: Place, path: str) -> bytes:
+    """Return a file of a table.
+
+    Args:
+        table: The table's directory or URI.
+        path: Within it.
+
+    Raises:
+        StorageError: there is none, or it cannot be read.
+    """
+    if isinstance(table, StorePlace):
+        found = StoreFiles(table / path).read()
+        if found is None:
+            raise StorageError("the file is missing", where=f"{table}/{path}")
+        return found[0]
+    try:
+        return (table / path).read_bytes()
+    except OSError as error:
+        raise StorageError(f"the file cannot be read: {error.strerror}", where=f"{table}/{path}") from error
+
+
+def write_file(table: Place, path: str, content: bytes) -> None:
+    """Write a file of a table under a new name.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    if isinstance(table, StorePlace):
+        StoreFiles(table / path).write(content)
+        return
+    with Translated(table / path, "the file cannot be written"):
+        (table / path).parent.mkdir(parents=True, exist_ok=True)
+        (table / path).write_bytes(content)
+
+
+def create_file(table: Place, path: str, content: bytes) -> bool:
+    """Create a file of a table, whole; return False if it exists. Of concurrent calls, one succeeds.
+
+    Raises:
+        StorageError: it cannot be written; whether it exists then is unknown.
+    """
+    if isinstance(table, StorePlace):
+        return StoreFiles(table / path).create(content)
+    file = table / path
+    hidden = file.with_name(f".{file.name}.{uuid.uuid4().hex}.tmp")
+    with Translated(file, "the file cannot be written"):
+        try:
+            hidden.write_bytes(content)
+            os.link(hidden, file)  # refused if there is one, which a rename would replace
+        except FileExistsError:
+            return False
+        finally:
+            with suppress(OSError):
+                hidden.unlink()
+    return True
+
+
+def file_names(directory: Place, after: str = "") -> list[str]:
+    """Return the names of the files in a directory, those that come after one; in an object store those below it too.
+
+    Raises:
+        StorageError: it cannot be listed.
+    """
+    if isinstance(directory, StorePlace):
+        return StoreFiles(directory).names(after)
+    with Translated(directory, "the directory cannot be listed"):
+        return [file.name for file in directory.iterdir() if file.name > after]
+
+
+def open_parquet_file(table: Place, path: str, size: int) -> pq.ParquetFile:
+    """Open a Parquet file of a table; only what is asked for is read.
+
+    Args:
+        table: The table's directory or URI.
+        path: Within it.
+        size: Of the file, bytes.
+
+    Raises:
+        StorageError: it is missing, or no Parquet file.
+    """
+    with Translated(table / path, "the data file cannot be read"):
+        if isinstance(table, StorePlace):
+            source: Any = pafs.PyFileSystem(DeltaStorageHandler(str(table), table.delta_options, {path: size})).open_input_file(
+                path
+            )
+            return pq.ParquetFile(source, pre_buffer=True)
+        return pq.ParquetFile(Path(table / path), memory_map=True)
