@@ -13,11 +13,13 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+import headstream as hs
 from headstream.core.model.partitioning import Partitioning
 from headstream.core.wire.codes import EXTENSION_CONTEXT, Code
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
@@ -146,7 +148,11 @@ class Arena:
         assert self.server.resident_bytes < self.limit_bytes
 
     def tidy(self) -> None:
-        """Delete what the attacks have made."""
+        """Delete what the attacks have made, also topics under a legal hold."""
+        with hs.connect(f"headstream://{ROOT[0]}:{quote(ROOT[1])}@{self.server.tcp[0]}:{self.server.tcp[1]}") as log:
+            for topic in log.topics():
+                if topic.legal_hold:
+                    log.update_topic(f"{topic.stream}/{topic.name}", legal_hold=False)
         for stream in self.root.ask(ListStreams()):
             if stream.id != KEPT:
                 self.root.ask(DeleteStream(stream.id))

@@ -114,6 +114,10 @@ class Responder:
         body = encode_refusal(redact(error, self._dispatcher.broker.backing.log)) if self.session.is_extended else b""
         return [response_head(status, len(body)), body]
 
+    def reject_unread(self, status: int) -> list[BytesLike]:
+        """Return the response to a request that is not read to its end, in pieces; the connection closes then."""
+        return [response_head(status, 0)]
+
     def note(self, level: int, event: str, error: BaseException | None = None, /, **fields: object) -> None:
         """Log an event about the session; see logs.note()."""
         session = self.session

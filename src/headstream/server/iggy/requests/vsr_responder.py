@@ -99,15 +99,18 @@ class VsrResponder(Responder):
 
     def reject(self, code: int, error: HeadstreamError, status: int, payload: memoryview | None) -> list[BytesLike]:
         """Return the response to a rejected request: an eviction or a status; arguments as for Responder.reject()."""
-        if payload is None:  # a request of which only a part was received
-            self.session.is_ended = True
-            return [encode_eviction(self.client, Eviction.MALFORMED_LOGIN)]
+        if payload is None:
+            return self.reject_unread(status)
         header = RequestHeader.decode(payload)
         reason = self._find_eviction(code, error, status, header)
         if reason is None:
             return [encode_reply_head(header, status, 0, self.number)]
         self.session.is_ended |= reason in _FINAL_EVICTIONS
         return [encode_eviction(header.client, reason)]
+
+    def reject_unread(self, status: int) -> list[BytesLike]:
+        """Return an eviction: the header of the request is not known."""
+        return [encode_eviction(self.client, Eviction.MALFORMED_LOGIN)]
 
     def _find_eviction(self, code: int, error: HeadstreamError, status: int, header: RequestHeader) -> Eviction | None:
         """Return the reason of an eviction, or None for a reply with a status."""

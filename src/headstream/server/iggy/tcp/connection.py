@@ -27,7 +27,6 @@ from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.requests import READS, is_slow
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.wire.frames import Frame, FrameBuffer, FrameBufferPool
-from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
 from headstream.server.config.tcp_settings import ConnectionLimits
 from headstream.server.iggy.fast_path.intake import Intake
@@ -364,8 +363,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
                 return
             is_never_taken = (frames.fault.need or 0) > self._shared.limits.frame_bytes
             status = Status.INVALID_COMMAND if is_never_taken else Status.UNAUTHENTICATED
-            _, pieces = self._responder.refuse(0, refusal(status, "a request is too long"))
-            self._close_with(status, pieces, "a request is too long", reason=str(frames.fault))
+            self._close_with(status, self._responder.reject_unread(status), "a request is too long", reason=str(frames.fault))
         elif frames.pending_bytes:
             self._timeouts.begin_frame(self._loop.time())
             self._switch.go_on_alone()

@@ -33,14 +33,14 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 
 def converse(running: Running) -> list[tuple[int, int, bytes]]:
-    """Send and poll, and return the answers without the times of the server."""
+    """Send and poll, and return the answers without the times of the server; each poll is of one send, and so of one batch."""
     sent = [frame(b"two teapots", TYPED, message_id=1), frame(b"b" * 300, message_id=2, offset=1, origin=7)]
     found: list[Answer] = []
     with VsrPeer(running.address) as peer:
         for partition in (0, 1, 1):
             found.append(peer.ask(160, send_body("shop", "eu", batch(sent, origin=ORIGIN), partition=partition, count=2)))
         found += [
-            peer.read(100, poll_body(offset, count, partition=1)) for offset, count in ((0, 2), (2, 2), (1, 3), (3, 5), (9, 1))
+            peer.read(100, poll_body(offset, count, partition=1)) for offset, count in ((0, 2), (2, 2), (1, 1), (3, 5), (9, 1))
         ]
         found += [
             peer.read(1),
