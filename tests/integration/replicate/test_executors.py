@@ -222,7 +222,7 @@ def test_executors_extend_histories_append_changes_and_find_whole_transactions(
         assert 0 < summary["parked"] < 40
         for table in ("customers", "order_lines") if "s3" not in how else ():
             commits = DeltaTable(str(tmp_path / "tables" / "SHOP" / table)).history()
-            operations = [commit["operation"] for commit in reversed(commits)]
+            operations = [commit["operation"] for commit in reversed(commits) if commit["operation"] != "SET TBLPROPERTIES"]
             assert operations[:2] == ["CREATE TABLE", "WRITE"], "the first changes are appended"
         more = log.send(mixed[half:])
         again = pipeline.run()
@@ -298,7 +298,7 @@ def test_tables_equal_the_source_when_the_driver_is_killed_between_the_merges_an
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("begins_with", ["/part-", "_delta_log/00000000000000000001.json"])
+@pytest.mark.parametrize("begins_with", ["/part-", "_delta_log/00000000000000000002.json"])
 @pytest.mark.parametrize("how", [[], ["history"]])
 def test_tables_equal_the_source_when_the_store_refuses_all_requests_for_a_minute(
     tmp_path: Path, server: S3Server, how: list[str], begins_with: str

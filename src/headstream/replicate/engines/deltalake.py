@@ -225,10 +225,10 @@ class DeltaLakeEngine:
                     configuration=path_properties(columns, partition_by),
                     storage_options=delta_options(self.path),
                 )
-            self._log.refresh()
-        if self._properties and not self._log.is_mapped:  # deltalake creates no table with properties that it does not know
-            with self._committing("the table cannot be made"):
-                self._log.table.alter.set_table_properties(dict(self._properties), raise_if_not_exists=False)
+            if self._properties:  # deltalake creates no table with properties that it does not know
+                self._log.refresh()
+                with self._committing("the table cannot be made"):
+                    self._log.table.alter.set_table_properties(dict(self._properties), raise_if_not_exists=False)
         self._log.refresh()
 
     def add_columns(self, added: Mapping[str, str]) -> None:
