@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.formats import MessageFormat
+from headstream.replicate.settings.merge_settings import MergeSettings
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableSettings
 from headstream.replicate.storage.storage_settings import StorageSettings
@@ -39,11 +40,12 @@ command too, with `-` for `_`. In Python they are fields of `ReplicateConfig`, w
 """
 _SECTIONS: Final = (
     ('### `[defaults]` and `[table."PATTERN"]`', TableSettings),
+    ("### `[merge]`, which has `strategy` too: `merge_strategy` of all tables", MergeSettings),
     ("### `[registry]`", RegistrySettings),
     ("### `[storage]`", StorageSettings),
     ("### `[format]`", MessageFormat),
 )
-_ELSEWHERE: Final = {"local_copy", "rules", "registry", "format", "storage"}
+_ELSEWHERE: Final = {"local_copy", "rules", "registry", "format", "storage", "merge"}
 """Fields of ReplicateConfig that are sections, or not for people."""
 _SPARK: Final = """## Spark
 

@@ -58,6 +58,9 @@ def write_files(directory: Path) -> list[Path]:
     for example in sorted((ROOT / "examples").rglob("*.py")):
         files.append(directory / f"example_{example.name}")
         files[-1].write_text(example.read_text("utf-8"), "utf-8")
+    stub = directory / "apache_iggy" / "__init__.pyi"  # a client that docs/iggy.md uses and this environment does not have
+    stub.parent.mkdir()
+    stub.write_text("from typing import Any\ndef __getattr__(name: str) -> Any: ...\n")
     return files
 
 

@@ -331,7 +331,7 @@ def test_tables_with_deletion_vectors_are_merged_widened_and_vacuumed_by_both_en
 ) -> None:
     """Spark writes the vectors, as it does wherever a user has enabled them."""
     path = tmp_path / "t"
-    by_spark, by_deltalake = DeltaSparkEngine(path, spark), DeltaLakeEngine(path, SparkMappedTables(spark))
+    by_spark = DeltaSparkEngine(path, spark, "deletion-vectors")
     by_spark.create(TYPES | {"_hs_sequence": "STRING", "_hs_versions": "STRING"})
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     tombstones = Tombstones(tmp_path / "tombstones", ["ID"])

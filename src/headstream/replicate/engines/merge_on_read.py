@@ -76,7 +76,7 @@ class MergeOnRead:
         self._advanced = advanced
         self.strategy = strategy
         self._settings = settings
-        self.index = KeyIndex(settings.key_index, str(path), settings.key_index_bytes)
+        self.index = KeyIndex(settings.key_index, str(path), settings.key_index_size)
         self._refusal: str | None = None
 
     def merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts | None:

@@ -32,7 +32,7 @@ _COUNTERS: Final = (
 _VECTORS: Final = (
     ("deletion_vector_files", "files", "Files of a table with deletion vectors."),
     ("deleted_rows", "deleted", "Rows of a table that are in its files and deleted."),
-    ("key_index_bytes", "index_bytes", "Size of the indexes of a table's keys."),
+    ("key_index_size", "index_bytes", "Size of the indexes of a table's keys."),
 )
 _WAITING: Final = (
     ("parked", "Messages that wait for their schema or table."),

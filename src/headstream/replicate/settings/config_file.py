@@ -255,9 +255,7 @@ class _SettingsLoader:
         merge = self._section(document, "merge", _merge_readers(self._path.absolute().parent)) or {}
         strategy = {"merge_strategy": merge.pop("strategy")} if "strategy" in merge else {}
         if merge:
-            self._build(
-                values, "merge", MergeSettings, {"key_index_bytes" if k == "key_index_size" else k: v for k, v in merge.items()}
-            )
+            self._build(values, "merge", MergeSettings, merge)
         values["rules"] = self._rules(document, strategy)
         registry = self._section(document, "registry", _registry_readers(self._path.absolute().parent))
         if registry is not None:

@@ -22,7 +22,7 @@ class MergeSettings:
     Args:
         rewrite_below: Size of the files that can have a changed row, bytes, below which `auto` rewrites them.
         key_index: Directory of the key indexes; None for `key-index` in the checkpoint.
-        key_index_bytes: Greatest size of the indexes of one table; 0: there are none, and each merge reads the key columns.
+        key_index_size: Greatest size of the indexes of one table; 0: there are none, and each merge reads the key columns.
 
     Raises:
         InvalidOptionError: a size is negative.
@@ -30,9 +30,9 @@ class MergeSettings:
 
     rewrite_below: int = 32 << 20
     key_index: Path | None = None
-    key_index_bytes: int = 2 << 30
+    key_index_size: int = 2 << 30
 
     def __post_init__(self) -> None:
-        for name in ("rewrite_below", "key_index_bytes"):
+        for name in ("rewrite_below", "key_index_size"):
             if getattr(self, name) < 0:
                 raise InvalidOptionError("a size cannot be negative", where=f"merge.{name}")

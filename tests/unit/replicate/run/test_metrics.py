@@ -24,7 +24,7 @@ def test_metrics_are_open_metrics_and_escape_names(tmp_path: Path) -> None:
     assert lines[-1] == "# EOF"
     assert 'headstream_replicate_rows_total{operation="deleted",table="S.\\"odd\\".t\\n"} 3.0' in lines
     assert "headstream_replicate_parked 0.0" in lines
-    for name, value in (("deletion_vector_files", 7.0), ("deleted_rows", 300.0), ("key_index_bytes", 4096.0)):
+    for name, value in (("deletion_vector_files", 7.0), ("deleted_rows", 300.0), ("key_index_size", 4096.0)):
         assert f'headstream_replicate_{name}{{table="SHOP.customers"}} {value}' in lines
     assert f"headstream_replicate_changes_total {float(work.summary.changes)}" in lines
     assert work.summary.merges >= 2, "a table and structure each"

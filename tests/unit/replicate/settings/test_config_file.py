@@ -60,7 +60,7 @@ def test_load_config_reads_how_changes_are_merged(tmp_path: Path) -> None:
     config = load_config(
         write(tmp_path, f'{LEAST}[merge]\nstrategy = "deletion-vectors"\nkey_index = "k"\nkey_index_size = "1MB"\n{of_tables}')
     )
-    assert config.merge_settings == MergeSettings(key_index=tmp_path / "k", key_index_bytes=1_000_000)
+    assert config.merge_settings == MergeSettings(key_index=tmp_path / "k", key_index_size=1_000_000)
     assert config.rules.settings_of("shop", "orders").merge_strategy == "rewrite"
     assert config.rules.settings_of("crm", "orders").merge_strategy == "deletion-vectors"
     least = load_config(write(tmp_path, LEAST))

@@ -44,6 +44,8 @@ __all__ = ["KafkaPartitions", "KafkaStreams", "KafkaTopics"]
 _DEFAULT_REPLICATION: Final = -1
 """As many replicas as the cluster's default.replication.factor says."""
 _MS: Final = 1000
+_LISTINGS: Final = 10
+"""Attempts of a listing while topics are deleted."""
 
 
 class KafkaTopics:
@@ -119,10 +121,17 @@ class KafkaTopics:
 
     def list(self, stream: str | None = None) -> builtins.list[Topic]:
         """Return all topics of one stream, or of all, by name, but for Kafka's internal ones."""
-        names = [spelled for name, spelled in self.names() if stream is None or name.stream == stream]
-        if stream is not None and not names:
-            raise _no_stream(stream)
-        return self._describe(names)
+        for attempt in range(1, _LISTINGS + 1):
+            names = [spelled for name, spelled in self.names() if stream is None or name.stream == stream]
+            if stream is not None and not names:
+                raise _no_stream(stream)
+            try:
+                return self._describe(names)
+            except TopicNotFoundError:  # one was deleted meanwhile
+                if attempt == _LISTINGS:
+                    raise
+                self._cluster.pause()
+        raise AssertionError("unreachable")
 
     def names(self) -> builtins.list[tuple[TopicName, str]]:
         """Return the names of all topics that one leads back to, ours and Kafka's, sorted by Kafka's."""
