@@ -29,7 +29,7 @@ from headstream.replicate.engines.mapped import SparkMappedTables
 from headstream.replicate.engines.plan import MergePlan, quote_name
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
 from headstream.replicate.storage.delta_log import LogSnapshot
-from tests.campaigns.merge_on_read import VectorHistory
+from tests.campaigns.vector_histories import VectorHistory
 from tests.support.replicate.change_tables import METADATA, NAMES, TYPES, change, sequence, table
 from tests.support.replicate.histories import amount, current, deliver, random_history, tell
 from tests.support.replicate.moving_rows import MovingSource

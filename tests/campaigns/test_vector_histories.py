@@ -9,8 +9,8 @@ import pytest
 
 from headstream.replicate.storage import delta_commit
 from headstream.replicate.storage.delta_log import LogSnapshot
-from tests.campaigns.merge_on_read import VectorHistory
 from tests.campaigns.runner import run_history
+from tests.campaigns.vector_histories import VectorHistory
 
 
 def run_some() -> None:
