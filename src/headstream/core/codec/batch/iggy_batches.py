@@ -29,12 +29,12 @@ except ImportError:
 
 if not cython.compiled:
     from headstream.core.codec import uncompiled_primitives as c
-    from headstream.core.codec.batch import faults
+    from headstream.core.codec.batch import faults, layout
     from headstream.core.codec.batch.headers import check_block, key_end, null_end
     from headstream.core.codec.uncompiled_checksums import xxh3_from
 else:
     from cython.cimports.headstream.core.codec import primitives as c
-    from cython.cimports.headstream.core.codec.batch import faults
+    from cython.cimports.headstream.core.codec.batch import faults, layout
     from cython.cimports.headstream.core.codec.batch.headers import check_block, key_end, null_end
     from cython.cimports.headstream.core.codec.checksums import xxh3_from
 
@@ -167,7 +167,7 @@ def _take_batch(p: cython.p_const_uchar, size: cython.longlong, q: cython.p_ucha
         headers: cython.longlong = c.load32(p, at + 32)
         payload: cython.longlong = c.load32(p, at + 36)
         c.copy(q, to, p, at + 8, 16)
-        block: cython.longlong = to + 20
+        block: cython.longlong = to + layout.SENT_HEADERS
         to = block
         if origin > 0:
             to = _store_time(q, to, origin + c.load32(p, at + 28))
@@ -226,10 +226,10 @@ def _groups(
     largest: cython.ulonglong = 0
     base: cython.ulonglong = 0
     while at < size:
-        if size - at < 45 or number >= most:
-            return c.note_fault(notes, faults.MESSAGE_CUT, at, 45, size - at)
-        block: cython.longlong = at + 41
-        length: cython.longlong = c.load32(p, at + 37)
+        if size - at < layout.OVERHEAD or number >= most:
+            return c.note_fault(notes, faults.MESSAGE_CUT, at, layout.OVERHEAD, size - at)
+        block: cython.longlong = at + layout.HEADERS
+        length: cython.longlong = c.load32(p, at + layout.HEADERS_SIZE)
         if size - block - 4 < length:
             return c.note_fault(notes, faults.HEADERS_CUT, block, length + 4, size - block)
         end: cython.longlong = block + length
@@ -239,7 +239,7 @@ def _groups(
         headers: cython.longlong = check_block(p, block, end, False, notes)
         if headers < 0:
             return headers
-        time_us: cython.ulonglong = c.load64(p, at + 9)
+        time_us: cython.ulonglong = c.load64(p, at + layout.TIMESTAMP)
         origin: cython.ulonglong = time_us
         timed: cython.longlong = _time_at(p, block, end, payload)
         length += headers
@@ -315,19 +315,20 @@ def _give_batch(
     c.fill(q, to, 0, BATCH)
     c.store64_signed(q, to, partition)
     c.store64(q, to + 8, base)
-    c.store64(q, to + 16, c.load64(p, at + 9))
+    c.store64(q, to + 16, c.load64(p, at + layout.TIMESTAMP))
     c.store64(q, to + 24, origin)
     c.store64_signed(q, to + 32, BATCH + c.load64_signed(notes, 24))
     c.store32(q, to + 48, c.load64_signed(notes, 8))
     to += BATCH
     while at < end:
-        block: cython.longlong = at + 41
-        headers: cython.longlong = block + c.load32(p, at + 37)
+        block: cython.longlong = at + layout.HEADERS
+        headers: cython.longlong = block + c.load32(p, at + layout.HEADERS_SIZE)
         payload: cython.longlong = c.load32(p, headers)
         timed: cython.longlong = _time_at(p, block, headers, payload)
-        c.copy(q, to + 8, p, at + 17, 16)
+        c.copy(q, to + 8, p, at + layout.ID, 16)
         c.store32(q, to + 24, c.load64(p, at) - base)
-        c.store32(q, to + 28, (c.load64(p, timed + 21) if timed >= 0 else c.load64(p, at + 9)) - origin)
+        sent_us: cython.ulonglong = c.load64(p, timed + 21) if timed >= 0 else c.load64(p, at + layout.TIMESTAMP)
+        c.store32(q, to + 28, sent_us - origin)
         c.store32(q, to + 36, payload)
         c.store64(q, to + 40, 0)
         c.copy(q, to + FRAME, p, headers + 4, payload)

@@ -23,6 +23,8 @@ from headstream.core.wire.vsr.operations import LOGIN, READ, code_of
 
 __all__ = [
     "HEADER_BYTES",
+    "IS_REPLY",
+    "IS_REQUEST",
     "PROTOCOL",
     "Eviction",
     "RequestHeader",
@@ -38,8 +40,8 @@ PROTOCOL: Final = 11 << 10
 _REQUEST: Final = struct.Struct("<48xI8xB67x16s16sQQB7xQ4xI56x")
 _REPLY: Final = struct.Struct("<48xI8xB67x16s16x16sQQQQB7xI36x")
 _EVICTION: Final = struct.Struct("<48xI8xB67x16sII103xB")
-_IS_REQUEST: Final = 5
-_IS_REPLY: Final = 8
+IS_REQUEST: Final = 5
+IS_REPLY: Final = 8
 _IS_EVICTION: Final = 13
 _NO_CLIENT: Final = bytes(16)
 
@@ -103,7 +105,7 @@ def scan_requests(view: memoryview, at: int, end: int, most: int) -> FrameScan:
     frames: list[tuple[int, int, int]] = []
     while end - at >= HEADER_BYTES:
         header = RequestHeader.decode(view[at : at + HEADER_BYTES])
-        if header.size < HEADER_BYTES or header.command != _IS_REQUEST or header.client == _NO_CLIENT:
+        if header.size < HEADER_BYTES or header.command != IS_REQUEST or header.client == _NO_CLIENT:
             frames.append((-1, at, at + HEADER_BYTES))
             return FrameScan(frames, end, HEADER_BYTES, False)
         if header.size > most or header.size > end - at:
@@ -122,7 +124,7 @@ def encode_reply_head(request: RequestHeader, status: int, size: int, session: i
         session: The number of the session, over 0.
     """
     return _REPLY.pack(
-        *(HEADER_BYTES + size, _IS_REPLY, request.checksum, request.client, session, request.request or 1),
+        *(HEADER_BYTES + size, IS_REPLY, request.checksum, request.client, session, request.request or 1),
         *(request.time, request.request, request.operation, status),
     )
 

@@ -16,6 +16,7 @@ from headstream.core.model.partitioning import PartitioningKind
 from headstream.core.model.polling import PollingKind
 from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.messages import SendMessages
+from headstream.core.wire.vsr.frames import HEADER_BYTES, IS_REPLY, IS_REQUEST
 from headstream.core.wire.vsr.operations import READ, SEND
 from headstream.errors import HeadstreamError
 
@@ -39,9 +40,9 @@ else:
 
 __all__ = ["VsrRequests"]
 
-HEADER = cython.declare(cython.longlong, 256)
-IS_REQUEST = cython.declare(cython.longlong, 5)
-IS_REPLY = cython.declare(cython.longlong, 8)
+HEADER = cython.declare(cython.longlong, HEADER_BYTES)
+REQUEST_COMMAND = cython.declare(cython.longlong, IS_REQUEST)
+REPLY_COMMAND = cython.declare(cython.longlong, IS_REPLY)
 READ_OPERATION = cython.declare(cython.longlong, READ)
 SEND_OPERATION = cython.declare(cython.longlong, SEND)
 PING_CODE = cython.declare(cython.longlong, Code.PING.value)
@@ -83,7 +84,7 @@ class VsrRequests(SmallRequests):
             length: cython.longlong = c.load32(p, at + 48)
             operation: cython.longlong = p[at + 176]
             code: cython.longlong = SEND_CODE if operation == SEND_OPERATION else c.load32(p, at + 196)
-            if length < HEADER or length > size - at or p[at + 60] != IS_REQUEST or view[at + 128 : at + 144] != client:
+            if length < HEADER or length > size - at or p[at + 60] != REQUEST_COMMAND or view[at + 128 : at + 144] != client:
                 break
             piece = self._answer_frame(view, at, at + length, operation)
             if piece is None:
@@ -125,7 +126,7 @@ class VsrRequests(SmallRequests):
         request: cython.ulonglong = c.load64(p, at + 168)
         c.fill(q, 0, 0, HEADER)
         c.store32(q, 48, size)
-        q[60] = IS_REPLY
+        q[60] = REPLY_COMMAND
         c.copy(q, 160, p, at + 128, 16)
         c.store64(q, 176, self._responder.number)
         c.store64(q, 184, request if request > 0 else 1)
