@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from headstream.replicate.columns.large_values import MAX_UNIT_BYTES, take_rows
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, offsets_and_data
 
-__all__ = ["bucket_numbers", "divide", "divide_changes"]
+__all__ = ["as_integers", "bucket_numbers", "divide", "divide_changes", "mix_hashes"]
 
 _Hashes: TypeAlias = npt.NDArray[np.uint64]
 _BASE: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -47,7 +47,7 @@ def bucket_numbers(keys: Sequence[pa.ChunkedArray], rows: int, count: int) -> np
     """
     hashes: _Hashes = np.zeros(rows, np.uint64)
     for column in keys:
-        hashes = _mixed(hashes * _BASE + _hashes_of(column.combine_chunks()))
+        hashes = mix_hashes(hashes * _BASE + _hashes_of(column.combine_chunks()))
     return (hashes % np.uint64(count)).astype(np.int64)
 
 
@@ -74,14 +74,18 @@ def divide_changes(changes: pa.Table) -> Iterator[tuple[str, pa.Table]]:
             yield f"/{number + 1}-{count}", changes.filter(pa.array(chosen))
 
 
-def _hashes_of(values: Any) -> _Hashes:
+def as_integers(values: pa.Array) -> pa.Array:
+    """Return booleans, dates and timestamps as the integers that Arrow stores; values of other types as they are."""
     kind = values.type
     if pa.types.is_boolean(kind):
-        values = values.cast(pa.int8())
-    elif pa.types.is_date32(kind):
-        values = values.cast(pa.int32())
-    elif pa.types.is_timestamp(kind):
-        values = values.cast(pa.int64())
+        return values.cast(pa.int8())
+    if pa.types.is_date32(kind):
+        return values.cast(pa.int32())
+    return values.cast(pa.int64()) if pa.types.is_timestamp(kind) else values
+
+
+def _hashes_of(values: Any) -> _Hashes:
+    kind, values = values.type, as_integers(values)
     if pa.types.is_integer(values.type):
         numbers: _Hashes = values.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
         return numbers
@@ -103,7 +107,7 @@ def _hashes_of_bytes(values: pa.BinaryArray) -> _Hashes:
     return hashes
 
 
-def _mixed(hashes: _Hashes) -> _Hashes:
+def mix_hashes(hashes: _Hashes) -> _Hashes:
     """Return hashes whose low bits depend on all bits."""
     hashes = (hashes ^ (hashes >> np.uint64(30))) * _FIRST
     hashes = (hashes ^ (hashes >> np.uint64(27))) * _SECOND

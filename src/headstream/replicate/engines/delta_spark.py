@@ -21,6 +21,7 @@ from headstream.replicate.engines.mapped import SparkMappedTables, needs_column_
 from headstream.replicate.engines.merge_on_read import OWN_TABLE, log_enabled
 from headstream.replicate.engines.plan import MergePlan, quote_name
 from headstream.replicate.settings.merge_settings import MergeStrategy
+from headstream.replicate.storage.delta_log import VECTORS_PROPERTY
 from headstream.replicate.storage.places import Place
 
 __all__ = ["DeltaSparkEngine"]
@@ -28,7 +29,6 @@ __all__ = ["DeltaSparkEngine"]
 _APP_ID: Final = "spark.databricks.delta.write.txnAppId"
 _VERSION: Final = "spark.databricks.delta.write.txnVersion"
 _SOURCE: Final = "headstream_changes"
-_VECTORS: Final = "delta.enableDeletionVectors"
 _LEAST_BYTES: Final = 128 << 20
 """Size of a table from which Spark's merges are quicker with deletion vectors: twice at 230 MB, no gain at 25 MB."""
 _KEYS: Final = "headstream_keys"
@@ -128,12 +128,12 @@ class DeltaSparkEngine:
     def _allow_vectors(self) -> None:
         """Give the table deletion vectors, if they are to be used and pay."""
         properties = self._log.table.metadata().configuration
-        if self._strategy == "rewrite" or properties.get(_VECTORS) == "true":
+        if self._strategy == "rewrite" or properties.get(VECTORS_PROPERTY) == "true":
             return
         is_own = OWN_TABLE.items() <= properties.items() and self._log.size_bytes >= _LEAST_BYTES
         if self._strategy == "deletion-vectors" or is_own:
             log_enabled(self.path)
-            self._tables.set_properties(self.path, {_VECTORS: "true"})
+            self._tables.set_properties(self.path, {VECTORS_PROPERTY: "true"})
             self._refresh()
 
     def _insert(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:

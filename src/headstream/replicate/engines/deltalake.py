@@ -298,7 +298,8 @@ class DeltaLakeEngine:
 
     def merge_on_read(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts | None:
         """Run a merge by deletion vectors, as merge(); None if files are to be rewritten instead, by the table's strategy."""
-        if self._on_read is None:
+        table = self._log.table
+        if self._on_read is None or not self._on_read.may_pay(table.metadata().configuration, self._log.size_bytes):
             return None
         with self._committing("the merge failed"):
             counts = self._on_read.merge(plan, changes, app_id, version)

@@ -24,12 +24,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from headstream.replicate.columns.key_buckets import as_integers, mix_hashes
+
 __all__ = ["FileKeys", "KeyIndex", "SoughtKeys", "can_find", "find_rows"]
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 _Numbers: TypeAlias = npt.NDArray[np.uint64]
 
-_FACTOR, _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
+_FORMAT: Final = 2
+"""In the names of indexes: one whose numbers were computed in another way is not found."""
 _FILTER_BITS: Final = 21
 _CHECKSUM_BYTES: Final = 8
 _MOST_OPEN: Final = 4096
@@ -138,25 +142,17 @@ def _numbers(keys: pa.Table) -> _Numbers:
         return parts[0]
     mixed: _Numbers = np.zeros(keys.num_rows, np.uint64)
     for part in parts:
-        mixed = mixed * _FACTOR + part
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
+        mixed = mix_hashes(mixed * _FACTOR + part)
     return mixed
 
 
 def _numbers_of(values: Any) -> _Numbers:
-    kind = values.type
-    if pa.types.is_boolean(kind):
-        values = values.cast(pa.int8())
-    elif pa.types.is_date32(kind):
-        values = values.cast(pa.int32())
-    elif pa.types.is_timestamp(kind):
-        values = values.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
+    values = as_integers(values)
     if pa.types.is_integer(values.type):
         whole = values.cast(pa.int64())
         numbers: _Numbers = (whole.fill_null(0) if whole.null_count else whole).to_numpy().view(np.uint64)
         return numbers
-    if pa.types.is_decimal(kind):
+    if pa.types.is_decimal(values.type):
         values = values.cast(pa.string())
     texts = (text or b"" for text in values.cast(pa.binary()).to_pylist())
     return np.fromiter(map(xxhash.xxh3_64_intdigest, texts), np.uint64, len(values))
@@ -287,4 +283,4 @@ class KeyIndex:
 
 
 def _name(file: str, columns: Sequence[str]) -> str:
-    return f"{xxhash.xxh3_128_hexdigest(repr((file, tuple(columns))).encode())}.keys"
+    return f"{xxhash.xxh3_128_hexdigest(repr((_FORMAT, file, tuple(columns))).encode())}.keys"

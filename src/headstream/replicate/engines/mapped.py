@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from headstream.replicate.engines.plan import quote_name
 from headstream.replicate.engines.spark_store import explain
+from headstream.replicate.storage.delta_log import VECTORS_PROPERTY
 from headstream.replicate.storage.places import Place, StorePlace, failure, shown_cause
 
 __all__ = [
@@ -87,7 +88,7 @@ class SparkMappedTables:
             StorageError: Spark cannot.
         """
         divided = f"PARTITIONED BY ({', '.join(map(quote_name, partition_by))}) " if partition_by else ""
-        properties = {"delta.enableDeletionVectors": "false", **path_properties(columns, partition_by)}
+        properties = {VECTORS_PROPERTY: "false", **path_properties(columns, partition_by)}
         if mapped:
             properties["delta.columnMapping.mode"] = "name"
         columns_sql = f"{_table(path)} ({_specification(columns)})"

@@ -29,7 +29,7 @@ from headstream.replicate.engines.plan import MergePlan, quote_name
 from headstream.replicate.engines.rewriting import rewritten
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
 from headstream.replicate.storage.delta_commit import Conflict, commit_rows, write_data_files
-from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, merge_on_read_refusal, open_parquet
+from headstream.replicate.storage.delta_log import VECTORS_PROPERTY, DataFile, LogSnapshot, merge_on_read_refusal, open_parquet
 from headstream.replicate.storage.places import Place
 
 __all__ = ["OWN_TABLE", "MergeOnRead", "log_enabled"]
@@ -79,6 +79,17 @@ class MergeOnRead:
         self.index = KeyIndex(settings.key_index, str(path), settings.key_index_size)
         self._refusal: str | None = None
 
+    def may_pay(self, configuration: Mapping[str, str], size_bytes: int) -> bool:
+        """Return whether a merge can be one by deletion vectors; if not, the table's log need not be read for it.
+
+        Args:
+            size_bytes: Of the table's files.
+        """
+        if self.strategy != "auto":
+            return True
+        is_open = configuration.get(VECTORS_PROPERTY) == "true" or OWN_TABLE.items() <= configuration.items()
+        return is_open and size_bytes >= self._settings.rewrite_below
+
     def merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts | None:
         """Run a merge in one commit that records (app_id, version); None if the files are to be rewritten instead.
 
@@ -109,8 +120,6 @@ class MergeOnRead:
         )
 
     def _may_merge(self, snapshot: LogSnapshot, plan: MergePlan) -> bool:
-        if not snapshot.has_vectors and self.strategy == "auto" and not OWN_TABLE.items() <= snapshot.configuration.items():
-            return False
         refusal = merge_on_read_refusal(snapshot)
         kinds = {field.name: field.type for field in snapshot.schema}
         unusual = [name for name in plan.match if not can_find(kinds[name])]

@@ -18,7 +18,7 @@ from typing import Any, Final
 from headstream.errors import StorageError
 from headstream.replicate.storage.data_files import write_data_files
 from headstream.replicate.storage.deletion_vectors import Positions, write_vectors
-from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, open_parquet
+from headstream.replicate.storage.delta_log import VECTORS_PROPERTY, DataFile, LogSnapshot, open_parquet
 from headstream.replicate.storage.delta_places import Translated, open_table
 from headstream.replicate.storage.table_files import create_file
 from headstream.version import __version__
@@ -127,7 +127,7 @@ def drop_vectors(snapshot: LogSnapshot, properties: Collection[str] = ()) -> int
         StorageError: the store cannot be used.
     """
     assert all(file.vector is None for file in snapshot.files.values())
-    lost = {"delta.enableDeletionVectors", *properties}
+    lost = {VECTORS_PROPERTY, *properties}
     configuration = {name: value for name, value in snapshot.configuration.items() if name not in lost}
     metadata = {"metaData": {**snapshot.metadata, "configuration": configuration}}
     number = _commit(snapshot, [{"protocol": snapshot.protocol.action_without_vectors}, metadata], "DROP FEATURE", {})
@@ -195,7 +195,7 @@ def write_checkpoint(snapshot: LogSnapshot) -> None:
 
 def _enabling(snapshot: LogSnapshot) -> list[dict[str, Any]]:
     """Return the actions that give a table deletion vectors."""
-    configuration = {**snapshot.configuration, "delta.enableDeletionVectors": "true"}
+    configuration = {**snapshot.configuration, VECTORS_PROPERTY: "true"}
     metadata = {**snapshot.metadata, "configuration": configuration}
     protocol = [] if snapshot.protocol.has_vectors else [{"protocol": snapshot.protocol.action_with_vectors}]
     return [*protocol, {"metaData": metadata}]

@@ -27,7 +27,7 @@ from headstream.replicate.storage.delta_places import Translated
 from headstream.replicate.storage.places import Place
 from headstream.replicate.storage.table_files import file_names, open_parquet_file, read_file
 
-__all__ = ["DataFile", "LogSnapshot", "Protocol", "merge_on_read_refusal", "open_parquet", "read_batches"]
+__all__ = ["VECTORS_PROPERTY", "DataFile", "LogSnapshot", "Protocol", "merge_on_read_refusal", "open_parquet", "read_batches"]
 
 _LOG: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
@@ -43,6 +43,8 @@ _MOST_CACHED_BYTES: Final = 64 << 20
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_.=/-]+")
 _VECTORS: Final = "deletionVectors"
+VECTORS_PROPERTY: Final = "delta.enableDeletionVectors"
+"""The table property that asks writers to use deletion vectors: `true` or `false`."""
 _SUPPORTED: Final = frozenset(
     {"appendOnly", "invariants", _VECTORS, "changeDataFeed", "checkConstraints", "generatedColumns", "identityColumns",
      "columnMapping", "timestampNtz", "variantType"}
@@ -242,7 +244,7 @@ class LogSnapshot:
     @property
     def has_vectors(self) -> bool:
         """Whether the table has the feature, and writers are asked to use it."""
-        return self.protocol.has_vectors and self.configuration.get("delta.enableDeletionVectors") == "true"
+        return self.protocol.has_vectors and self.configuration.get(VECTORS_PROPERTY) == "true"
 
     def advance(self) -> bool:
         """Read the commits that were made since; return whether there were any.
