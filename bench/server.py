@@ -216,11 +216,16 @@ def compare(report: Report, program: str, load: Load, old: Path | None) -> float
     return resident
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def parse_options(description: str | None) -> argparse.Namespace:
+    """Return the options `loads` and `old` of a benchmark of servers."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("loads", nargs="*", help="how the names of the loads begin")
     parser.add_argument("--old", type=Path, help="a checkout of another version, with its own .venv")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parse_options(__doc__)
     asked = tuple(options.loads)
     with Report("server", write=not asked) as report, tempfile.TemporaryDirectory() as place:
         program = compile_load(Path(place))

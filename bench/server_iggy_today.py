@@ -9,7 +9,6 @@ with idle consumers that poll every 10 ms, with and without held polls.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import struct
 import sys
@@ -23,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench.machine import Report  # noqa: E402
-from bench.server import SECONDS, Load, Result, compile_load, fill, run, served  # noqa: E402
+from bench.server import SECONDS, Load, Result, compile_load, fill, parse_options, run, served  # noqa: E402
 from headstream.core.wire.codes import Code  # noqa: E402
 from tests.support.server.vsr_peer import VsrPeer  # noqa: E402
 
@@ -95,10 +94,7 @@ def measure_idle(report: Report, hold: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("loads", nargs="*", help="how the names of the loads begin")
-    parser.add_argument("--old", type=Path, help="a checkout of another version, with its own .venv")
-    options = parser.parse_args()
+    options = parse_options(__doc__)
     asked = tuple(options.loads)
     with Report("server_iggy_today", write=not asked) as report, tempfile.TemporaryDirectory() as place:
         program = compile_load(Path(place))

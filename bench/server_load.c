@@ -151,6 +151,22 @@ static unsigned char *put_batch(unsigned char *batch) {
     return p;
 }
 
+/* Write the body of a poll from an offset, which prepare() sets; return where it ends. */
+static unsigned char *put_poll(Client *client, unsigned char *p, const char *topic) {
+    *p++ = 1;
+    *p++ = 1;
+    *p++ = 4;
+    p = put_name(put_name(put32(p, 1), "bench"), topic);
+    if (today) *p++ = 1; /* a partition follows, counted from 0 */
+    p = put32(p, today ? 0 : 1);
+    *p++ = 1;
+    client->offset = p;
+    memset(p, 0, 8);
+    p = put32(p + 8, messages);
+    *p++ = 0;
+    return p;
+}
+
 /* As begin(), in the frames of protocol 0.11, after connecting. */
 static void begin_today(Client *client) {
     unsigned char *frame = client->frame, *p;
@@ -177,17 +193,7 @@ static void begin_today(Client *client) {
         p = put_batch(p);
     } else {
         put32(frame + 196, POLL);
-        *p++ = 1;
-        *p++ = 1;
-        *p++ = 4;
-        p = put_name(put_name(put32(p, 1), "bench"), topic);
-        *p++ = 1;
-        p = put32(p, 0);
-        *p++ = 1;
-        client->offset = p;
-        memset(p, 0, 8);
-        p = put32(p + 8, messages);
-        *p++ = 0;
+        p = put_poll(client, p, topic);
     }
     client->size = p - frame;
     set_size(frame, client->size);
@@ -225,16 +231,7 @@ static void begin(Client *client) {
         }
     } else {
         put32(frame + 4, POLL);
-        *p++ = 1;
-        *p++ = 1;
-        *p++ = 4;
-        p = put_name(put_name(put32(p, 1), "bench"), topic);
-        p = put32(p, 1);
-        *p++ = 1;
-        client->offset = p;
-        memset(p, 0, 8);
-        p = put32(p + 8, messages);
-        *p++ = 0;
+        p = put_poll(client, p, topic);
     }
     client->size = p - frame;
     put32(frame, client->size - 4);
