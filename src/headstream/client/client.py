@@ -656,7 +656,7 @@ class Client:
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             OffsetOutOfRangeError: an offset is not in its partition.
-            GroupInUseError: the group has members, here or in another process: a member uses its own seek().
+            GroupInUseError: the group has members, in this process or another. A member calls Consumer.seek().
         """
         transport = self._open_transport()
         name = find_topic_name(transport, topic)

@@ -40,7 +40,7 @@ class Consumer(BaseConsumer):
         topic: Stream and topic.
         reading: How it reads.
         timeout_ms: Iteration ends after this time without a message; None waits without limit.
-        own: A transport of its own that it closes, or None.
+        own: A transport that only this consumer uses, and closes; or None.
     """
 
     def __init__(self, topic: TopicName, reading: Reading, timeout_ms: float | None, own: Transport | None = None) -> None:
@@ -197,7 +197,7 @@ class Consumer(BaseConsumer):
         self._reading.partitions.seek(check_whole("partition", partition), start_of(offset))
 
     def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
-        """Return a message that was set aside, with a new lease; settle it as any other.
+        """Return a message that was set aside, with a new lease; the caller settles it like other messages.
 
         Raises:
             InvalidOptionError: the consumer does not have `mode="shared"`.

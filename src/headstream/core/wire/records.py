@@ -37,7 +37,7 @@ class Record:
 
     @classmethod
     def of(cls: type[_Self], value: object, **given: Any) -> _Self:
-        """Return the record of a value that has attributes of the same names, as those of core/model do.
+        """Return a record with the values of an object's attributes, which have the names of the record's fields.
 
         Args:
             given: Fields that the value lacks, or has otherwise.

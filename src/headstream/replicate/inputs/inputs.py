@@ -61,7 +61,7 @@ __all__ = [
 # than reading and decoding them.
 
 Decode: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""Raw messages, the columns of raw.SOURCE_COLUMNS -> batches of decode.DECODED_SCHEMA."""
+"""Raw messages, the columns of raw.SOURCE_COLUMNS -> batches of decoded.DECODED_SCHEMA."""
 
 FORMAT: Final = "headstream-replicate"
 READ_COLUMNS: Final = "stream,topic,partition,offset,timestamp,key,headers,payload"

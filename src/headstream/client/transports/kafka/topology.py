@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from confluent_kafka import TopicPartition
@@ -121,17 +122,18 @@ class KafkaTopics:
 
     def list(self, stream: str | None = None) -> builtins.list[Topic]:
         """Return all topics of one stream, or of all, by name, but for Kafka's internal ones."""
-        for attempt in range(1, _LISTINGS + 1):
-            names = [spelled for name, spelled in self.names() if stream is None or name.stream == stream]
-            if stream is not None and not names:
-                raise _no_stream(stream)
-            try:
-                return self._describe(names)
-            except TopicNotFoundError:  # one was deleted meanwhile
-                if attempt == _LISTINGS:
-                    raise
-                self._cluster.pause()
-        raise AssertionError("unreachable")
+        for _ in range(_LISTINGS - 1):
+            with suppress(TopicNotFoundError):  # a topic was deleted between its listing and its description
+                return self._describe(self._names_in(stream))
+            self._cluster.pause()
+        return self._describe(self._names_in(stream))
+
+    def _names_in(self, stream: str | None) -> builtins.list[str]:
+        """Return Kafka's names of the topics of one stream, or of all."""
+        names = [spelled for name, spelled in self.names() if stream is None or name.stream == stream]
+        if stream is not None and not names:
+            raise _no_stream(stream)
+        return names
 
     def names(self) -> builtins.list[tuple[TopicName, str]]:
         """Return the names of all topics that one leads back to, ours and Kafka's, sorted by Kafka's."""

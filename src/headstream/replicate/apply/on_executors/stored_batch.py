@@ -58,7 +58,7 @@ class StoredBatch:
 
     Args:
         session: From open_store_session().
-        frame: Its columns are those of decode.DECODED_SCHEMA; the changes have traits.
+        frame: Its columns are those of decoded.DECODED_SCHEMA; the changes have traits.
         collect: Gets rows into the driver.
 
     Attributes:
@@ -80,7 +80,7 @@ class StoredBatch:
         self.fetched_rows = 0
 
     def fetch_others(self, *, waiting: bool) -> pa.Table:
-        """Return rows that are not changes, decode.DECODED_SCHEMA.
+        """Return rows that are not changes, decoded.DECODED_SCHEMA.
 
         Args:
             waiting: Whether to return the messages without a schema, after all others.
