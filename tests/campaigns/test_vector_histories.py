@@ -19,7 +19,7 @@ def run_some() -> None:
 
 
 def test_rows_of_a_table_with_deletion_vectors_are_those_of_the_model() -> None:
-    counts = run_history(VectorHistory, 18, 25).counts
+    counts = run_history(VectorHistory, 24, 25).counts
     for name in ("merges", "kills", "lost answers", "overtaken", "folded files", "vacuumed files", "compared with deltalake"):
         assert counts[name], f"the history has no {name}"
 

@@ -33,7 +33,7 @@ from headstream.errors import StorageError
 from headstream.replicate.engines.folding import fold
 from headstream.replicate.storage import delta_commit
 from headstream.replicate.storage.delta_commit import Conflict, commit_rows, write_checkpoint, write_data_files
-from headstream.replicate.storage.delta_log import LogSnapshot, open_parquet, read_batches
+from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, open_parquet, read_batches
 from headstream.replicate.storage.table_files import create_file
 from tests.support.replicate.plain_engine import open_plain_engine
 
@@ -152,8 +152,8 @@ class VectorHistory:
         steps |= {self._fold: 4, self._checkpoint: 1, self._vacuum: 2, self._optimize: 2, self._restore: 1, self._damage: 2}
         steps |= {self._delete: 2, self._update: 2, self._append: 1, self._rewrite: 2}
         steps |= {} if self._spark is None else {self._by_spark: 2}
-        for _ in range(self._steps):
-            (step,) = self._rng.choices(list(steps), list(steps.values()))
+        # Chosen before they run: what a step draws depends on what it finds.
+        for step in self._rng.choices(list(steps), list(steps.values()), k=self._steps):
             step()
             self._note(step.__name__.strip("_"))
         self._compare(self._readers)
@@ -225,7 +225,7 @@ class VectorHistory:
         snapshot = LogSnapshot.read(self._table)
         if not snapshot.files:
             return
-        file = self._rng.choice(sorted(snapshot.files.values(), key=lambda file: file.path))
+        file = self._rng.choice(_in_order(snapshot))
         ids = set(open_parquet(snapshot, file).read(["id"])["id"].to_pylist()) & set(self._model)
         self._sequence += 1
         writer = self._rng.choice(self._writers)
@@ -394,10 +394,10 @@ class VectorHistory:
     def _damage(self) -> None:
         """Damage a vector of a copy: an error names its file."""
         snapshot = LogSnapshot.read(self._table)
-        vectors = [file.vector for file in snapshot.files.values() if file.vector is not None and file.vector.storage == "u"]
+        vectors = [file.vector for file in _in_order(snapshot) if file.vector is not None and file.vector.storage == "u"]
         if not vectors:
             return
-        vector = self._rng.choice(sorted(vectors, key=lambda vector: (vector.value, vector.offset)))
+        vector = self._rng.choice(vectors)
         copy = self._table.with_name("copy")
         shutil.copytree(self._table, copy)
         file = copy / str(vector.path)
@@ -436,6 +436,11 @@ class VectorHistory:
         for name, read in readers.items():
             assert sorted(read(self._table)) == expected, f"by {name}"
             self.counts[f"compared with {name}"] += 1
+
+
+def _in_order(snapshot: LogSnapshot) -> list[DataFile]:
+    """Return the live files by their rows, since their names are random."""
+    return sorted(snapshot.files.values(), key=lambda file: (file.stats.get("minValues", {}).get("id", -1), file.size))
 
 
 def _transactions(commit: bytes) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import xxhash
 
 from headstream.core.wire.frame_scan import FrameScan
-from headstream.core.wire.vsr.operations import LOGIN, READ, code_of
+from headstream.core.wire.vsr.operations import READ, code_of
 
 __all__ = [
     "HEADER_BYTES",
@@ -75,11 +75,6 @@ class RequestHeader(NamedTuple):
     def decode(cls, frame: memoryview) -> RequestHeader:
         """Return the header at the begin of a frame of at least 256 bytes."""
         return cls(*_REQUEST.unpack_from(frame))
-
-    @property
-    def is_login(self) -> bool:
-        """Whether the request is a login."""
-        return self.operation == LOGIN
 
     @property
     def is_read(self) -> bool:
