@@ -123,4 +123,4 @@ class DebeziumEngine:
         self.kill()
 
 
-JAR_DIGESTS.update(line.split()[::-1] for line in (_SAMPLES / "jars.sha256").read_text().splitlines())
+JAR_DIGESTS.update((line.split()[1], line.split()[0]) for line in (_SAMPLES / "jars.sha256").read_text().splitlines())

@@ -28,6 +28,7 @@ from headstream.replicate.codec.debezium.order import SOURCE_FIELDS
 __all__ = ["JsonGroup", "fit", "read_groups", "read_key"]
 
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
+_READ_ALONE: Final = 16
 _SCHEMA: Final = '{"schema":'
 _PAYLOAD: Final = b',"payload":'
 _DECODER: Final = json.JSONDecoder()
@@ -122,12 +123,24 @@ def _read_schema(
     if isinstance(parsed, SchemaError):
         return JsonGroup(rows[:0], None, _OTHERS.empty_table(), dict.fromkeys(rows.tolist(), str(parsed)))
     fields, schema = parsed
-    table = None
-    if fields is None or not any(one.has_map for one in fields):
-        table = _read_lines(lines, schema)
+    if any(one.has_map for one in fields or ()):
+        return _read_each(lines, rows, fields, schema)
+    return _read_halved(lines, rows, fields, schema)
+
+
+def _read_halved(
+    lines: pa.BinaryArray, rows: RowNumbers, fields: tuple[ConnectField, ...] | None, schema: pa.Schema
+) -> JsonGroup:
+    """Return messages as columns; where Arrow refuses some, halve until few are left to be read alone."""
+    table = _read_lines(lines, schema)
     if table is not None:
         return JsonGroup(rows, fields, table)
-    return _read_each(lines, rows, fields, schema)
+    if len(rows) <= _READ_ALONE:
+        return _read_each(lines, rows, fields, schema)
+    middle = len(rows) // 2
+    parts = [_read_halved(lines[at:end], rows[at:end], fields, schema) for at, end in ((0, middle), (middle, len(rows)))]
+    joined = pa.concat_tables([part.table for part in parts]).combine_chunks()
+    return JsonGroup(np.concatenate([part.rows for part in parts]), fields, joined, parts[0].faults | parts[1].faults)
 
 
 def _read_bare(payloads: pa.BinaryArray, rows: RowNumbers, known: Known) -> Iterator[JsonGroup]:

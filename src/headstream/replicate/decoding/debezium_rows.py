@@ -432,8 +432,8 @@ class _Values:
         for ordinal, rows in self.absent.items():
             present[rows, ordinal - 1] = False
         packed = np.packbits(present, axis=1, bitorder="little")
-        whole = present.all(axis=1)
-        return pa.array([None if all_sent else mask.tobytes() for all_sent, mask in zip(whole, packed, strict=True)], pa.binary())
+        masks = [None if row.all() else packed[place].tobytes() for place, row in enumerate(present)]
+        return pa.array(masks, pa.binary())
 
     def _mark_bare_deletions(self) -> None:
         """Mark the other columns of deletions whose row has only its key as absent: they are unknown, not null."""

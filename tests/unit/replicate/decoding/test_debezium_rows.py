@@ -80,7 +80,7 @@ def test_a_deletion_with_its_key_alone_has_no_other_columns(tmp_path: Path) -> N
     assert [(row["id"], row["_hs_columns"]) for row in rows_of(decode(tmp_path, bare, whole))] == [(1, b"\x01"), (1, None)]
 
 
-FIELDS = [{"type": "int64", "field": "id"}, {"type": "string", "optional": True, "field": "a"}]
+FIELDS: list[dict[str, Any]] = [{"type": "int64", "field": "id"}, {"type": "string", "optional": True, "field": "a"}]
 
 
 def test_a_change_of_key_is_one_update_that_names_the_old_key(tmp_path: Path) -> None:
