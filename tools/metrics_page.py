@@ -82,5 +82,11 @@ def make_page() -> str:
 
 
 def _section(title: str, families: Iterable[Metric]) -> list[str]:
-    rows = [f"| `{name_of(family)}` | {family.type} | {family.documentation} |" for family in families]
-    return [f"## {title}", "", "| metric | type | |", "|---|---|---|", *rows, ""]
+    rows = [f"| `{name_of(each)}` | {each.type} | {_labels_of(each)} | {each.documentation} |" for each in families]
+    return [f"## {title}", "", "| metric | type | labels | |", "|---|---|---|---|", *rows, ""]
+
+
+def _labels_of(family: Metric) -> str:
+    """Return the names of a family's labels. A family that prometheus_client collected has them in its samples alone."""
+    names = getattr(family, "_labelnames", None) or ()
+    return ", ".join(f"`{name}`" for name in names)

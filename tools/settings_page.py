@@ -28,8 +28,8 @@ Replicate pipeline and of Spark's source and sink. It is made from the code.
 """
 _SERVER: Final = """## The server
 
-How they are given, and what those with an effect do, is told in [the server](server.md#settings). A key with a reason in the last
-column is accepted and has no effect; one with *only* accepts nothing else.
+[The server](server.md#settings) has the ways to set them, and what they do. A key with a reason in the last column is accepted and
+has no effect; one with *only* accepts nothing else.
 
 | key | default | variable | |
 |---|---|---|---|"""
@@ -49,7 +49,7 @@ _ELSEWHERE: Final = {"local_copy", "rules", "registry", "format", "storage", "me
 """Fields of ReplicateConfig that are sections, or not for people."""
 _SPARK: Final = """## Spark
 
-Options of `format("headstream")`: [reading](spark-source.md) and [writing](spark-sink.md) tell their meaning.
+Options of `format("headstream")`: [reading](spark.md#options-of-a-read) and [writing](spark.md#writing) have their meaning.
 
 | | options |
 |---|---|"""

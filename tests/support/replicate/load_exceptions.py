@@ -19,7 +19,7 @@ A change is merged with the micro-batch that reads it, or, where it waits, with 
 can have been merged before another if it was read with an earlier micro-batch than the other was merged with; or with the same
 one if the other had waited, because what waited is merged on its own.
 
-Both are documented in docs/replicate-guarantees.md: the three sentences after "What is not guaranteed", and "Not covered".
+Both are limitations in docs/replicate-guarantees.md: the late change of key that omits columns, and the end of an old version.
 """
 
 from __future__ import annotations
