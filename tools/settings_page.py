@@ -28,8 +28,8 @@ Replicate pipeline and of Spark's source and sink. It is made from the code.
 """
 _SERVER: Final = """## The server
 
-[The server](server.md#settings) has the ways to set them, and what they do. A key with a reason in the last column is accepted and
-has no effect; one with *only* accepts nothing else.
+[The server](server.md#settings) has the ways to set them, and what they do. A key with a reason in the last column is accepted
+and has no effect; one with *only* accepts nothing else.
 
 | key | default | variable | |
 |---|---|---|---|"""

@@ -44,7 +44,7 @@ class _Listener(logging.Handler):
         self.warned: Warned = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "which change %s of its key leaves out" in str(record.msg) and isinstance(record.args, tuple):
+        if "because change %s changed the key" in str(record.msg) and isinstance(record.args, tuple):
             table, _, _, sequence, _ = record.args
             self.warned.add((str(table), str(sequence)))
 

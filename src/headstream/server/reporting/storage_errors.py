@@ -1,6 +1,6 @@
 """Logs storage errors for the operator: a failing or full disk, a damaged log. Clients get only a status.
 
-Thousands of requests a second can fail with the same error: each file is logged once a minute.
+Thousands of requests per second can fail with the same error: each file is logged once per minute.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["STORAGE_ERRORS", "StorageErrorLog"]
 
 _EVERY_S: Final = 60.0
 _MAX_FILES: Final = 1000
-"""Limit of remembered files; beyond it, some are logged more than once a minute."""
+"""Limit of remembered files; beyond it, some are logged more than once per minute."""
 
 
 class StorageErrorLog:
-    """Logs storage errors, each file at most once a minute; any thread.
+    """Logs storage errors, each file at most once per minute; any thread.
 
     Args:
         monotonic: A monotonic clock, seconds.
