@@ -86,7 +86,7 @@ def test_merge_leaves_columns_null_and_warns_when_the_row_was_replaced_before_th
     stored = DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
     rows = {row["ID"]: (row["name"], row["total"], row["note"]) for row in stored}
     assert rows == {1: EXPECTED[1], 9: (None, Decimal("3.00"), None)}
-    [record] = [one for one in caplog.records if "leaves out" in one.message]
+    [record] = [one for one in caplog.records if "are NULL" in one.message]
     assert "key (9,): columns name, note are NULL" in record.message
     target.merge(target.collapse(table(FIRST), METADATA), "test", 9)  # of the row at the old key, read again
     stored = DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
@@ -138,7 +138,7 @@ def test_merge_takes_no_value_of_the_row_that_crosses_another_when_that_one_was_
 ) -> None:
     batches = [[FIRST], [OTHER], *([one] for one in REPLACED[by]), *crossed]
     assert read_rows(tmp_path / "lost", *batches) == LOST | NEXT[by]
-    [record] = [one for one in caplog.records if "leaves out" in one.message]
+    [record] = [one for one in caplog.records if "are NULL" in one.message]
     assert f"key (1,): columns name, note are NULL because change {sequence(6)} changed the key" in record.message
     again = read_rows(tmp_path / "again", *batches, [OTHER])
     assert again == {1: ("other", Decimal("6.00"), "its own")} | NEXT[by]
@@ -149,7 +149,7 @@ def test_merge_takes_no_value_of_the_row_that_crosses_another_when_that_one_was_
 ) -> None:
     rows = read_rows(tmp_path, [FIRST], [OTHER, *REPLACED["deleted"]], CROSSED)
     assert rows == LOST
-    [record] = [one for one in caplog.records if "leaves out" in one.message]
+    [record] = [one for one in caplog.records if "are NULL" in one.message]
     assert f"key (1,): columns name, note are NULL because change {sequence(6)} changed the key" in record.message
 
 
