@@ -33,8 +33,9 @@ from headstream.server.kafka.apis import (
     status_of,
 )
 from headstream.server.kafka.calls import Call, ListenerContext, SaslLogin
-from headstream.server.kafka.handlers.fetch import Fetch
+from headstream.server.kafka.handlers.fetch import FetchSession, open_session
 from headstream.server.kafka.handlers.produce import decompressed_bytes, is_big
+from headstream.server.kafka.protocol.error_codes import ProtocolError
 from headstream.server.kafka.protocol.framing import KafkaFrameBuffer, RequestHead, pull_head, response_pieces, skip_tags
 from headstream.server.kafka.sessions import MECHANISMS, enter_without_login, explain_login
 from headstream.server.kafka.traffic import KafkaTraffic
@@ -158,6 +159,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._drained = asyncio.Event()
         self._drained.set()
         self._sasl = SaslLogin()
+        self._fetching: FetchSession | None = None
+        self._rung = asyncio.Event()
         self._is_token_next = False
         self._timeouts = ConnectionTimeouts(self._limits, loop.time())
         self._heard_s = loop.time()
@@ -293,6 +296,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._note(logging.ERROR, "internal error", error)
         finally:
             self._responses.flush()
+            self._end_fetches()
             self._transport.close()
             self._memory.close()
             self._listener.context.dispatcher.sessions.close(self._session)
@@ -453,25 +457,32 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     async def _fetch(self, call: Call) -> Mapping[str, Any] | None:
         """Answer a fetch once it has enough bytes, or timed out."""
-        fetch = Fetch(call)
-        is_big = sum(len(topic["partitions"]) for topic in call.request["topics"]) > _MANY_PARTITIONS
-        until_s = self._loop.time() + fetch.max_wait_s
-        rung = asyncio.Event()
-        wait = fetch.begin_wait(partial(self._call_loop, rung.set))
         try:
-            while True:
-                rung.clear()
-                wait.is_ready  # noqa: B018  # what rings from here on rings again
-                reply = await self._on_thread(RunsOn.WORK, fetch.read) if is_big else fetch.read()
-                left_s = until_s - self._loop.time()
-                if fetch.is_enough or left_s <= 0 or self._is_leaving:
-                    return cast(Mapping[str, Any], reply)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(rung.wait(), left_s)
-                if fetch.is_patient:
-                    await asyncio.sleep(min(_AGAIN_S, left_s))
-        finally:
-            wait.cancel()
+            fetch = open_session(call, self._fetching, partial(self._call_loop, self._rung.set))
+        except ProtocolError as error:
+            return {"error_code": error.fault, "responses": []}
+        self._fetching = fetch
+        until_s = self._loop.time() + fetch.max_wait_s
+        while True:
+            self._rung.clear()
+            reply = await self._on_thread(RunsOn.WORK, fetch.read) if fetch.reads > _MANY_PARTITIONS else fetch.read()
+            left_s = until_s - self._loop.time()
+            if fetch.is_enough or left_s <= 0 or self._is_leaving:
+                break
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._rung.wait(), left_s)
+            if fetch.is_patient:
+                await asyncio.sleep(min(_AGAIN_S, left_s))
+        if fetch.id:
+            fetch.finish()
+        else:
+            self._end_fetches()
+        return cast(Mapping[str, Any], reply)
+
+    def _end_fetches(self) -> None:
+        if self._fetching is not None:
+            self._fetching.close()
+            self._fetching = None
 
     def _call_loop(self, function: Any) -> None:
         with suppress(RuntimeError):  # the loop has been closed: the server has stopped
