@@ -49,7 +49,15 @@ def envelope(
     struct = {"type": "struct", "optional": True, "fields": fields}
     members = [{**struct, "field": name} for name in ("before", "after")]
     members += [{"type": "struct", "fields": [], "field": "source"}, {"type": "string", "field": "op"}]
-    place = {"connector": "postgresql", "name": "shop", "snapshot": "false", "schema": "shop", "table": "kit", "ts_ms": 1, **source}
+    place = {
+        "connector": "postgresql",
+        "name": "shop",
+        "snapshot": "false",
+        "schema": "shop",
+        "table": "kit",
+        "ts_ms": 1,
+        **source,
+    }
     payload = {"before": before, "after": after, "source": place, "op": operation, "transaction": None}
     document = {"schema": {"type": "struct", "fields": members}, "payload": payload}
     return json.dumps(document, separators=(",", ":")).encode()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from headstream.cli.replicate.iceberg import iceberg
 from headstream.cli.replicate.inspection import inspect
 from headstream.cli.replicate.operation import parked, redrive, reload, remove_deletion_vectors, schemas, status
 from headstream.cli.shared.output import print_object, print_table, print_text
@@ -65,7 +66,7 @@ def replicate() -> None:
     """
 
 
-for _command in (inspect, status, schemas, parked, redrive, reload, remove_deletion_vectors):
+for _command in (inspect, status, schemas, parked, redrive, reload, remove_deletion_vectors, iceberg):
     replicate.add_command(_command)
 
 

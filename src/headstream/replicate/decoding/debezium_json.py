@@ -203,9 +203,7 @@ def _read_lines(lines: pa.BinaryArray, schema: pa.Schema) -> pa.Table | None:
     return table.select(schema.names).combine_chunks()
 
 
-def _read_each(
-    lines: pa.BinaryArray, rows: RowNumbers, fields: tuple[ConnectField, ...] | None, schema: pa.Schema
-) -> JsonGroup:
+def _read_each(lines: pa.BinaryArray, rows: RowNumbers, fields: tuple[ConnectField, ...] | None, schema: pa.Schema) -> JsonGroup:
     """Return messages as columns, without those that do not fit."""
     types = {one.name: one for one in fields or ()}
     faults: dict[int, str] = {}
@@ -216,7 +214,9 @@ def _read_each(
             document = json.loads(line, parse_float=Decimal)
             for section in ("before", "after"):
                 if isinstance(document.get(section), dict):
-                    document[section] = {name: fit(types[name], value) for name, value in document[section].items() if name in types}
+                    document[section] = {
+                        name: fit(types[name], value) for name, value in document[section].items() if name in types
+                    }
             if isinstance(document.get("source"), dict):
                 document["source"] = {
                     name: value if value is None or pa.types.is_integer(kind) else str(value)

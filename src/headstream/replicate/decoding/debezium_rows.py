@@ -155,7 +155,10 @@ class _Decoding:
     def parts_of(self, group: JsonGroup) -> Iterator[_Part]:
         """Divide messages by table and by the columns of their keys; reject those of no table."""
         assert group.fields is not None, "messages of changes"
-        found = [pc.struct_field(group.table["source"].combine_chunks(), name) for name in ("connector", "name", "schema", "db", "table")]
+        found = [
+            pc.struct_field(group.table["source"].combine_chunks(), name)
+            for name in ("connector", "name", "schema", "db", "table")
+        ]
         connectors, tasks, schemas, databases, tables = (pc.fill_null(array.cast(pa.string()), "") for array in found)
         schemas = pc.if_else(pc.equal(schemas, ""), databases, schemas)
         names = pc.binary_join_element_wise(connectors, tasks, schemas, tables, "\0").dictionary_encode()
@@ -178,7 +181,9 @@ class _Decoding:
                 for keys, chosen in self._by_key(whole.rows):
                     yield replace(whole.where(chosen), keys=keys)
             if group.is_inferred:
-                self.result.note(f"table {whole.lineage.qualified_name}: types are inferred, as its messages have no schema", len(rows))
+                self.result.note(
+                    f"table {whole.lineage.qualified_name}: types are inferred, as its messages have no schema", len(rows)
+                )
 
     def _without_truncations(self, part: _Part, operations: pa.ChunkedArray) -> _Part:
         """Note truncations, and count messages that change no row; return the others."""
@@ -208,9 +213,7 @@ class _Decoding:
         rules = self.options.rules
         if rules.wants(lineage.schema, lineage.table):
             settings = rules.settings_of(lineage.schema, lineage.table)
-            target = settings.target_name(
-                schema=lineage.schema, table=lineage.table, task=lineage.task, server=lineage.server
-            )
+            target = settings.target_name(schema=lineage.schema, table=lineage.table, task=lineage.task, server=lineage.server)
             self.result.notices.append(TableNotice(*target, kind, sequence, logged_us))
 
     def _by_key(self, rows: RowNumbers) -> Iterator[tuple[tuple[str, ...], npt.NDArray[np.bool_]]]:
@@ -481,4 +484,3 @@ def _one_by_one(one: ConnectField, values: pa.Array, error: Exception) -> tuple[
         parts.append(converted)
         bad |= {at + row: why for row, why in wrong.items()}
     return pa.concat_arrays(parts), bad
-

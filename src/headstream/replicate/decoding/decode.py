@@ -140,9 +140,7 @@ class Decoder:
         if len(debezium):
             found = decode_debezium_rows(raw, debezium, self.zone, self._catalog, self._options)
             parts += [self._changes(schema, changes) for schema, changes in found.changes]
-            parts.append(
-                Decoded(unwanted=found.unwanted, events=found.events, findings=found.findings, notices=found.notices)
-            )
+            parts.append(Decoded(unwanted=found.unwanted, events=found.events, findings=found.findings, notices=found.notices))
             reasons |= found.faults
             named |= found.named
         parts.append(_not_decoded(raw, metadata + json.metadata, waiting | json.waiting, reasons | json.faults, named))

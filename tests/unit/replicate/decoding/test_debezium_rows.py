@@ -128,7 +128,11 @@ def test_topics_that_are_not_named_have_messages_of_replicate(tmp_path: Path) ->
 def test_the_end_of_a_transaction_is_an_event_after_its_changes(tmp_path: Path) -> None:
     keys, values = read_sample()
     decoder = make_decoder(tmp_path, debezium=DebeziumSettings(), atomic=True)
-    events = [row for batch in decoder.decode(raw_messages(values, keys=keys, topic="shop/transaction")).events for row in batch.to_pylist()]
+    events = [
+        row
+        for batch in decoder.decode(raw_messages(values, keys=keys, topic="shop/transaction")).events
+        for row in batch.to_pylist()
+    ]
     assert {"key": "debezium/shop/746", "event": 5, "last": True} in events
     assert {"key": "debezium/shop/751", "event": 1, "last": None} in events, "a truncation counts"
 

@@ -1,17 +1,17 @@
 """Kafka Connect's types, as Debezium uses them: the column that a field becomes, how its JSON is read, and its values.
 
-    Connect type (name of its meaning)             column       read as            value
-    int8 int16 int32 int64                         INT1..INT8   int64
-    float double                                   REAL4 REAL8  double             "NaN" and the like are texts in JSON
-    boolean, string                                BOOLEAN WSTRING
-    bytes                                          BYTES        base64
-    bytes (org.apache.kafka.connect.data.Decimal)  NUMERIC      base64             big-endian number, without its point
-    struct (...VariableScaleDecimal)               NUMERIC      struct             as text: each value has its own scale
-    int32 (...time.Date, connect.data.Date)        DATE         int64              days
-    int64 (Timestamp, MicroTimestamp, NanoTimestamp)  DATETIME  int64
-    string (ZonedTimestamp)                        DATETIME     string
-    int32, int64 (Time, MicroTime, NanoTime)       TIME         int64              as text
-    array, map, other structs                      WSTRING      list, struct, map  as JSON text, bytes in it as base64
+Connect type (name of its meaning)             column       read as            value
+int8 int16 int32 int64                         INT1..INT8   int64
+float double                                   REAL4 REAL8  double             "NaN" and the like are texts in JSON
+boolean, string                                BOOLEAN WSTRING
+bytes                                          BYTES        base64
+bytes (org.apache.kafka.connect.data.Decimal)  NUMERIC      base64             big-endian number, without its point
+struct (...VariableScaleDecimal)               NUMERIC      struct             as text: each value has its own scale
+int32 (...time.Date, connect.data.Date)        DATE         int64              days
+int64 (Timestamp, MicroTimestamp, NanoTimestamp)  DATETIME  int64
+string (ZonedTimestamp)                        DATETIME     string
+int32, int64 (Time, MicroTime, NanoTime)       TIME         int64              as text
+array, map, other structs                      WSTRING      list, struct, map  as JSON text, bytes in it as base64
 """
 
 from __future__ import annotations
@@ -312,7 +312,9 @@ def _decimals(field: ConnectField, values: pa.Array) -> pa.Array:
         characters = data[offsets[rows][:, None] + np.arange(length)]
         sixes = _SIXES[characters].astype(np.uint32).reshape(len(rows), -1, 4)
         numbers = sixes[:, :, 0] << 18 | sixes[:, :, 1] << 12 | sixes[:, :, 2] << 6 | sixes[:, :, 3]
-        content = np.stack([numbers >> 16 & 255, numbers >> 8 & 255, numbers & 255], axis=2).reshape(len(rows), -1).astype(np.uint8)
+        content = (
+            np.stack([numbers >> 16 & 255, numbers >> 8 & 255, numbers & 255], axis=2).reshape(len(rows), -1).astype(np.uint8)
+        )
         pads = (characters[:, -2:] == ord("=")).sum(axis=1)
         for pad in np.unique(pads).tolist():
             chosen = pads == pad
