@@ -20,6 +20,7 @@ PAGES = [
         "consuming.md",
         "durability.md",
         "formats.md",
+        "handlers.md",
         "headers.md",
         "replicate-input.md",
         "retries.md",

@@ -73,6 +73,9 @@ def describe_pipeline(status: dict[str, Any]) -> Iterator[Metric]:
     if catalog is not None:
         yield _gauge("catalog_registered", "Tables registered in the catalog.", catalog["registered"])
         yield _gauge("catalog_waiting", "Tables that wait to be registered in the catalog.", catalog["waiting"])
+    if status["iceberg"] is not None:
+        lags = {found["table"]: found["lag_seconds"] for found in status["iceberg"]["tables"]}
+        yield _of_tables("iceberg_lag_seconds", "How long a table has had versions that its Iceberg table lacks.", lags)
     yield _gauge("running", "1 while the pipeline runs, else 0.", int(status["state"] == "running"))
 
 
