@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.settings.debezium_settings import DebeziumSettings
 from headstream.replicate.settings.formats import MessageFormat
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.replicate.settings.merge_settings import MergeSettings
@@ -42,12 +43,13 @@ command too, with `-` for `_`. In Python they are fields of `ReplicateConfig`, w
 _SECTIONS: Final = (
     ('### `[defaults]` and `[table."PATTERN"]`', TableSettings),
     ("### `[merge]`, which has `strategy` too: `merge_strategy` of all tables", MergeSettings),
+    ("### `[debezium]`", DebeziumSettings),
     ("### `[iceberg]`: [Iceberg tables beside the Delta tables](iceberg.md)", IcebergSettings),
     ("### `[registry]`", RegistrySettings),
     ("### `[storage]`", StorageSettings),
     ("### `[format]`", MessageFormat),
 )
-_ELSEWHERE: Final = {"local_copy", "rules", "registry", "format", "storage", "merge", "iceberg"}
+_ELSEWHERE: Final = {"local_copy", "rules", "registry", "format", "storage", "merge", "iceberg", "debezium"}
 """Fields of ReplicateConfig that are sections, or not for people."""
 _SPARK: Final = """## Spark
 
