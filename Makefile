@@ -77,7 +77,7 @@ test: setup ## the first tier, before every commit; the parts that need Java are
 	@tools/run_tests.sh
 
 unit: setup ## the quick tests alone: no Java
-	@$(BIN)/python -m pytest -q -n auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder $(TESTED)
+	@$(BIN)/python tools/run_test_parts.py $(TESTED)
 
 nightly: setup ## both tiers, with the stores' servers, and the campaigns: hours
 	@tools/install_nightly_tools.sh
@@ -90,13 +90,14 @@ soak: setup ## long campaigns of kills, faults and fuzz
 suite-times: ## what the last run of the tests took: the total, and the 40 costliest tests
 	@$(BIN)/python tools/suite_budget.py table
 
-check: setup ## format, lint, types, layers, sizes
+check: setup ## format, lint, types, layers, sizes, prose
 	@$(BIN)/ruff format --check --quiet . || { echo "make format mends this"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python tools/check_sizes.py
 	@$(BIN)/python tools/check_docstrings.py
+	@$(BIN)/python tools/check_prose.py
 
 vectors: setup ## write vectors/*.json, the bytes of every dialect for other implementers
 	@$(BIN)/python tools/make_vectors.py

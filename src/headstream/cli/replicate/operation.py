@@ -30,6 +30,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _PARCEL_COLUMNS: Final = ("state", "waits_for", "schema_id", "table", "messages", "bytes", "since", "reason")
 _SCHEMA_COLUMNS: Final = ("schema_id", "table", "version", "task", "columns", "keys", "arrived")
 _REFUSED_COLUMNS: Final = ("unregistered", "name", "reason")
+_BEHIND_COLUMNS: Final = ("iceberg", "name", "delta_version", "lag_seconds", "refused", "reason")
 _FAILING_COLUMNS: Final = ("table", "failures", "poisoned", "since", "next", "reason")
 
 
@@ -71,7 +72,7 @@ def _selection_options(function: _Function) -> _Function:
 
 @click.command()
 @checkpoint_options
-@click.option("--watch", is_flag=True, help="Show it every second, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Refresh the status every second, until Ctrl-C.")
 @output_option
 def status(checkpoint: Place, watch: bool, output: str) -> None:
     """Show a pipeline's status: totals, waiting messages, failing tables, lag.
@@ -97,8 +98,8 @@ def status(checkpoint: Place, watch: bool, output: str) -> None:
 
 @click.command()
 @checkpoint_options
-@click.option("--zone", type=StorablePlace(), help="The schema zone, if it is elsewhere: a directory or a URI.")
-@click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="The history of one source table.")
+@click.option("--zone", type=StorablePlace(), help="Schema store (directory or URI), if not in the checkpoint.")
+@click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Only schema versions of this source table, as SHOP.orders.")
 @output_option
 def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None, output: str) -> None:
     """List the schemas that a pipeline knows, in order of arrival.
@@ -156,7 +157,7 @@ def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
     type=click.Choice(["dead", "delayed", "all"]),
     default="dead",
     show_default=True,
-    help="From the dead letters, from the delayed topic, or from both.",
+    help="Where from: dead letters, delayed topic, or both.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the selected messages without redriving them.")
 @output_option
@@ -196,7 +197,7 @@ def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: 
 
     The pipeline detects loads itself, except one that begins within five minutes of a change of the table. Rows of
     the table stay until the load replaces them; rows missing from the load are deleted at the table's next change or
-    with --ended. Times are those of the messages in their log. `status` shows the result.
+    with --ended. Times are log times of messages. `status` shows the result.
 
     \b
     Examples:
@@ -311,6 +312,8 @@ def _print_status(document: dict[str, Any], output: str) -> None:
     catalog = document["catalog"]
     refused = [] if catalog is None else catalog["failing"]
     document["catalog"] = None if catalog is None else f"{catalog['registered']} registered, {catalog['waiting']} waiting"
+    iceberg = document["iceberg"] or {"tables": [], "waiting": 0}
+    document["iceberg"] = None if not iceberg["tables"] else f"{len(iceberg['tables'])} tables, {iceberg['waiting']} behind"
     document["mask_orders"] = [
         f"{found['order']} (task {found['task']}{_describe_evidence(found['evidence'])})" for found in document["mask_orders"]
     ]
@@ -337,6 +340,10 @@ def _print_status(document: dict[str, Any], output: str) -> None:
         print_text("")
         rows = [{**found, "since": format_time(found["since_us"]), "next": format_time(found["next_us"])} for found in failing]
         print_objects(rows, _FAILING_COLUMNS, output)
+    behind = [{"iceberg": found["table"], **found} for found in iceberg["tables"] if found["lag_seconds"] or found["reason"]]
+    if behind:
+        print_text("")
+        print_objects(behind, _BEHIND_COLUMNS, output)
     if refused:
         print_text("")
         print_objects([{"unregistered": found["table"], **found} for found in refused], _REFUSED_COLUMNS, output)

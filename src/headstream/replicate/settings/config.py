@@ -12,6 +12,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.replicate.settings.debezium_settings import DebeziumSettings
 from headstream.replicate.settings.formats import MessageFormat
+from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.replicate.settings.kafka_topic import is_kafka_topic, parse_kafka_topic
 from headstream.replicate.settings.merge_settings import MergeSettings
 from headstream.replicate.settings.registry_settings import RegistrySettings
@@ -133,6 +134,7 @@ class ReplicateConfig:
         dead_letter_table: Place of a Delta table of the dead letter, in addition to its topic; None for none.
         storage: The object store of the places that are URIs.
         merge: What merges by deletion vectors need.
+        iceberg: The Iceberg tables beside the Delta tables; None for none.
         metrics: Place of the file that metrics are written to in the OpenMetrics format; None for none.
         metrics_otlp: Whether metrics are sent over OTLP, to where OpenTelemetry's variables say.
         tracing: Whether OpenTelemetry's spans are made of micro-batches and merges, linked to those of sampled messages.
@@ -186,6 +188,7 @@ class ReplicateConfig:
     dead_letter_table: Place | None = None
     storage: StorageSettings = field(default_factory=StorageSettings)
     merge: MergeSettings = field(default_factory=MergeSettings)
+    iceberg: IcebergSettings | None = None
     metrics: Place | None = None
     metrics_otlp: bool = False
     tracing: bool = False
