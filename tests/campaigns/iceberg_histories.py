@@ -57,9 +57,9 @@ class IcebergHistory(VectorHistory):
         self._catalog = sql_catalog(self._table.parent)
         self._mirrors = [make_mirror(self._catalog, self._table, most_snapshots=10) for _ in range(2)]
         super()._run()
-        self._down = 0
-        self._mirror()
-        found = self._mirrors[0].check()
+        self._mirrors[0].sync()
+        self._compare_iceberg()
+        found = self._mirrors[1].check()
         assert found.is_equal, found
 
     def _note(self, step: str) -> None:

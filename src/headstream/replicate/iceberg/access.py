@@ -169,9 +169,7 @@ class Manifests:
         paths: Path of a manifest -> paths of its live files; those that are not there are read.
     """
 
-    def __init__(
-        self, io: FileIO, found: Iterable[ManifestFile], paths: Mapping[str, frozenset[str]], *, deletes: bool
-    ) -> None:
+    def __init__(self, io: FileIO, found: Iterable[ManifestFile], paths: Mapping[str, frozenset[str]], *, deletes: bool) -> None:
         from pyiceberg.manifest import ManifestContent
 
         self._io = io

@@ -122,13 +122,13 @@ def _partition(log: LogSnapshot, schema: IcebergSchema, file: DataFile) -> list[
         try:
             found.append(read_partition_value(kind, stored.get(name)))
         except (ValueError, ArithmeticError) as error:
-            raise SchemaError(f"the partition's value {stored.get(name)!r} is not of type {kind}", where=str(log.table)) from error
+            raise SchemaError(
+                f"the partition's value {stored.get(name)!r} is not of type {kind}", where=str(log.table)
+            ) from error
     return found
 
 
-def write_deletes(
-    log: LogSnapshot, schema: IcebergSchema, io: FileIO, wanted: Mapping[str, DataFile]
-) -> Iterable[FileFacts]:
+def write_deletes(log: LogSnapshot, schema: IcebergSchema, io: FileIO, wanted: Mapping[str, DataFile]) -> Iterable[FileFacts]:
     """Write files with position deletes.
 
     Args:

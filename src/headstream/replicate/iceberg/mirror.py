@@ -92,9 +92,7 @@ class TableMirror:
         kept_us: How long a snapshot is kept at most, microseconds: vacuum may remove the files of older ones.
     """
 
-    def __init__(
-        self, catalog: Catalog, path: Place, identifier: tuple[str, ...], *, most_snapshots: int, kept_us: int
-    ) -> None:
+    def __init__(self, catalog: Catalog, path: Place, identifier: tuple[str, ...], *, most_snapshots: int, kept_us: int) -> None:
         self._catalog = catalog
         self._path = path
         self._identifier = identifier
@@ -154,7 +152,9 @@ class TableMirror:
                 _LOGGER.warning("%s: its metadata cannot be read and is replaced: %s", self._shown, error)
             else:
                 if found is not None and _DELTA_ID not in found.properties:
-                    raise ReplicateError("Headstream did not make this Iceberg table", where=self._shown, advice="Drop it yourself")
+                    raise ReplicateError(
+                        "Headstream did not make this Iceberg table", where=self._shown, advice="Drop it yourself"
+                    )
             try:
                 self._catalog.drop_table(self._identifier)
             except NoSuchTableError:
@@ -302,9 +302,7 @@ class TableMirror:
         return [
             each.snapshot_id
             for place, each in enumerate(found, start=more)
-            if place > 0
-            and each.snapshot_id not in named
-            and (place >= self._most_snapshots or each.timestamp_ms < oldest_ms)
+            if place > 0 and each.snapshot_id not in named and (place >= self._most_snapshots or each.timestamp_ms < oldest_ms)
         ]
 
     def _compare(self, table: Table, log: LogSnapshot) -> Difference:
@@ -338,9 +336,7 @@ def _version_of(table: Table) -> int | None:
     return None if snapshot is None else _version(snapshot)
 
 
-def _operation(
-    added: Sequence[FileFacts], new_deletes: Sequence[FileFacts], removed: set[str], removed_deletes: set[str]
-) -> str:
+def _operation(added: Sequence[FileFacts], new_deletes: Sequence[FileFacts], removed: set[str], removed_deletes: set[str]) -> str:
     if added and not (removed or new_deletes or removed_deletes):
         return "append"
     return "overwrite" if added or removed_deletes else "delete"

@@ -150,8 +150,7 @@ class IcebergMirrors:
                 }
                 for name, state in sorted(self._states.items())
             ]
-        waiting = sum(state["lag_seconds"] > 0 for state in tables)
-        return {"tables": tables, "waiting": waiting}
+            return {"tables": tables, "waiting": sum(state.waiting_us is not None for state in self._states.values())}
 
     def finish(self, *, every_table: bool) -> None:
         """Try once more what waits, and end.
@@ -216,9 +215,7 @@ class IcebergMirrors:
             if name not in self._mirrors:
                 identifier = self._settings.identify(*name)
                 assert identifier is not None, "offer() has asked"
-                self._mirrors[name] = open_mirror(
-                    self._catalog, self._settings, identifier, self._place_of(name), self._kept_us
-                )
+                self._mirrors[name] = open_mirror(self._catalog, self._settings, identifier, self._place_of(name), self._kept_us)
             return self._mirrors[name].sync(), None
         except Exception as error:  # of any kind: a catalog's implementation is not ours
             return None, error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -206,7 +207,7 @@ def write_bound(kind: PrimitiveType, value: Any, *, upper: bool) -> bytes | None
             if value == 0:
                 value = 0.0 if upper else -0.0
         return to_bytes(kind, value)
-    except (ValueError, TypeError, ArithmeticError, OverflowError, AttributeError):
+    except (ValueError, TypeError, ArithmeticError, AttributeError, struct.error):
         return None  # a value that only Delta can have: the file is then read always
 
 

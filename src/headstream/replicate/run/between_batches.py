@@ -103,9 +103,7 @@ class BetweenBatches:
             try:
                 may_forget = None not in waited_for and table not in waited_for
                 may_vacuum = functools.partial(self._may_vacuum, table, wait=every_table)
-                worked |= self._parts.tables.maintain(
-                    table, self._schedule, now_us, may_forget=may_forget, may_vacuum=may_vacuum
-                )
+                worked |= self._parts.tables.maintain(table, self._schedule, now_us, may_forget=may_forget, may_vacuum=may_vacuum)
             except HeadstreamError as error:
                 worked = True
                 _LOGGER.warning("table %s.%s maintenance failed and is repeated when due: %s", *table, error)
