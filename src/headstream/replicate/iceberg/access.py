@@ -8,6 +8,7 @@ SUPPORTED says which ones were tested.
 from __future__ import annotations
 
 import secrets
+import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -339,29 +340,30 @@ def commit(catalog: Catalog, table: Table, following: NextSnapshot) -> None:
         writer.add_manifests(list(following.manifests))
     updates: list[TableUpdate] = []
     if following.schema is not None:
-        updates += [AddSchemaUpdate(schema=following.schema), SetCurrentSchemaUpdate(schema_id=-1)]
+        updates += [AddSchemaUpdate(schema=following.schema), SetCurrentSchemaUpdate()]
     if following.spec is not None:
-        updates += [AddPartitionSpecUpdate(spec=following.spec), SetDefaultSpecUpdate(spec_id=-1)]
+        updates += [AddPartitionSpecUpdate(spec=following.spec), SetDefaultSpecUpdate()]
     if following.properties:
         updates.append(SetPropertiesUpdate(updates=dict(following.properties)))
     newest_ms = max([metadata.last_updated_ms, *(each.timestamp_ms for each in metadata.snapshots)])
-    snapshot = Snapshot(
-        snapshot_id=following.id,
-        parent_snapshot_id=parent,
-        sequence_number=sequence,
-        manifest_list=location,
-        summary=Summary(Operation(following.operation), **following.summary),
-        schema_id=metadata.current_schema_id if following.schema is None else following.schema.schema_id,
-    )
-    if snapshot.timestamp_ms < newest_ms:  # another machine's clock is ahead; times of snapshots never decrease
-        snapshot = snapshot.model_copy(update={"timestamp_ms": newest_ms})
-    updates.append(AddSnapshotUpdate(snapshot=snapshot))
-    updates.append(SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=following.id))
+    described = {
+        "snapshot-id": following.id,
+        "parent-snapshot-id": parent,
+        "sequence-number": sequence,
+        # Times of snapshots never decrease, also if another machine's clock is ahead.
+        "timestamp-ms": max(newest_ms, time.time_ns() // 1_000_000),
+        "manifest-list": location,
+        "summary": Summary(Operation(following.operation), **following.summary),
+        "schema-id": metadata.current_schema_id if following.schema is None else following.schema.schema_id,
+    }
+    updates.append(AddSnapshotUpdate(snapshot=Snapshot.model_validate(described)))
+    ref = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": following.id}
+    updates.append(SetSnapshotRefUpdate.model_validate(ref))
     updates += _removal(following.expired)
     requirements = (
         AssertTableUUID(uuid=metadata.table_uuid),
-        AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=parent),
-        AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
+        AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": parent}),
+        AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
     )
     catalog.commit_table(table, requirements, tuple(updates))
 
@@ -376,4 +378,4 @@ def expire(catalog: Catalog, table: Table, snapshot_ids: Sequence[int]) -> None:
 def _removal(snapshot_ids: Sequence[int]) -> list[Any]:
     from pyiceberg.table.update import RemoveSnapshotsUpdate
 
-    return [RemoveSnapshotsUpdate(snapshot_ids=list(snapshot_ids))] if snapshot_ids else []
+    return [RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(snapshot_ids)})] if snapshot_ids else []

@@ -1,4 +1,4 @@
-"""The removal of Iceberg's own files that no snapshot needs: old metadata, manifests, position deletes, and remains of crashes."""
+"""The removal of Iceberg's own files that no snapshot needs: old metadata, manifests, position deletes, remains of crashes."""
 
 from __future__ import annotations
 

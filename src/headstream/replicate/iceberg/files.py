@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from headstream.errors import SchemaError
 from headstream.replicate.iceberg.access import FileFacts, file_location
 from headstream.replicate.iceberg.schema import IcebergSchema, read_partition_value, write_bound
-from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, open_parquet
 from headstream.replicate.storage.deletion_vectors import Positions
+from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, open_parquet
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

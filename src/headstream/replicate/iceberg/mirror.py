@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,7 +50,7 @@ _ATTEMPTS: Final = 5
 _CLEAN_EVERY: Final = 20
 """Commits between two removals of files that no snapshot needs."""
 _MARGIN_MS: Final = 600_000
-"""How much earlier than its commit a file's removal can be dated, milliseconds: a long merge dates it when it begins to commit."""
+"""How much earlier than its commit a file's removal can be dated, milliseconds: a merge dates it before it commits."""
 _ADVICE: Final = "Run: headstream replicate iceberg check --repair"
 
 
@@ -155,10 +156,8 @@ class TableMirror:
                     raise ReplicateError(
                         "Headstream did not make this Iceberg table", where=self._shown, advice="Drop it yourself"
                     )
-            try:
+            with suppress(NoSuchTableError):
                 self._catalog.drop_table(self._identifier)
-            except NoSuchTableError:
-                pass
         self._paths = {}
         return self.sync()
 

@@ -26,7 +26,7 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 _FIRST_PAUSE_S: Final = 5.0
 _LONGEST_PAUSE_S: Final = 300.0
 _END_S: Final = 60.0
-"""How long the end of a run, and its last vacuum, wait for the next table; a catalog that takes longer is left to the next run."""
+"""How long the end of a run, and its last vacuum, wait for one table; the next run goes on where a catalog takes longer."""
 Name: TypeAlias = tuple[str, str]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyiceberg import types
@@ -84,9 +84,10 @@ def test_write_bound_holds_all_values_of_a_file(kind: Any, least: Any, most: Any
     lower, upper = write_bound(kind, least, upper=False), write_bound(kind, most, upper=True)
     assert lower is not None
     assert upper is not None
-    assert from_bytes(kind, lower) <= from_bytes(kind, upper)
+    low, high = cast(int, from_bytes(kind, lower)), cast(int, from_bytes(kind, upper))
+    assert low <= high
     if isinstance(kind, types.TimestamptzType):  # the log has cut the microseconds off
-        assert from_bytes(kind, upper) - from_bytes(kind, lower) == 1000
+        assert high - low == 1000
 
 
 @pytest.mark.parametrize(
