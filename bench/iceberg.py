@@ -21,7 +21,7 @@ from deltalake import write_deltalake
 
 from bench.machine import Report, run_benchmark
 from bench.merge_on_read import Spent, Table, make_rows
-from headstream.replicate.iceberg.access import open_catalog
+from headstream.replicate.iceberg.catalog import open_catalog
 from headstream.replicate.iceberg.mirror import TableMirror
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
 

@@ -23,7 +23,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 
 from headstream.errors import StorageError
-from headstream.replicate.iceberg import access, mirror
+from headstream.replicate.iceberg import access, files
 from headstream.replicate.iceberg.mirror import TableMirror
 from tests.campaigns.vector_histories import Killed, Model, Row, VectorHistory
 from tests.support.replicate.iceberg_tables import IDENTIFIER, iceberg_rows, make_mirror, sql_catalog
@@ -127,7 +127,7 @@ class IcebergHistory(VectorHistory):
                         raise Killed
                     return own(*arguments, **options)
 
-                stack.enter_context(mock.patch.object(mirror, "make_file", make))
+                stack.enter_context(mock.patch.object(files, "make_file", make))
             elif fault == "down":
                 stack.enter_context(mock.patch.object(self._catalog, "load_table", meet))
             elif fault is not None:

@@ -17,7 +17,7 @@ from headstream.cli.main import cli
 from headstream.connect import connect
 from headstream.errors import HeadstreamError, InvalidOptionError, SchemaError, StorageError
 from headstream.replicate.apply.type1.merge import Scd1Table
-from headstream.replicate.iceberg.access import open_catalog
+from headstream.replicate.iceberg.catalog import open_catalog
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC, ParkingLot
 from headstream.replicate.run.pipeline import ReplicatePipeline

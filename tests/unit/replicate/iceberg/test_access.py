@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 
-import pyiceberg
-import pytest
 from pyiceberg import manifest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DATA_FILE_TYPE, ManifestEntry, ManifestFile, ManifestWriterV2
 from pyiceberg.table import update
-
-from headstream.errors import EnvironmentSetupError
-from headstream.replicate.iceberg import access
-from headstream.replicate.settings.iceberg_settings import IcebergSettings
-from headstream.replicate.storage.places import StorePlace
-from headstream.replicate.storage.storage_settings import StorageSettings
-
-
-def test_check_pyiceberg_refuses_a_version_that_was_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
-    access.check_pyiceberg()
-    monkeypatch.setattr(pyiceberg, "__version__", "0.13.0")
-    with pytest.raises(EnvironmentSetupError, match=r"pyiceberg 0\.13\.0 is not a tested version"):
-        access.check_pyiceberg()
 
 
 def test_what_is_used_of_pyiceberg_is_unchanged() -> None:
@@ -48,13 +32,3 @@ def test_what_is_used_of_pyiceberg_is_unchanged() -> None:
 
 def _parameters(function: object) -> list[str]:
     return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
-
-
-def test_open_catalog_gives_files_the_settings_of_the_tables_store(tmp_path: Path) -> None:
-    storage = StorageSettings(endpoint="http://h:1", region="eu", access_key_id="k", secret_access_key="s", path_style=False)
-    settings = IcebergSettings(catalog={"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "s3.region": "us"})
-    found = access.open_catalog(settings, StorePlace("lake", "t", storage)).properties
-    assert found["s3.endpoint"] == "http://h:1"
-    assert (found["s3.access-key-id"], found["s3.secret-access-key"]) == ("k", "s")
-    assert found["s3.region"] == "us", "what [iceberg.catalog] has comes first"
-    assert found["s3.force-virtual-addressing"] == "true"
