@@ -11,7 +11,7 @@ import secrets
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import (
@@ -20,7 +20,6 @@ from pyiceberg.manifest import (
     FileFormat,
     ManifestContent,
     ManifestEntry,
-    ManifestEntryStatus,
     ManifestFile,
     ManifestWriterV2,
     write_manifest_list,
@@ -46,7 +45,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import Record
 
-__all__ = ["Manifests", "commit", "expire", "make_file", "new_snapshot_id"]
+__all__ = ["FileStats", "Manifests", "commit", "expire", "make_file", "new_snapshot_id"]
 
 _FORMAT: Final = 2
 _MOST_ENTRIES: Final = 1000
@@ -55,29 +54,23 @@ _MOST_SMALL: Final = 20
 """Manifests of less than half as many files, beyond which the next commit joins them."""
 
 
-def make_file(
-    location: str,
-    size: int,
-    rows: int,
-    partition: Sequence[Any],
-    *,
-    nulls: Mapping[int, int],
-    lower: Mapping[int, bytes],
-    upper: Mapping[int, bytes],
-    deletes: bool,
-) -> DataFile:
+class FileStats(NamedTuple):
+    """What is known of the columns of a file, by field ids: nulls, and bounds as Iceberg's bytes."""
+
+    nulls: Mapping[int, int]
+    lower: Mapping[int, bytes]
+    upper: Mapping[int, bytes]
+
+
+def make_file(location: str, size: int, rows: int, partition: Sequence[Any], stats: FileStats, *, deletes: bool) -> DataFile:
     """Return a file as manifests have it.
 
     Args:
         size: Bytes.
         rows: Rows, or deleted positions.
         partition: The values of the partition's fields, in order.
-        nulls: Field id -> number of nulls.
-        lower: Field id -> a value that none is below, as Iceberg's bytes.
-        upper: Field id -> a value that none is above.
         deletes: Whether it has position deletes, not rows.
     """
-    counts = {"value_counts": dict.fromkeys(nulls, rows) or None, "null_value_counts": dict(nulls) or None}
     others = ("column_sizes", "nan_value_counts", "key_metadata", "split_offsets", "equality_ids", "sort_order_id")
     return DataFile.from_args(
         content=DataFileContent.POSITION_DELETES if deletes else DataFileContent.DATA,
@@ -86,9 +79,10 @@ def make_file(
         partition=Record(*partition),
         record_count=rows,
         file_size_in_bytes=size,
-        lower_bounds=dict(lower) or None,
-        upper_bounds=dict(upper) or None,
-        **counts,
+        value_counts=dict.fromkeys(stats.nulls, rows) or None,
+        null_value_counts=dict(stats.nulls) or None,
+        lower_bounds=dict(stats.lower) or None,
+        upper_bounds=dict(stats.upper) or None,
         **dict.fromkeys(others),
     )
 
@@ -152,40 +146,31 @@ class Manifests:
         """
         small = [each for each in self._found if len(self.paths[each.manifest_path]) < _MOST_ENTRIES // 2]
         joined = {each.manifest_path for each in small} if len(small) > _MOST_SMALL else set()
-        kept, entries = [], []
+        kept: list[ManifestFile] = []
+        entries: list[tuple[str, ManifestEntry]] = []  # the method of the writer, and what it writes
         for manifest in self._found:
-            if manifest.manifest_path not in joined and not (self.paths[manifest.manifest_path] & removed):
+            if manifest.manifest_path in joined or self.paths[manifest.manifest_path] & removed:
+                found = self._read(manifest)
+                entries += [("delete" if each.data_file.file_path in removed else "existing", each) for each in found]
+            else:
                 kept.append(manifest)
-                continue
-            for entry in self._read(manifest):
-                is_removed = entry.data_file.file_path in removed
-                status = ManifestEntryStatus.DELETED if is_removed else ManifestEntryStatus.EXISTING
-                entries.append(_entry(status, snapshot_id if is_removed else entry.snapshot_id, entry.data_file, entry))
-        entries += [_entry(ManifestEntryStatus.ADDED, snapshot_id, file) for file in added]
+        entries += [("add", ManifestEntry.from_args(sequence_number=None, data_file=file)) for file in added]
         parts = [entries[begin : begin + _MOST_ENTRIES] for begin in range(0, len(entries), _MOST_ENTRIES)]
         return kept + [self._write(schema, spec, snapshot_id, part) for part in parts]
 
-    def _write(self, schema: Schema, spec: PartitionSpec, snapshot_id: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
+    def _write(
+        self, schema: Schema, spec: PartitionSpec, snapshot_id: int, entries: Sequence[tuple[str, ManifestEntry]]
+    ) -> ManifestFile:
         location = self._table.location_provider().new_metadata_location(f"{uuid.uuid4()}-m0.avro")
         kind = _DeletesWriter if self._deletes else ManifestWriterV2
         with kind(spec, schema, self._table.io.new_output(location), snapshot_id, "deflate") as writer:
-            for entry in entries:
-                writer.add_entry(entry)
-        live = (entry.data_file.file_path for entry in entries if entry.status != ManifestEntryStatus.DELETED)
-        self.paths[location] = frozenset(live)
+            for method, entry in entries:
+                getattr(writer, method)(entry)
+        self.paths[location] = frozenset(entry.data_file.file_path for method, entry in entries if method != "delete")
         return writer.to_manifest_file()
 
     def _read(self, manifest: ManifestFile) -> list[ManifestEntry]:
         return manifest.fetch_manifest_entry(self._table.io, discard_deleted=True)
-
-
-def _entry(
-    status: ManifestEntryStatus, snapshot_id: int | None, file: DataFile, before: ManifestEntry | None = None
-) -> ManifestEntry:
-    sequences = (None, None) if before is None else (before.sequence_number, before.file_sequence_number)
-    return ManifestEntry.from_args(
-        status=status, snapshot_id=snapshot_id, sequence_number=sequences[0], file_sequence_number=sequences[1], data_file=file
-    )
 
 
 def new_snapshot_id(table: Table) -> int:

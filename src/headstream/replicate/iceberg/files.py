@@ -20,7 +20,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as IcebergFile
 
 from headstream.errors import SchemaError
-from headstream.replicate.iceberg.access import make_file
+from headstream.replicate.iceberg.access import FileStats, make_file
 from headstream.replicate.iceberg.schema import IcebergSchema, read_partition_value, write_bound
 from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, open_parquet
 from headstream.replicate.storage.places import Place, StorePlace
@@ -89,8 +89,8 @@ def describe_data(log: LogSnapshot, schema: IcebergSchema, location: str, file: 
     counted = stats.get("nullCount") or {}
     nulls = {number: counted[name] for name, (number, _) in schema.physical.items() if type(counted.get(name)) is int}
     lower, upper = (_bounds(schema, stats.get(f"{side}Values") or {}, is_upper=side == "max") for side in ("min", "max"))
-    partition = _partition(log, schema, file)
-    return make_file(location, file.size, int(rows), partition, nulls=nulls, lower=lower, upper=upper, deletes=False)
+    columns = FileStats(nulls, lower, upper)
+    return make_file(location, file.size, int(rows), _partition(log, schema, file), columns, deletes=False)
 
 
 def _bounds(schema: IcebergSchema, values: Mapping[str, Any], *, is_upper: bool) -> dict[int, bytes]:
@@ -135,8 +135,8 @@ def write_deletes(log: LogSnapshot, schema: IcebergSchema, io: FileIO, wanted: M
         with io.new_output(location).create(overwrite=True) as stream:
             stream.write(content)
         bounds = {_PATH_ID: target.encode()}  # equal bounds tell readers that the deletes are those of one file
-        partition = _partition(log, schema, file)
-        return make_file(location, content.size, len(rows), partition, nulls={}, lower=bounds, upper=bounds, deletes=True)
+        stats = FileStats({}, bounds, bounds)
+        return make_file(location, content.size, len(rows), _partition(log, schema, file), stats, deletes=True)
 
     with ThreadPoolExecutor(_THREADS, "headstream-iceberg-deletes") as threads:
         return list(threads.map(write, wanted.keys(), wanted.values()))

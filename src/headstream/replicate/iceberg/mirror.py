@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from pyiceberg.catalog import Catalog
@@ -100,7 +101,7 @@ class TableMirror:
             ReplicateError: the Iceberg table is not this mirror's, or another writer has changed it.
             StorageError: the catalog or the store fails, or other writers were faster five times.
         """
-        with _Translated(self._shown):
+        with _translated(self._shown):
             for _ in range(_ATTEMPTS):
                 log = self._advanced()
                 try:
@@ -113,7 +114,7 @@ class TableMirror:
     def check(self) -> Difference:
         """Compare the Iceberg table with the newest Delta version, by file names and statistics."""
         try:
-            with _Translated(self._shown):
+            with _translated(self._shown):
                 log = self._advanced()
                 table = self._load()
                 if table is None:
@@ -129,7 +130,7 @@ class TableMirror:
         Raises:
             ReplicateError: there is an Iceberg table of that name that Headstream did not make.
         """
-        with _Translated(self._shown):
+        with _translated(self._shown):
             try:
                 found = self._load()
             except (OSError, ValueError) as error:
@@ -316,15 +317,12 @@ def _summarize(
     return Summary(operation, **{DELTA_VERSION: str(log.version)}, **texts)
 
 
-class _Translated:
-    """Converts the exceptions of pyiceberg and of its catalogs into a StorageError."""
-
-    def __init__(self, shown: str) -> None:
-        self._shown = shown
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, HeadstreamError):
-            raise StorageError(f"the Iceberg table cannot be brought up to date: {error}", where=self._shown) from error
+@contextmanager
+def _translated(shown: str) -> Iterator[None]:
+    """Convert the exceptions of pyiceberg and of its catalogs into a StorageError."""
+    try:
+        yield
+    except HeadstreamError:
+        raise
+    except Exception as error:  # of any kind: a catalog's implementation is not ours
+        raise StorageError(f"the Iceberg table cannot be brought up to date: {error}", where=shown) from error

@@ -24,7 +24,7 @@ def test_what_is_used_of_pyiceberg_is_unchanged() -> None:
         "format_version", "output_file", "snapshot_id", "parent_snapshot_id", "sequence_number", "avro_compression",
     ]  # fmt: skip
     assert _parameters(Catalog.commit_table) == ["self", "table", "requirements", "updates"]
-    assert {"_meta", "content", "add_entry", "to_manifest_file"} <= set(dir(ManifestWriterV2))
+    assert {"_meta", "content", "add", "existing", "delete", "to_manifest_file"} <= set(dir(ManifestWriterV2))
     assert {"status", "snapshot_id", "sequence_number", "file_sequence_number", "data_file"} <= set(dir(ManifestEntry))
     for name in ("AddSchemaUpdate", "AddSnapshotUpdate", "SetSnapshotRefUpdate", "RemoveSnapshotsUpdate", "AssertRefSnapshotId"):
         assert hasattr(update, name), name
