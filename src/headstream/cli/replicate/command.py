@@ -90,6 +90,14 @@ for _command in (inspect, status, schemas, parked, redrive, reload, remove_delet
 @click.option("--topics", type=_TOPICS, metavar="A,B", help="Topics with data messages.")
 @click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if other ones.")
 @click.option(
+    "--format",
+    "form",
+    type=click.Choice(["replicate", "debezium"]),
+    default="replicate",
+    show_default=True,
+    help="Whose messages all topics have; by topic: [debezium] in the file.",
+)
+@click.option(
     "--tables",
     type=_TABLE_PLACE,
     help="Directory of the Delta tables, or a URI: s3://, abfss://, gs://, hdfs://; settings from [storage].",
@@ -215,6 +223,7 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
     """Return the configuration from the options and, if given, a file."""
     from headstream.replicate.settings.config import ReplicateConfig
     from headstream.replicate.settings.config_file import load_config
+    from headstream.replicate.settings.debezium_settings import DebeziumSettings
     from headstream.replicate.settings.table_settings import TableRules, TableSettings
 
     default = click.core.ParameterSource.DEFAULT
@@ -224,6 +233,8 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
         if value is not None and (config_file is None or context.get_parameter_source(name) is not default)
     }
     of_tables = {name: given.pop(name) for name in ("mask_order", "datetimes", "catalog", "merge_strategy") if name in given}
+    if given.pop("form", "replicate") == "debezium":
+        given["debezium"] = DebeziumSettings()
     spark = dict(given.pop("spark", ()))
     if "driver_memory" in given:
         spark["spark.driver.memory"] = given.pop("driver_memory")

@@ -2,9 +2,9 @@
 
 At the top are the pipeline's own settings, under the names of ReplicateConfig (times as "60s", sizes as "10GB"), and
 include, exclude. [defaults] has the settings of every table, [table."pattern"] those that differ for some, in order;
-[merge], [registry], [storage], [format], [iceberg], [topic_tables] and [kafka] are the fields of those names. [spark] has
-settings of the Spark session, `driver.memory = "4g"` or under their full names. Relative paths are relative to the file's
-directory.
+[merge], [registry], [storage], [format], [debezium], [iceberg], [topic_tables] and [kafka] are the fields of those names.
+[spark] has settings of the Spark session, `driver.memory = "4g"` or under their full names. Relative paths are relative to the
+file's directory.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from headstream.replicate.settings.config import (
     ReplicateConfig,
     find_problems,
 )
+from headstream.replicate.settings.debezium_settings import DebeziumSettings
 from headstream.replicate.settings.formats import HEADER_FIELDS, MessageFormat
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
@@ -197,7 +198,10 @@ _STORAGE_READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "retry": ("retry_us", _duration),
 }
 _FORMAT_READERS: Final[dict[str, _Reader]] = {"data": _text, "before_data": _text, "headers": _text, "fields": _pairs}
-_SECTIONS: Final = ("include", "exclude", "defaults", "table", "registry", "format", "storage", "merge", "iceberg")
+_DEBEZIUM_READERS: Final[dict[str, _Reader]] = {"topics": _texts, "placeholder": _text, "sequence": _texts}
+_SECTIONS: Final = (
+    "include", "exclude", "defaults", "table", "registry", "format", "debezium", "storage", "merge", "iceberg",
+)  # fmt: skip
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> ReplicateConfig:
@@ -278,6 +282,9 @@ class _SettingsLoader:
             for name in layout.get("fields", {}):
                 self._check_name(name, HEADER_FIELDS, ("format", "fields", name))
             self._build(values, "format", MessageFormat, layout)
+        debezium = self._section(document, "debezium", _DEBEZIUM_READERS)
+        if debezium is not None:
+            self._build(values, "debezium", DebeziumSettings, debezium)
         values |= overrides
         for field in ("source", "tables", "checkpoint"):
             if field not in values and not any(setting == field for _, setting, _ in self._problems):

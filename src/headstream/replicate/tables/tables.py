@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.key_buckets import divide_changes
+from headstream.replicate.columns.loads import TableNotice
 from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.columns.traits import StoredChanges
 from headstream.replicate.engines.engine import RowCounts, VectorState
@@ -36,6 +37,7 @@ from headstream.replicate.tables.target_table import OpenEngine, TargetTable
 
 __all__ = ["Applied", "TargetTables", "table_path"]
 
+_LOAD_MARGIN_US: Final = 2_000_000
 _THREADS: Final = 4
 """Tables merged at a time: the engine releases the interpreter's lock, and each merge waits for the disk in between."""
 
@@ -314,6 +316,18 @@ class TargetTables:
             Whether the load begins; false if rows logged since then were already applied as part of an earlier load.
         """
         return self._table((schema, table)).begin_load(at_us)
+
+    def note(self, notices: Iterable[TableNotice]) -> None:
+        """Note truncations and the beginnings of loads that messages of the source have told; repeating it changes nothing.
+
+        The rows of a load that were logged at the same time in other partitions belong to it too.
+        """
+        for schema, name, kind, sequence, logged_us in notices:
+            table = self._table((schema, name))
+            if kind == "truncated":
+                table.truncate(sequence, logged_us)
+            elif not table.begin_load(logged_us - _LOAD_MARGIN_US):
+                table.begin_load(logged_us)
 
     def end_load(self, schema: str, table: str) -> None:
         """End a table's load, as its next change otherwise does: settle() removes the rows that the load did not contain."""

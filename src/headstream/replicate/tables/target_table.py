@@ -239,7 +239,7 @@ class TargetTable:
         table = self._opened(list(self._state.schema.keys))
         ends = self._state.loads.ends
         ended = [end for end in ends if end[0] > self._state.loads.settled]
-        commit = f"{'.'.join(self._name)}/loads", self._state.loads.loads[-1].begun_us
+        commit = f"{'.'.join(self._name)}/loads", self._state.loads.end_number
         if isinstance(table, Scd2Table):
             counts = table.end_loads(ended, [at for _, at in ends], *commit)
         else:
@@ -256,6 +256,11 @@ class TargetTable:
         begins = self._state.loads.begin(at_us)
         self._merges.keep()
         return begins
+
+    def truncate(self, sequence: str, logged_us: int) -> None:
+        """Note that the source was truncated at a position among its changes: settle() removes the rows up to it."""
+        self._state.loads.truncate(sequence, logged_us)
+        self._merges.keep()
 
     def end_load(self) -> None:
         """End the newest load: settle() removes the rows that it did not contain."""
