@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from headstream.errors import ReplicateError, SchemaError, StorageError
 from headstream.replicate.iceberg.files import FOLDER
 from headstream.replicate.iceberg.mirror import DELTA_VERSION
-from tests.support.crashes import CrashError, crash_after, fail_with
+from tests.support.crashes import fail_with
 from tests.support.replicate.iceberg_tables import IDENTIFIER, delta_rows, iceberg_rows, make_mirror, sql_catalog
 from tests.support.replicate.plain_engine import open_plain_engine
 
@@ -113,48 +113,17 @@ def test_sync_refuses_a_column_without_an_equivalent(catalog: Catalog, path: Pat
     assert not catalog.table_exists(IDENTIFIER)
 
 
-@pytest.mark.parametrize("is_committed", [False, True])
-def test_sync_goes_on_when_it_ends_before_or_after_the_commit(
-    catalog: Catalog, path: Path, monkeypatch: pytest.MonkeyPatch, is_committed: bool
-) -> None:
+def test_sync_gives_up_when_others_commit_first_five_times(catalog: Catalog, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(path, make_rows(0, 9))
-    make_mirror(catalog, path).sync()
-    open_plain_engine(path, strategy="deletion-vectors").append(make_rows(9, 3), "a", 1)
-    with monkeypatch.context() as patched:
-        end = crash_after(catalog.commit_table) if is_committed else fail_with(CrashError())
-        patched.setattr(catalog, "commit_table", end)
-        with pytest.raises(StorageError):
-            make_mirror(catalog, path).sync()
-    write(path, make_rows(20, 3))
-    make_mirror(catalog, path).sync()
-    table = loaded(catalog)
-    assert iceberg_rows(table) == delta_rows(path)
-    assert len(table.metadata.snapshots) == 2 + is_committed
-
-
-def test_sync_is_made_again_when_another_mirror_commits_first(
-    catalog: Catalog, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(path, make_rows(0, 9))
-    mirror, other = make_mirror(catalog, path), make_mirror(catalog, path)
+    mirror = make_mirror(catalog, path)
     mirror.sync()
     write(path, make_rows(9, 9))
-    commit, calls = catalog.commit_table, []
-
-    def overtaken(*arguments: Any) -> Any:
-        calls.append(arguments)
-        if len(calls) == 1:
-            other.sync()
-        return commit(*arguments)
-
-    monkeypatch.setattr(catalog, "commit_table", overtaken)
+    with monkeypatch.context() as patched:
+        patched.setattr(catalog, "commit_table", fail_with(CommitFailedException("too late")))
+        with pytest.raises(StorageError, match="other writers have committed first 5 times"):
+            mirror.sync()
     assert mirror.sync() == 1
-    assert len(loaded(catalog).metadata.snapshots) == 2
     assert iceberg_rows(loaded(catalog)) == delta_rows(path)
-    write(path, make_rows(18, 9))
-    monkeypatch.setattr(catalog, "commit_table", fail_with(CommitFailedException("too late")))
-    with pytest.raises(StorageError, match="other writers have committed first 5 times"):
-        mirror.sync()
 
 
 def test_sync_refuses_a_table_that_another_writer_or_another_delta_table_has_made(
