@@ -43,8 +43,9 @@ VERBS = {
     "context": "list show create update use delete",
     "replicate": "run inspect parked redrive reload remove-deletion-vectors schemas status",
 }
-ALL = [(name,) for name in COMMANDS if name not in VERBS] + [(noun, verb) for noun in VERBS for verb in VERBS[noun].split()]
-ALL.append(ICEBERG := ("replicate", "iceberg", "check"))
+ICEBERG = ("replicate", "iceberg", "check")
+ALL: list[tuple[str, ...]] = [(name,) for name in COMMANDS if name not in VERBS]
+ALL += [*((noun, verb) for noun in VERBS for verb in VERBS[noun].split()), ICEBERG]
 
 
 OF_A_CHECKPOINT = [*(("replicate", name) for name in VERBS["replicate"].split() if name != "run"), ICEBERG]

@@ -71,7 +71,8 @@ def make_file(location: str, size: int, rows: int, partition: Sequence[Any], sta
         partition: The values of the partition's fields, in order.
         deletes: Whether it has position deletes, not rows.
     """
-    others = ("column_sizes", "nan_value_counts", "key_metadata", "split_offsets", "equality_ids", "sort_order_id")
+    unknown = ("column_sizes", "nan_value_counts", "key_metadata", "split_offsets", "equality_ids", "sort_order_id")
+    others: dict[str, Any] = dict.fromkeys(unknown)
     return DataFile.from_args(
         content=DataFileContent.POSITION_DELETES if deletes else DataFileContent.DATA,
         file_path=location,
@@ -83,7 +84,7 @@ def make_file(location: str, size: int, rows: int, partition: Sequence[Any], sta
         null_value_counts=dict(stats.nulls) or None,
         lower_bounds=dict(stats.lower) or None,
         upper_bounds=dict(stats.upper) or None,
-        **dict.fromkeys(others),
+        **others,
     )
 
 

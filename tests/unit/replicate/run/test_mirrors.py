@@ -30,8 +30,8 @@ ORDERS, TAGS = ("SHOP", "orders"), ("SHOP", "a_tags")
 
 def open_them(directory: Path, **options: Any) -> IcebergMirrors:
     settings = IcebergSettings(catalog={"type": "sql", "uri": f"sqlite:///{directory / 'catalog.db'}"}, **options)
-    places = {"tables": directory / "tables", "checkpoint": directory / "checkpoint"}
-    config = ReplicateConfig(source=None, topics=("cdc",), iceberg=settings, **places)
+    tables, checkpoint = directory / "tables", directory / "checkpoint"
+    config = ReplicateConfig(source=None, topics=("cdc",), iceberg=settings, tables=tables, checkpoint=checkpoint)
     return IcebergMirrors(config, itertools.count(SECOND_US, SECOND_US).__next__, first_pause_s=0.01)
 
 
