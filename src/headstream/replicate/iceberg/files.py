@@ -88,14 +88,14 @@ def describe_data(log: LogSnapshot, schema: IcebergSchema, location: str, file: 
         rows = open_parquet(log, file).metadata.num_rows
     counted = stats.get("nullCount") or {}
     nulls = {number: counted[name] for name, (number, _) in schema.physical.items() if type(counted.get(name)) is int}
-    lower, upper = (_bounds(schema, stats.get(f"{side}Values") or {}, is_upper=side == "max") for side in ("min", "max"))
+    lower, upper = (_bounds(schema, stats.get(name) or {}) for name in ("minValues", "maxValues"))
     columns = FileStats(nulls, lower, upper)
     return make_file(location, file.size, int(rows), _partition(log, schema, file), columns, deletes=False)
 
 
-def _bounds(schema: IcebergSchema, values: Mapping[str, Any], *, is_upper: bool) -> dict[int, bytes]:
+def _bounds(schema: IcebergSchema, values: Mapping[str, Any]) -> dict[int, bytes]:
     known = [(*schema.physical[name], value) for name, value in values.items() if name in schema.physical]
-    found = ((number, write_bound(kind, value, upper=is_upper)) for number, kind, value in known)
+    found = ((number, write_bound(kind, value)) for number, kind, value in known)
     return {number: bound for number, bound in found if bound is not None}
 
 

@@ -39,9 +39,9 @@ _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _FIRST_PARTITION_ID: Final = 1000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
-_ONE_MS_US: Final = 1000
 _EXACT_DIGITS: Final = 15
 """Digits of a decimal that every writer's JSON keeps."""
+_EXACT_TIME: Final = re.compile(r"\.\d{6}(Z|[+-]\d\d:\d\d)?$")
 _REPAIR: Final = "Run: headstream replicate iceberg check --repair"
 
 
@@ -163,30 +163,28 @@ def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
     raise SchemaError(f"Iceberg tables beside Delta cannot be partitioned by a column of type {kind}")
 
 
-def write_bound(kind: PrimitiveType, value: Any, *, upper: bool) -> bytes | None:
-    """Return a bound of a column in a file as Iceberg's bytes; None if there is none.
+def write_bound(kind: PrimitiveType, value: Any) -> bytes | None:
+    """Return a bound of a column in a file as Iceberg's bytes; None if there is none, or if it can be another than the value.
+
+    Spark answers MIN and MAX by the bounds of files alone, except those of text. So what Delta's log does not have exactly is left
+    out: times without microseconds, which most writers cut off, numbers with NaN beside them, and long decimals.
 
     Args:
         value: Of the statistics in Delta's log, decoded from JSON with Decimal for numbers with a point.
-        upper: Whether it is the upper bound. Times can be cut to milliseconds there.
     """
     try:
-        if value is None or isinstance(kind, types.BinaryType):
-            return None
-        if isinstance(kind, types.DecimalType) and kind.precision > _EXACT_DIGITS:
+        if value is None or isinstance(kind, (types.BinaryType, types.FloatType, types.DoubleType)):
             return None
         if isinstance(kind, types.DateType):
             value = date.fromisoformat(value).toordinal() - _EPOCH_DAY
         elif isinstance(kind, (types.TimestampType, types.TimestamptzType)):
-            value = _microseconds(value) + (_ONE_MS_US if upper else 0)
-        elif isinstance(kind, types.DecimalType):
-            value = _scaled(Decimal(value), kind.scale)
-        elif isinstance(kind, (types.FloatType, types.DoubleType)):
-            value = float(value)
-            if value != value:
+            if _EXACT_TIME.search(value) is None:
                 return None
-            if value == 0:
-                value = 0.0 if upper else -0.0
+            value = _microseconds(value)
+        elif isinstance(kind, types.DecimalType):
+            if kind.precision > _EXACT_DIGITS:
+                return None
+            value = _scaled(Decimal(value), kind.scale)
         return to_bytes(kind, value)
     except (ValueError, TypeError, ArithmeticError, AttributeError, struct.error):
         return None  # a value that only Delta can have: the file is then read always
