@@ -58,6 +58,7 @@ def test_kafkas_own_tools_work_when_they_are_given_the_listener(listener: KafkaL
     )
 
 
+@pytest.mark.nightly
 def test_kafkas_verifiable_producer_and_consumer_agree_when_they_use_the_listener(
     listener: KafkaListener, tmp_path: Path
 ) -> None:
