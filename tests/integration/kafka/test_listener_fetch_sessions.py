@@ -67,7 +67,7 @@ class SessionClient:
         )
         if answer["error_code"]:
             return {-1: answer}
-        self._changed.clear(), self._forgotten.clear()
+        self._changed, self._forgotten = set(), set()
         self.id, self.epoch = answer["session_id"], self.epoch + 1
         parts = {part["partition_index"]: part for topic in answer["responses"] for part in topic["partitions"]}
         assert parts.keys() <= self.offsets.keys()  # and so no partition that was forgotten
