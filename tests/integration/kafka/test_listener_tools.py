@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -61,10 +62,13 @@ def _read_all(bootstrap_servers: str, topic: str, count: int) -> list[tuple[byte
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "reader", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     found: list[tuple[bytes | None, bytes | None]] = []
+
+    def has_all() -> bool:
+        found.extend((message.key(), message.value()) for message in consumer.consume(100, 0.2))
+        return len(found) >= count
+
     try:
-        wait_until(
-            lambda: bool(found.extend((m.key(), m.value()) for m in consumer.consume(100, 0.2)) or len(found) >= count), 60
-        )
+        wait_until(has_all, 60)
     finally:
         consumer.close()
     return found
@@ -221,7 +225,7 @@ def test_mirror_maker_copies_topics_and_settings_when_the_listener_is_its_target
         _while_it_runs(process, output, lambda: f"{source}.{topic}" in admin.list_topics(timeout=20).topics)
         reading.start()
         _while_it_runs(process, output, lambda: not reading.is_alive())
-    assert sorted(found) == sorted(line.encode() for line in _LINES)
+    assert Counter(found) == Counter(line.encode() for line in _LINES)
     told = run_kafka_tool(
         "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", places[target], "--describe", "--topic", f"{source}.{topic}"
     ).stdout
