@@ -30,7 +30,6 @@ SMALL_MODULES: Final = {
     "headstream.broker.commands.leases": _COMMAND,
     "headstream.broker.commands.partitions": _COMMAND,
     "headstream.broker.commands.producers": _COMMAND,
-    "headstream.broker.commands.sessions": _COMMAND,
     "headstream.broker.commands.tokens": _COMMAND,
     "headstream.broker.partitions": "one file per noun of the broker",
     "headstream.broker.streams": "one file per noun of the broker",
