@@ -10,6 +10,7 @@
     7    writers, users.generation, states.change, state_changes    before: none, 0, NULL, none
     8    topics.summary_headers                                     before: none
     9    topics.deletion_grace_us, topics.legal_hold, marked_states before: see _GRACE_BEFORE, 0, none
+    10   topics.kafka_headers                                       before: none
 
 A writer migrates an older database when it opens it; until then readers take the value under `before` for missing
 columns. A reader queries the version each time, since a writer can migrate in between.
@@ -21,7 +22,7 @@ from typing import Final
 
 __all__ = ["SCHEMA", "STEPS", "VERSION", "topic_columns"]
 
-VERSION: Final = 9
+VERSION: Final = 10
 _STATES: Final = """
 CREATE TABLE IF NOT EXISTS states (
     topic INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL, state INTEGER NOT NULL,
@@ -80,7 +81,7 @@ CREATE TABLE IF NOT EXISTS topics (
     id INTEGER NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL, limits TEXT NOT NULL,
     fsync TEXT NOT NULL DEFAULT 'interval', retention_us INTEGER, retention_bytes INTEGER,
     compaction_delay_us INTEGER, deduplication_count INTEGER, summary_headers TEXT,
-    deletion_grace_us INTEGER, legal_hold INTEGER NOT NULL DEFAULT 0,
+    deletion_grace_us INTEGER, legal_hold INTEGER NOT NULL DEFAULT 0, kafka_headers TEXT,
     compression INTEGER NOT NULL DEFAULT 1, replication INTEGER NOT NULL DEFAULT 1,
     UNIQUE (stream, id), UNIQUE (stream, name));
 CREATE TABLE IF NOT EXISTS partitions (
@@ -114,6 +115,7 @@ STEPS: Final = {
     8: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN deletion_grace_us INTEGER; "
     "ALTER TABLE topics ADD COLUMN legal_hold INTEGER NOT NULL DEFAULT 0; "
     f"UPDATE topics SET deletion_grace_us = {_GRACE_BEFORE}; {_MARKED_STATES} PRAGMA user_version = 9; COMMIT;",
+    9: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN kafka_headers TEXT; PRAGMA user_version = 10; COMMIT;",
 }
 """From each older version to the next."""
 
@@ -126,5 +128,6 @@ def topic_columns(version: int) -> str:
         "compaction_delay_us, deduplication_count" if version > 3 else "NULL, NULL",
         "summary_headers" if version > 7 else "NULL",
         "deletion_grace_us, legal_hold" if version > 8 else f"{_GRACE_BEFORE if version > 3 else 'NULL'}, 0",
+        "kafka_headers" if version > 9 else "NULL",
     ]
     return f"{fsync}, {'compression, replication' if version > 5 else '1, 1'}, {', '.join(options)}"

@@ -128,7 +128,8 @@ class Fetch:
             first, end = self._check_again(place, number, offset, end, polled)
             if polled.next_offset > offset:
                 last = min(polled.next_offset - 1, offset + _MOST_DELTA)
-                records.append(make_batch(polled.chunks, offset, last))
+                convention = place.topic.options.kafka_headers or "headstream"
+                records.append(make_batch(polled.chunks, offset, last, str(place.topic.name), convention))
         answer |= {"high_watermark": end, "last_stable_offset": end, "records": records}
         return answer, sum(map(len, records))
 
