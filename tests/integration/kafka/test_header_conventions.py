@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import headstream as hs
 from headstream.core.codec.kafka import KafkaHeader
 from headstream.core.codec.kafka.conventions import Convention, decode_headers, encode_headers
+from headstream.core.model.constructors import bool_
 from headstream.core.model.header_values import HeaderValue
 from headstream.core.model.headers import Headers
 from headstream.core.model.message import Message
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _KINDS: dict[str, tuple[HeaderValue, str, str]] = {
-    "b": (hs.bool_(True), "java.lang.Boolean", "BOOLEAN"),
+    "b": (bool_(True), "java.lang.Boolean", "BOOLEAN"),
     "i8": (hs.int8(-3), "java.lang.Byte", "INT8"),
     "i16": (hs.int16(300), "java.lang.Short", "INT16"),
     "i32": (hs.int32(1 << 20), "java.lang.Integer", "INT32"),
@@ -155,7 +156,7 @@ def _check_one_stream(listener: KafkaListener, products: HeaderProducts) -> None
             producer.send(b"from Iggy", headers=sent)
         kafka = Producer(listener.confluent())
         written = products.spring_written([("n", "Integer", "3"), ("s", "String", "07"), ("x", "Float", "0.5")])
-        kafka.produce("shop.orders", b"from Spring", headers=written)
+        kafka.produce("shop.orders", b"from Spring", headers=[*written])
         assert kafka.flush(30) == 0
         seen = products.spring(_consume(listener, 2)[0])
         assert {key: seen[key].type for key in sent} == {key: name for key, (_, name, _) in _KINDS.items()}
@@ -166,7 +167,7 @@ def _check_one_stream(listener: KafkaListener, products: HeaderProducts) -> None
         assert [header.type for header in products.connect(first)[:-1]] == [name for _, _, name in _KINDS.values()]
         assert dict(decode_headers(second, "connect")) == received[1]
         copied = [(key, header.copied) for (key, _), header in zip(first, products.connect(first), strict=True)]
-        kafka.produce("shop.orders", b"from Connect", headers=copied)
+        kafka.produce("shop.orders", b"from Connect", headers=[*copied])
         assert kafka.flush(30) == 0
         assert _receive(client) == [sent]
 

@@ -14,6 +14,7 @@ envelope; without hs.kinds also ce_specversion, and Connect's texts __connect.er
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from headstream.core.codec.kafka.cloudevents import (
@@ -105,7 +106,7 @@ def encode_texts(pairs: list[Pair], *, is_complete: bool = False) -> list[KafkaH
     return headers if kinds is None else [*headers, (KINDS_HEADER, kinds)]
 
 
-def decode_headers(headers: list[KafkaHeader], convention: Convention | None) -> list[Pair]:
+def decode_headers(headers: Sequence[KafkaHeader], convention: Convention | None) -> list[Pair]:
     """Return typed headers.
 
     Args:

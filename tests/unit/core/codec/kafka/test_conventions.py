@@ -10,6 +10,7 @@ import pytest
 import headstream as hs
 from headstream.core.codec.kafka import KafkaRecord, decode_record, encode_record
 from headstream.core.codec.kafka.conventions import Convention, decode_headers, encode_any, encode_headers
+from headstream.core.model.constructors import bool_
 from headstream.core.model.header_values import HeaderKind, HeaderValue
 from headstream.core.model.headers import Headers
 from headstream.core.model.message import Message
@@ -97,8 +98,13 @@ def test_decode_headers_keeps_springs_classes_without_a_kind() -> None:
 
 
 def test_decode_headers_takes_connects_guess_only_if_it_keeps_the_text() -> None:
-    texts = {"3": hs.int8(3), "300": hs.int16(300), "99999": hs.int32(99999), "-5000000000": hs.int64(-5_000_000_000)}
-    texts |= {"0.1": hs.float32(0.1), "true": hs.bool_(True), "web": hs.string("web")}
+    texts: dict[str, HeaderValue] = {
+        "3": hs.int8(3),
+        "300": hs.int16(300),
+        "99999": hs.int32(99999),
+        "-5000000000": hs.int64(-5_000_000_000),
+    }
+    texts |= {"0.1": hs.float32(0.1), "true": bool_(True), "web": hs.string("web")}
     kept = ["007", "+5", "1e3", "3.0", " 12", "10:30", "null", "2020-01-01", "12:34:56.789Z", "[1]", "1" * 30, ""]
     for text, value in (texts | {text: hs.string(text) for text in kept}).items():
         assert decode_headers([("k", text.encode())], "connect") == [("k", value)], text
