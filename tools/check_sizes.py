@@ -36,7 +36,7 @@ SMALL_MODULES: Final = {
     "headstream.broker.streams": "one file per noun of the broker",
     "headstream.cli.importing.reading": "pure: lines of a file -> messages, without a log",
     "headstream.cli.top.keys": "the terminal's keyboard, the only part that needs a terminal",
-    "headstream.core.codec.kip82.down_conversion": "a step of the proposal of its own, named in docs/kip82.md",
+    "headstream.core.codec.kip82.down_conversion": "a step of the proposal of its own, named in docs/formats.md",
     "headstream.replicate.apply.type1.soft": "soft deletions, one concept of its own",
     "headstream.replicate.codec.avro.faults": "interpreted: the compiled rows.py calls it for rare faults",
     "headstream.serializers.avro_values": _SERIALIZER,

@@ -119,7 +119,9 @@ def create(
 
 @topic.command()
 @topic_argument
-@click.option("--name", type=Checked("name", lambda text: check_name(text, "topic")), help="Its new name, without the stream.")
+@click.option(
+    "--name", type=Checked("name", lambda text: check_name(text, "topic")), help="New name of the topic, without the stream."
+)
 @changing_options
 @url_option
 @output_option

@@ -129,14 +129,14 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "retention_us",
         Checked("age", parse_age_us),
         "forever",
-        "Messages older than this can be dropped: 12h, 7d, forever.",
+        "Age after which messages can be dropped, for example 12h or 7d; forever: never.",
     ),
     (
         "--retention-bytes",
         "retention_bytes",
         Checked("size", parse_topic_size),
         "unlimited",
-        "Above this size, the oldest messages can be dropped: 500MB, 10GB, unlimited.",
+        "Size of the topic above which the oldest messages can be dropped, for example 500MB or 10GB; unlimited: never.",
     ),
     (
         "--compaction",
@@ -151,30 +151,30 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "deduplication_count",
         Checked("count", parse_deduplication),
         "none",
-        "Drop a message if one of this many newest messages of its partition has the same id: 100000; none drops none.",
+        "Number of newest messages per partition whose ids are remembered, to drop repeats, for example 100000.",
     ),
     (
         "--summary-headers",
         "summary_headers",
         Checked("names", parse_header_names),
         "none",
-        "Note what these headers have in each file of messages that is full, so that --where skips files without what it looks "
-        "for: tenant,user_id; at most 8; none notes nothing.",
+        "Headers (at most 8) whose values are summarised per segment, so that --where skips segments, for example "
+        "tenant,user_id; none: no summaries.",
     ),
     (
         "--deletion-grace",
         "deletion_grace_us",
         Checked("age", parse_grace_us),
         "7d",
-        "Messages marked for deletion can be restored so long, and are removed from the disk within it: 7d, 0s; forever keeps "
-        "them.",
+        "Time within which messages marked for deletion can be restored, and after which they have left the disk, for example "
+        "7d or 0s; forever: never removed.",
     ),
     (
         "--legal-hold",
         "legal_hold",
         Checked("on|off", parse_hold),
         "off",
-        "Whether nothing is removed: not by retention, compaction, marks, erase, purge or delete.",
+        "Keep all messages: retention, compaction, marks, erase, purge and delete remove nothing.",
     ),
     (
         "--kafka-headers",

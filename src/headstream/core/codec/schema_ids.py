@@ -58,7 +58,7 @@ def read_schema_id(data: bytes) -> SchemaId | None:
 
 
 def find_schema_id(data: bytes, headers: Headers, *, is_key: bool = False) -> SchemaId | None:
-    """Return the id of a value's schema: that of its header, else that before it; None without either.
+    """Return the id of a value's schema: that of its header, else that before it; None if there is neither.
 
     Args:
         data: The payload, or the key.

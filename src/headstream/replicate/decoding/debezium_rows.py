@@ -1,4 +1,4 @@
-"""Debezium's messages -> the same changes as Replicate's, and what they say of a whole table.
+"""Debezium's messages -> the same changes as Replicate's, and notices about a whole table.
 
     c, u, d        INSERT, UPDATE, DELETE at the sequence of their position (codec/debezium/order.py)
     r              REFRESH: a row of a full load; of an incremental snapshot an INSERT at the position that it was read at
@@ -62,7 +62,7 @@ class DebeziumRows:
         unwanted: Number of messages that are no change of a target.
         events: Transaction events of those, if requested.
         findings: Warning for the user -> number of rows concerned.
-        notices: What they say of whole tables.
+        notices: Messages about whole tables.
     """
 
     faults: Faults = field(default_factory=dict)

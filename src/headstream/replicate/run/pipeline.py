@@ -1,6 +1,6 @@
 """The pipeline: a Spark query over the log, and the processing of its micro-batches.
 
-messages -> decode (executors, one pass) -> processor.py (driver): merged, a commit a table
+messages -> decode (executors, one pass) -> processor.py (driver): merged, a commit per table
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Parts:
         summary: The counts of the run.
         clock_us: The time, microseconds since 1970 UTC.
         keeper: Keeps its checkpoint.
-        iceberg: Brings its Iceberg tables up to date; None without any.
+        iceberg: Brings its Iceberg tables up to date; None if there are none.
     """
 
     config: ReplicateConfig

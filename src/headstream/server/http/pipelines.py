@@ -50,7 +50,7 @@ def explain_message(request: ViewRequest) -> Reply:
     Raises:
         DecodeError: a parameter is invalid.
         PermissionDeniedError: the user has no right to the message, or none to read the server.
-        LimitError: the message, or what it says, is too large.
+        LimitError: the message, or its decoded form, is too large.
         HeadstreamError: the partition does not exist, or no pipeline and no schemas are registered.
     """
     message = find_message(request)

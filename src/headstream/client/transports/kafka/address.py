@@ -153,7 +153,7 @@ def parse_kafka_address(
     for name in settings:
         if name in _FIXED:
             raise InvalidOptionError(
-                f"kafka.{name} is set by the client itself", advice="Leave it out; see docs/kafka-client.md for what it is"
+                f"kafka.{name} is set by the client itself", advice="Leave it out; see docs/kafka.md for what it is"
             )
     for name in ("connect_timeout_ms", "timeout_ms"):
         text = options.get(name)

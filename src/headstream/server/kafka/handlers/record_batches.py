@@ -112,7 +112,7 @@ def make_batch(
     """Return a batch for clients.
 
     Args:
-        chunks: Stored messages; without any, the batch has no records and moves a client past its offsets.
+        chunks: Stored messages; if there are none, the batch has no records and moves a client past its offsets.
         base_offset: The batch's first offset: that of the first message, or less.
         last_offset: Its last one: that of the last message, or more; less than 2^31 behind the first one.
         topic: `stream/topic`.
