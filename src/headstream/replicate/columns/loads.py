@@ -114,13 +114,14 @@ class Loads:
         over = [
             load
             for load in self.loads
-            if self.ended_us >= load.begun_us or (load.ended_us >= load.begun_us and self._newest_change > load.floor)
+            if self.ended_us >= load.begun_us or (load.ended_us >= load.begun_us and self.newest_change > load.floor)
         ]
         bounds = [(f"{load.floor}{LOAD_MARK}", load.begun_us) for load in over if load.floor or self.has_below_first]
         return [(bound, f"{bound}{max(begun_us - 1, 0):0{LOAD_TIME_CHARACTERS}d}") for bound, begun_us in bounds]
 
     @property
-    def _newest_change(self) -> str:
+    def newest_change(self) -> str:
+        """The highest change sequence learned so far; "" without changes."""
         return self.marks[-1][1] if self.marks else self.highest
 
     def begin(self, at_us: int) -> bool:
