@@ -145,9 +145,11 @@ def open_compared(spark: SparkSession, database: SourceDatabase, schema: TableSc
     kinds = {column.name: column.type.upper() for column in schema.metadata.columns}
     spelled = frozenset(name for name, kind in columns.items() if kind == "STRING" and kinds[name] not in _TEXTS)
     texts = {name for name in columns if name in spelled or _needs_text(columns[name], fields[sources[name]])}
+    whole = [name for name in keys if (columns[name] in _WHOLE or columns[name] == "DATE") and name not in texts]
+    if database.has_iso_dates:  # JDBC's own dates before 1582-10-15 are of another calendar
+        texts |= {name for name, kind in columns.items() if kind == "DATE" and name not in whole[:1]}
     selected = {name: (database.as_text if name in texts else database.quote)(field) for name, field in sources.items()}
     padded = {name for name in columns if fields[sources[name]].metadata.get(_PADDED, "").startswith("char")}
-    whole = [name for name in keys if (columns[name] in _WHOLE or columns[name] == "DATE") and name not in texts]
     left_out = tuple(name for name in schema.types if name not in columns)
     range_key = whole[0] if whole else None
     return ComparedTable(database, lake, schema, columns, left_out, selected, spelled, frozenset(padded), range_key)

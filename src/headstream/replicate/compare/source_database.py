@@ -87,6 +87,9 @@ class SourceDatabase:
 
     Args:
         spark: The session that reads; it has the driver.
+
+    Attributes:
+        has_iso_dates: Whether a date as text is `2026-01-31`.
     """
 
     def __init__(self, spark: SparkSession, access: JdbcAccess) -> None:
@@ -94,7 +97,9 @@ class SourceDatabase:
         self._access = access
         jvm: Any = spark.sparkContext._jvm
         self._dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(access.url)
-        self._text_type = next((kind for url, kind in _TEXT_TYPES.items() if access.url.startswith(url)), "VARCHAR(4000)")
+        text_type = next((kind for url, kind in _TEXT_TYPES.items() if access.url.startswith(url)), None)
+        self._text_type = text_type or "VARCHAR(4000)"
+        self.has_iso_dates = text_type is not None
 
     def quote(self, name: str) -> str:
         """Return a name as it is written in SQL."""
