@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from headstream.replicate.compare.comparison import CompareSettings, TableResult
-from headstream.replicate.compare.repair import describe_repair
+from headstream.replicate.compare.repair import describe_repair, newest_sequence, sequence_after
 from headstream.replicate.compare.source_database import JdbcAccess
 from headstream.replicate.compare.tables import Compared, compare_tables
 from headstream.replicate.parked.ledger import Ledger
@@ -18,6 +21,7 @@ from headstream.replicate.settings.table_settings import TableRule, TableRules
 from headstream.testing import CaptureOptions, PostgresServer, SourceDatabase
 from tests.integration.replicate.test_pipeline import Run
 from tests.support.replicate.source_rows import fill_postgres, run_sql
+from tests.support.server.kafka_listeners import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +30,11 @@ TYPE_2 = TableRules(rules=(TableRule("SHOP.order_lines", {"scd_type": 2}),))
 
 
 def compare(
-    run: Run, postgres: PostgresServer, tables: Iterable[tuple[str, str]], settings: CompareSettings = QUICK
+    run: Run,
+    postgres: PostgresServer,
+    tables: Iterable[tuple[str, str]],
+    settings: CompareSettings = QUICK,
+    show: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Compared]:
     found = compare_tables(
         run.spark,
@@ -36,6 +44,7 @@ def compare(
         lambda: run.directory / "checkpoint",
         chosen=tuple(".".join(table) for table in tables),
         settings=settings,
+        show=show,
     )
     return {compared.result.table: compared for compared in found}
 
@@ -57,6 +66,11 @@ def request_repair(run: Run, compared: Iterable[Compared]) -> None:
     for each in compared:
         Requests(ledger).ask("repair", describe_repair(each.result, each.schema), 1)
     ledger.close()
+
+
+def update_quantity(key: tuple[object, ...], quantity: int, sequence: str) -> bytes:
+    data = {"order_id": key[0], "line": key[1], "quantity": quantity}
+    return json.dumps({"schema": "SHOP", "table": "order_lines", "op": "U", "change_seq": sequence, "data": data}).encode()
 
 
 @pytest.mark.parametrize(
@@ -99,4 +113,68 @@ def test_compare_finds_each_difference_and_nothing_after_its_repair(
     request_repair(run, [each for each in found.values() if each.result.differences])
     run.run(rules=TYPE_2)
     assert run.dead() == []
-    assert all(each.result.is_equal for each in compare(run, postgres, tables).values())
+    assert [wrong(each.result) for each in compare(run, postgres, tables).values() if wrong(each.result)] == []
+
+    later = sequence_after(newest_sequence(run.directory / "checkpoint", ("SHOP", "order_lines")))
+    run.send_values(update_quantity(lines[0], 78, later))
+    run.run(rules=TYPE_2)
+    assert run_sql(postgres, 'UPDATE "SHOP".order_lines SET quantity = 78 WHERE (order_id, line) = (%s, %s)', *lines[0])
+    (after,) = compare(run, postgres, [("SHOP", "order_lines")]).values()
+    assert wrong(after.result) == []
+
+
+@pytest.mark.nightly
+def test_compare_reports_no_row_that_the_running_pipeline_applies_later(
+    spark: SparkSession, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    run, source, table = Run(spark, tmp_path), SourceDatabase(5, rows=40, transactions=60), ("SHOP", "order_lines")
+    run.send(source.capture())
+    pipeline = run.pipeline(rules=TYPE_2, once=False)
+    fill_postgres(postgres, source, [table])
+    late, wrong_row = sorted(source.final_state(*table))[:2]
+    for key in (late, wrong_row):
+        assert run_sql(postgres, 'UPDATE "SHOP".order_lines SET quantity = 77 WHERE (order_id, line) = (%s, %s)', *key)
+    pipeline.start()
+    sent: list[str] = []
+
+    def send_when_it_waits(text: str) -> None:
+        if "waiting for the pipeline" in text and not sent:
+            newest = newest_sequence(tmp_path / "checkpoint", table)
+            run.send_values(update_quantity(late, 77, sequence_after(newest)))
+            sent.append(text)
+
+    try:
+        wait_until(lambda: pipeline.status()["read_until_us"] > 0 and newest_sequence(tmp_path / "checkpoint", table) != "", 120)
+        settings = CompareSettings(limit=50, connections=2, capture_lag_us=2_000_000, wait_us=120_000_000)
+        (found,) = compare(run, postgres, [table], settings, send_when_it_waits).values()
+    finally:
+        pipeline.stop()
+        pipeline.await_termination(120)
+    assert found.result.error is None
+    assert found.result.has_passed
+    assert (found.result.late, [tuple(each.key.values()) for each in found.result.differences]) == (1, [wrong_row])
+
+
+@pytest.mark.nightly
+def test_compare_command_prints_differences_and_exits_with_1(
+    spark: SparkSession, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    run, source, table = Run(spark, tmp_path), SourceDatabase(5, rows=10, transactions=10), ("SHOP", "documents")
+    run.send(source.capture())
+    run.run()
+    fill_postgres(postgres, source, [table])
+    options = ["--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoint"), "--table", "SHOP.documents"]
+    command = [sys.executable, "-m", "headstream.cli.main", "replicate", "compare", "--source-db", postgres.url, *options]
+    equal = subprocess.run([*command, "--output", "json"], capture_output=True, text=True, timeout=300)
+    assert equal.returncode == 0, equal.stderr
+    (row,) = json.loads(equal.stdout)
+    assert (row["result"], row["source_rows"], row["differences"]) == ("equal", len(source.final_state(*table)), [])
+    assert run_sql(postgres, 'UPDATE "SHOP".documents SET pages = 4711 WHERE code = (SELECT max(code) FROM "SHOP".documents)')
+    different = subprocess.run([*command, "--output", "json", "--repair", "--yes"], capture_output=True, text=True, timeout=300)
+    assert different.returncode == 1, different.stderr
+    (row,) = json.loads(different.stdout)
+    assert (row["changed"], row["differences"][0]["columns"]["pages"]["source"]) == (1, 4711)
+    assert postgres.password not in different.stdout + different.stderr
+    run.run()
+    (after,) = compare(run, postgres, [table]).values()
+    assert wrong(after.result) == []

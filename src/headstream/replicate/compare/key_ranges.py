@@ -21,7 +21,7 @@ from pyspark.sql import functions as sf
 from headstream.replicate.compare.compared_table import RANGE_NUMBER, ComparedTable
 from headstream.replicate.compare.source_database import Partitions
 
-__all__ = ["Found", "find_differing_keys"]
+__all__ = ["Found", "find_differing_keys", "join_ranges"]
 
 _RANGES: Final = 1024
 _FEW_ROWS: Final = 200_000
@@ -90,7 +90,7 @@ def find_differing_keys(table: ComparedTable, limit: int, connections: int, show
         if not differing:
             return found
         of_them = sum(source.get(name, (0,))[0] + lake.get(name, (0,))[0] for name in differing)
-        ranges = _joined([(max(name * width, low), min((name + 1) * width, high + 1)) for name in differing])
+        ranges = join_ranges([(max(name * width, low), min((name + 1) * width, high + 1)) for name in differing])
         if of_them <= _FEW_ROWS or width == 1 or (rows_before and of_them > rows_before // 2):
             break
         rows_before, width = of_them, max(1, width // _RANGES)
@@ -148,7 +148,7 @@ def _within(rows: DataFrame, ranges: Sequence[Range]) -> DataFrame:
     return rows.filter(condition)
 
 
-def _joined(ranges: Sequence[Range]) -> list[Range]:
+def join_ranges(ranges: Sequence[Range]) -> list[Range]:
     """Return ascending ranges as few: adjacent ones are joined, and then neighbours until they are few enough."""
     joined: list[Range] = []
     for begin, until in ranges:
