@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import headstream as hs
+from headstream.core.model.constructors import KindType
 
 PAGE = Path(__file__).parents[1] / "docs/api.md"
 HEAD = """# API reference
@@ -31,6 +32,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("Consumer", "TopicsConsumer", "AsyncConsumer", "AsyncTopicsConsumer"),
         *("Retry", "PollingStrategy", "Group", "GroupMember", "GroupPartition"),
     ),
+    "Handlers": ("App",),
     "Messages": ("Message", "ReceivedMessage", "MessageState", "checksum", "convert", "plan_conversion"),
     "Headers": ("Headers", "HeaderValue", "HeaderKind"),
     "Topics": ("Stream", "Topic", "Partition", "Limits", "Fsync"),
@@ -44,7 +46,7 @@ def pages_names() -> Iterator[tuple[str, list[str]]]:
         found = [name for name in names if name in left]
         left = [name for name in left if name not in found]
         yield room, found
-    kinds = [name for name in left if inspect.isfunction(getattr(hs, name))]
+    kinds = [name for name in left if isinstance(getattr(hs, name), KindType)]
     yield "Constructors of header values", kinds
     errors = [name for name in left if name not in kinds and issubclass(getattr(hs, name), BaseException)]
     yield "Other types", [name for name in left if name not in kinds and name not in errors]
@@ -98,6 +100,8 @@ def describe(name: str) -> str:
     """Return what the page says of a name."""
     thing = getattr(hs, name)
     parts = []
+    if isinstance(thing, KindType):
+        return f"### `hs.{name}(value)`\n\n{text_of(thing)}"
     if not inspect.isclass(thing):
         parts.append(f"### `hs.{name}{signature_of(thing)}`\n\n{text_of(thing)}")
         return "\n".join(parts)

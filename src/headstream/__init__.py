@@ -114,12 +114,14 @@ if TYPE_CHECKING:
     from headstream.core.model.polling import PollingStrategy
     from headstream.core.model.topology import Fsync, Limits, Partition, Stream, Topic
     from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
+    from headstream.handlers.app import App
 
 bool = bool_  # the kind's name, `hs.bool`; left out of __all__ so that a star import keeps the built-in
 
 __all__ = [
     "AccessError",
     "AlreadyExistsError",
+    "App",
     "AsyncClient",
     "AsyncConsumer",
     "AsyncProducer",
@@ -231,6 +233,7 @@ __all__ = [
 _DIALECT_MODULES.append("headstream.replicate.codec.dialect")
 
 _LATER = {
+    "App": "headstream.handlers.app",
     "AsyncClient": "headstream.client.async_client",
     **dict.fromkeys(("AsyncConsumer", "AsyncTopicsConsumer"), "headstream.client.consumer.async_consumer"),
     "AsyncProducer": "headstream.client.producer.async_producer",

@@ -30,6 +30,15 @@ def make(log: hs.Client, server: hs.Server) -> hs.Message:
     reveal_type(hs.Message(payload=b"").offset)
     return log.poll("shop/orders", start="-1h")[0]
 
+app = hs.App("memory://")
+
+@app.consume("shop/orders", group="billing", on_error=hs.Retry(attempts=5), concurrency=2)
+async def bill(order: dict[str, int], attempt: hs.uint8, source: hs.string | None = None) -> None:
+    print(order["number"] + int(attempt), source)
+
+reveal_type(bill)
+reveal_type(hs.uint8(3))
+
 log = hs.conect("memory://")
 """
 
@@ -75,6 +84,9 @@ def test_python_of_the_pages_and_annotations_with_the_exported_names_pass_a_stri
         'note: Revealed type is "int"',
         'note: Revealed type is "headstream.core.model.message.MessageState"',
         'note: Revealed type is "int | None"',
+        'note: Revealed type is "def (order: dict[str, int], attempt: headstream.core.model.constructors.uint8, '
+        'source: headstream.core.model.constructors.string | None =) -> typing.Coroutine[Any, Any, None]"',
+        'note: Revealed type is "headstream.core.model.constructors.uint8"',
     ]
     errors = [line for line in told if "error:" in line]
     assert len(errors) == 1, errors  # the misspelt name, and nothing else

@@ -19,6 +19,7 @@ PAGES = [
         "client.md",
         "consuming.md",
         "durability.md",
+        "handlers.md",
         "headers.md",
         "interceptors.md",
         "kip82.md",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -38,28 +39,39 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
     epilog="""
     \b
     Examples:
+      headstream demo --log
       headstream demo
       headstream demo --directory /tmp/demo --rows 5000 --transactions 20000
     """
 )
 @click.option(
+    "--log", "log_only", is_flag=True, help="Show a log alone: typed headers, retries, a dead letter. Seconds, without Java."
+)
+@click.option(
     "--directory",
     type=LocalPath(),
-    default=Path("headstream-demo"),
-    show_default=True,
+    show_default="headstream-demo; with --log a temporary one",
     help="Directory for the log, state and tables; recreated.",
 )
 @click.option("--seed", default=7, show_default=True, help="Seed of the simulated source.")
 @click.option("--rows", default=1000, show_default=True, help="Rows a table in the full load.")
 @click.option("--transactions", default=4000, show_default=True, help="Transactions after the full load.")
-def demo(directory: Path, seed: int, rows: int, transactions: int) -> None:
-    """Run the complete pipeline on this machine, in a minute.
+def demo(log_only: bool, directory: Path | None, seed: int, rows: int, transactions: int) -> None:
+    """Run the complete pipeline on this machine, in a minute; or with --log a log alone, in seconds.
 
     A simulated source database writes its changes, and some real Replicate messages, to a log in a directory.
     A Spark pipeline applies them to Delta tables, which are then compared with the source's own final state. The metadata
     of one table arrives late, so that its changes have to wait.
     """
     console = Console(highlight=False, soft_wrap=True)
+    if log_only:
+        from headstream.cli.log_demo import run_log_demo
+
+        directory = Path(tempfile.mkdtemp(prefix="headstream-demo-")) if directory is None else directory
+        _prepare(directory)
+        run_log_demo(console, directory / "log")
+        return
+    directory = Path("headstream-demo") if directory is None else directory
     find_java()  # before anything is written
     _prepare(directory)
     console.print(f"[bold]1. The source[/] a database of {rows} rows a table and {transactions} transactions, seed {seed}")

@@ -32,7 +32,7 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS: Final = {
-    "demo": LazyCommand("demo", "demo", "Run the complete pipeline on this machine, in a minute."),
+    "demo": LazyCommand("demo", "demo", "Run the complete pipeline on this machine, or with --log a log alone."),
     "server": LazyCommand("server", "server", "Serve a log over TCP and HTTP."),
     "console": LazyCommand("console", "console", "Show a log in the browser: topics, messages, groups."),
     "stream": LazyCommand("streams", "stream", "Streams: list, show, create, update, delete."),

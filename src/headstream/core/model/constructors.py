@@ -1,10 +1,14 @@
-"""Constructors of header values, one a kind, and the default kind of each plain Python type."""
+"""Constructors of header values, one a kind, and the default kind of each plain Python type.
+
+A constructor is a class, so that it is a type too: `uint8(3)` returns a HeaderValue of that kind, and each such HeaderValue is an
+instance of `uint8`, also a received one. Thus `attempt: hs.uint8` says the kind of a handler's parameter.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from headstream.core.model.header_values import (
     FLOAT_LAYOUTS,
@@ -20,6 +24,7 @@ from headstream.errors import HeaderError
 __all__ = [
     "CONSTRUCTORS",
     "HeaderInput",
+    "KindType",
     "bool_",
     "char",
     "float32",
@@ -41,6 +46,30 @@ __all__ = [
 ]
 
 
+_T = TypeVar("_T")
+
+
+def _raw(kind: HeaderKind, value: bytes | bytearray | memoryview) -> HeaderValue:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise HeaderError(f"raw takes bytes, not {type(value).__name__}")
+    return trusted_value(kind, bytes(value))
+
+
+def _string(kind: HeaderKind, value: str) -> HeaderValue:
+    if not isinstance(value, str):
+        raise HeaderError(f"string takes a str, not {type(value).__name__}")
+    try:
+        return trusted_value(kind, value.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise HeaderError(f"character {error.start} of the text cannot be encoded as UTF-8", where=repr(value[:40])) from None
+
+
+def _bool(kind: HeaderKind, value: bool) -> HeaderValue:
+    if not isinstance(value, bool):
+        raise HeaderError(f"bool takes True or False, not {type(value).__name__}")
+    return _TRUE if value else _FALSE
+
+
 def _integer(kind: HeaderKind, value: int) -> HeaderValue:
     name, width, signed = KIND_NAMES[kind], KIND_WIDTHS[kind], kind <= HeaderKind.INT128
     if isinstance(value, bool) or not isinstance(value, int):
@@ -54,6 +83,27 @@ def _integer(kind: HeaderKind, value: int) -> HeaderValue:
         raise HeaderError(f"{value} is out of range for {name} ({low} to {high})", advice=advice) from None
 
 
+def _float(kind: HeaderKind, value: float) -> HeaderValue:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise HeaderError(f"{KIND_NAMES[kind]} takes a number, not {type(value).__name__}")
+    try:
+        return trusted_value(kind, FLOAT_LAYOUTS[kind].pack(value))
+    except (OverflowError, struct.error):
+        raise HeaderError(f"{value} is out of range for {KIND_NAMES[kind]}", advice="Use float64 or string") from None
+
+
+def _null(kind: HeaderKind, value: None) -> HeaderValue:
+    if value is not None:
+        raise HeaderError(f"null takes no value, not {type(value).__name__}")
+    return _NULL
+
+
+def _char(kind: HeaderKind, value: str) -> HeaderValue:
+    if not isinstance(value, str) or len(value) != 1 or ord(value) > 0xFFFF:
+        raise HeaderError(f"char takes one character up to U+FFFF, not {value!r}", advice="Use string")
+    return trusted_value(kind, ord(value).to_bytes(2, "little"))
+
+
 _TRUE: Final = trusted_value(HeaderKind.BOOL, b"\x01")
 _FALSE: Final = trusted_value(HeaderKind.BOOL, b"\x00")
 _NULL: Final = trusted_value(HeaderKind.NULL, b"")
@@ -65,111 +115,127 @@ def _fits(value: int, kind: HeaderKind) -> bool:
     return -(1 << (bits - 1)) <= value < 1 << (bits - 1) if kind <= HeaderKind.INT128 else 0 <= value < 1 << bits
 
 
-def raw(value: bytes | bytearray | memoryview) -> HeaderValue:
-    """Return a raw header value: bytes of any meaning."""
-    if not isinstance(value, (bytes, bytearray, memoryview)):
-        raise HeaderError(f"raw takes bytes, not {type(value).__name__}")
-    return trusted_value(HeaderKind.RAW, bytes(value))
+class KindType(type):
+    """The type of the constructors.
+
+    Attributes:
+        of: The kind that the constructor is called after.
+        make: Returns the HeaderValue of a kind and a Python value.
+    """
+
+    of: HeaderKind
+    make: Any
+
+    def __init__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> None:
+        super().__init__(name, bases, members)
+        cls.of = HeaderKind.__members__.get(name.rstrip("_").upper(), HeaderKind.RAW)  # of the bases below it is not used
+
+    if not TYPE_CHECKING:  # a type checker sees KindOf.__init__()
+
+        def __call__(cls, value=None):
+            """Return the HeaderValue of a Python value."""
+            return cls.make(cls.of, value)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, HeaderValue) and instance.kind == cls.of
 
 
-def string(value: str) -> HeaderValue:
-    """Return a string header value: any text that UTF-8 can encode."""
-    if not isinstance(value, str):
-        raise HeaderError(f"string takes a str, not {type(value).__name__}")
-    try:
-        return trusted_value(HeaderKind.STRING, value.encode("utf-8"))
-    except UnicodeEncodeError as error:
-        raise HeaderError(f"character {error.start} of the text cannot be encoded as UTF-8", where=repr(value[:40])) from None
+class KindOf(HeaderValue, Generic[_T], metaclass=KindType):
+    """A constructor of header values from Python values of one type."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, value: _T) -> None: ...
 
 
-def bool_(value: bool) -> HeaderValue:
-    """Return a bool header value."""
-    if not isinstance(value, bool):
-        raise HeaderError(f"bool takes True or False, not {type(value).__name__}")
-    return _TRUE if value else _FALSE
+class _Whole(KindOf[int]):
+    make = _integer
 
 
-def int8(value: int) -> HeaderValue:
-    """Return an int8 header value, -128 to 127."""
-    return _integer(HeaderKind.INT8, value)
+class _Number(KindOf[float]):
+    make = _float
 
 
-def int16(value: int) -> HeaderValue:
-    """Return an int16 header value."""
-    return _integer(HeaderKind.INT16, value)
+class raw(KindOf[bytes | bytearray | memoryview]):
+    """A raw header value: bytes of any meaning."""
+
+    make = _raw
 
 
-def int32(value: int) -> HeaderValue:
-    """Return an int32 header value."""
-    return _integer(HeaderKind.INT32, value)
+class string(KindOf[str]):
+    """A string header value: any text that UTF-8 can encode."""
+
+    make = _string
 
 
-def int64(value: int) -> HeaderValue:
-    """Return an int64 header value."""
-    return _integer(HeaderKind.INT64, value)
+class bool_(KindOf[bool]):
+    """A bool header value."""
+
+    make = _bool
 
 
-def int128(value: int) -> HeaderValue:
-    """Return an int128 header value."""
-    return _integer(HeaderKind.INT128, value)
+class int8(_Whole):
+    """An int8 header value, -128 to 127."""
 
 
-def uint8(value: int) -> HeaderValue:
-    """Return a uint8 header value, 0 to 255."""
-    return _integer(HeaderKind.UINT8, value)
+class int16(_Whole):
+    """An int16 header value."""
 
 
-def uint16(value: int) -> HeaderValue:
-    """Return a uint16 header value."""
-    return _integer(HeaderKind.UINT16, value)
+class int32(_Whole):
+    """An int32 header value."""
 
 
-def uint32(value: int) -> HeaderValue:
-    """Return a uint32 header value."""
-    return _integer(HeaderKind.UINT32, value)
+class int64(_Whole):
+    """An int64 header value."""
 
 
-def uint64(value: int) -> HeaderValue:
-    """Return a uint64 header value."""
-    return _integer(HeaderKind.UINT64, value)
+class int128(_Whole):
+    """An int128 header value."""
 
 
-def uint128(value: int) -> HeaderValue:
-    """Return a uint128 header value."""
-    return _integer(HeaderKind.UINT128, value)
+class uint8(_Whole):
+    """A uint8 header value, 0 to 255."""
 
 
-def float32(value: float) -> HeaderValue:
-    """Return a float32 header value, rounded to single precision; HeaderError where it is out of range."""
-    return _float(HeaderKind.FLOAT32, value)
+class uint16(_Whole):
+    """A uint16 header value."""
 
 
-def float64(value: float) -> HeaderValue:
-    """Return a float64 header value."""
-    return _float(HeaderKind.FLOAT64, value)
+class uint32(_Whole):
+    """A uint32 header value."""
 
 
-def _float(kind: HeaderKind, value: float) -> HeaderValue:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise HeaderError(f"{KIND_NAMES[kind]} takes a number, not {type(value).__name__}")
-    try:
-        return trusted_value(kind, FLOAT_LAYOUTS[kind].pack(value))
-    except (OverflowError, struct.error):
-        raise HeaderError(f"{value} is out of range for {KIND_NAMES[kind]}", advice="Use float64 or string") from None
+class uint64(_Whole):
+    """A uint64 header value."""
 
 
-def null(value: None = None) -> HeaderValue:
-    """Return the null header value: a key without a value. Wide topics only."""
-    if value is not None:
-        raise HeaderError(f"null takes no value, not {type(value).__name__}")
-    return _NULL
+class uint128(_Whole):
+    """A uint128 header value."""
 
 
-def char(value: str) -> HeaderValue:
-    """Return a char header value: one character of the Basic Multilingual Plane. Wide topics only."""
-    if not isinstance(value, str) or len(value) != 1 or ord(value) > 0xFFFF:
-        raise HeaderError(f"char takes one character up to U+FFFF, not {value!r}", advice="Use string")
-    return trusted_value(HeaderKind.CHAR, ord(value).to_bytes(2, "little"))
+class float32(_Number):
+    """A float32 header value, rounded to single precision; HeaderError where it is out of range."""
+
+
+class float64(_Number):
+    """A float64 header value."""
+
+
+class null(KindOf[None]):
+    """The null header value: a key without a value. Wide topics only."""
+
+    make = _null
+
+    if TYPE_CHECKING:
+
+        def __init__(self, value: None = None) -> None: ...
+
+
+class char(KindOf[str]):
+    """A char header value: one character of the Basic Multilingual Plane. Wide topics only."""
+
+    make = _char
 
 
 CONSTRUCTORS: Final[Mapping[str, Any]] = {

@@ -1,6 +1,6 @@
 """Sends rows that differ through the pipeline, as changes with a sequence that every later change wins over.
 
-The sequence of a repair is the newest one known of the table, plus one in its last digits. It was known before the source's
+The sequence of a repair is the newest one known of the table, plus one in its last digit. It was known before the source's
 rows were read for the repair. So
 
     a change committed after that read       has a higher sequence, and wins
@@ -59,12 +59,14 @@ def newest_sequence(checkpoint: Path, table: tuple[str, str]) -> str:
 
 
 def sequence_after(newest: str) -> str:
-    """Return the change sequence just above the newest one; above all rows of a first load if there is none."""
-    digits = re.search(r"\d*$", newest)
-    assert digits is not None
-    if not digits[0]:
-        return "1".zfill(MAX_SEQUENCE_CHARACTERS)
-    return newest[: digits.start()] + str(int(digits[0]) + 1).zfill(len(digits[0]))
+    """Return the change sequence just above the newest one; above all rows of a first load if there is none.
+
+    It is counted in hexadecimal, in which some connectors write their positions. After a decimal 9 it has an A, which is below
+    the next decimal number too.
+    """
+    if not re.fullmatch("[0-9A-F]+", newest):
+        return f"{newest}0"[:MAX_SEQUENCE_CHARACTERS] if newest else "1".zfill(MAX_SEQUENCE_CHARACTERS)
+    return f"{int(newest, 16) + 1:X}".zfill(len(newest))
 
 
 def describe_repair(result: TableResult, schema: TableSchema) -> dict[str, Any]:

@@ -7,16 +7,13 @@ table; the schema id only selects them for the release.
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
-from headstream.replicate.columns.raw import RAW_SCHEMA
+from headstream.replicate.columns.raw import RAW_SCHEMA, REPAIR_TOPIC
 
-__all__ = ["REPAIR_TOPIC", "repair_rows"]
-
-REPAIR_TOPIC: Final = "replicate/repair"
-"""The topic in their coordinates; it does not exist."""
+__all__ = ["repair_rows"]
 
 
 def repair_rows(arguments: dict[str, Any], request: int, now_us: int) -> pa.RecordBatch:

@@ -27,7 +27,7 @@ __all__ = ["LOG_SETTINGS_NAME", "SOURCE_VERSIONS", "SPARK_VERSION", "archive_pat
 
 SPARK_VERSION: Final = "4.2"
 """The version of Replicate and of the jars: the first one with admission control and AvailableNow for Python sources."""
-SOURCE_VERSIONS: Final = ("4.0", "4.1", SPARK_VERSION)
+SOURCE_VERSIONS: Final = ("4.0", "4.1", SPARK_VERSION, "4.3")
 """Versions in which the source and the sink run; what the earlier ones lack is in spark_versions.py."""
 LOG_SETTINGS_NAME: Final = "log4j2.properties"
 _LOG_SETTINGS: Final = """\

@@ -10,7 +10,7 @@ replaced by equal values, which is harmless.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,12 +31,25 @@ def settle_worker_variables(spark: SparkSession) -> None:
         if not manager.dataSourceExists("headstream"):
             return  # Spark raises this itself, at the first use
         variables = manager.lookupDataSource("headstream").dataSourceCls().envVars()
-        environment = spark._jvm.org.apache.spark.SparkEnv.get()  # type: ignore[union-attr]
-        conf = environment.conf()
+        conf = spark._jsparkSession.sparkContext().conf()
         for name, value in {
-            "SPARK_LOCAL_DIRS": ",".join(each.getPath() for each in environment.blockManager().diskBlockManager().localDirs()),
+            "SPARK_LOCAL_DIRS": ",".join(each.getPath() for each in _find_blocks(spark).diskBlockManager().localDirs()),
             "SPARK_AUTH_SOCKET_TIMEOUT": str(conf.getTimeAsSeconds("spark.python.authenticate.socketTimeout", "15s")),
             "SPARK_BUFFER_SIZE": str(conf.getSizeAsBytes("spark.buffer.size", "65536")),
             "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
         }.items():
             variables.putIfAbsent(name, value)
+
+
+def _find_blocks(spark: SparkSession) -> Any:
+    """Return the driver's BlockManager.
+
+    A method handle finds it in SparkEnv, since Py4J looks at all methods of a class: in 4.3 one of SparkEnv's names classes of
+    protobuf, which the package of PySpark lacks.
+    """
+    jvm: Any = spark._jvm
+    find_class, invoke, arguments = jvm.java.lang.Class.forName, jvm.java.lang.invoke, jvm.java.util.ArrayList()
+    kind = invoke.MethodType.methodType(find_class("org.apache.spark.storage.BlockManager"))
+    method = invoke.MethodHandles.publicLookup().findVirtual(find_class("org.apache.spark.SparkEnv"), "blockManager", kind)
+    arguments.add(spark._jsparkSession.sparkContext().env())
+    return method.invokeWithArguments(arguments)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from headstream.replicate.codec import decode_envelope
 from headstream.replicate.columns.loads import Loads
-from headstream.replicate.columns.raw import RAW_SCHEMA
+from headstream.replicate.columns.raw import RAW_SCHEMA, REPAIR_TOPIC
 from headstream.replicate.compare.comparison import Difference, TableResult
 from headstream.replicate.compare.repair import describe_repair, newest_sequence, sequence_after
-from headstream.replicate.parked.repairs import REPAIR_TOPIC, repair_rows
+from headstream.replicate.parked.repairs import repair_rows
 from headstream.replicate.schemas.schemas import table_schema
 from headstream.replicate.tables.table_memory import TableMemory, TableState
 from headstream.replicate.tables.tables import TABLES_NAME
@@ -26,7 +26,9 @@ def test_sequence_after_is_above_all_places_up_to_the_newest_and_below_each_late
     assert sequence_after(NEWEST) == NEXT
     for place in (NEWEST, f"{NEWEST}.1690000000000000", f"{NEWEST}/.1690000000000000", f"{NEWEST},{NEXT}"):
         assert place < NEXT
-    assert sequence_after("20230321213416580000000000000000999") == "20230321213416580000000000000001000"
+    after_nine = sequence_after("20230321213416580000000000000000019")
+    assert "20230321213416580000000000000000019" < after_nine < "20230321213416580000000000000000020"
+    assert sequence_after("000000000153F2A0000000153F2FF00000F") == "000000000153F2A0000000153F2FF000010"
     assert ".9999999999999999" < sequence_after("") < "19700101000000000000000000000000000"
 
 

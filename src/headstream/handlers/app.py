@@ -1,0 +1,261 @@
+"""App: functions that are called with the messages of topics.
+
+app = hs.App("headstream://shop.example:8090")
+
+@app.consume("shop/orders", group="billing", on_error=hs.Retry(attempts=5), dead_letter="shop/orders.dead",
+             produce="shop/invoices")
+async def bill(order: Order, attempt: hs.uint8, message: hs.ReceivedMessage) -> Invoice: ...
+
+app.run()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, Unpack
+
+from headstream.client.arguments import ConsumerOptions
+from headstream.client.async_client import AsyncClient
+from headstream.client.checks import Milliseconds, check_consumer_options, check_whole, milliseconds
+from headstream.client.client import Client
+from headstream.client.consumer.async_consumer import AsyncTopicsConsumer
+from headstream.connect import connect_async
+from headstream.errors import ClosedError, InvalidInputError, InvalidOptionError, WaitTimeoutError
+from headstream.handlers.member import Handler, Member
+from headstream.handlers.signature import Signature
+from headstream.serializers import Decode, Encode
+
+__all__ = ["App"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_LOOK_S: Final = 0.02
+"""How often drain() looks for messages that are not committed."""
+
+
+class App:
+    """A program of handlers over one log.
+
+    Args:
+        log: A URL as for connect(), or a client, which stays open afterwards; None is the variable HEADSTREAM_URL.
+    """
+
+    def __init__(self, log: str | Client | AsyncClient | None = None) -> None:
+        self._given = log
+        self._handlers: list[Handler] = []
+        self._log: AsyncClient | None = None
+        self._members: list[Member] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._open = AsyncExitStack()
+        self._is_stopping = self._is_forced = False
+
+    # -- registration -------------------------------------------------------------------------------------------------
+
+    def consume(
+        self,
+        topic: str | list[str],
+        *,
+        produce: str | None = None,
+        concurrency: int = 1,
+        decode: Decode[Any] | None = None,
+        encode: Encode[Any] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> Callable[[_F], _F]:
+        """Return a decorator that registers a function, and returns it unchanged; coroutine functions and others.
+
+        Args:
+            topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`.
+            produce: Where what the function returns is sent, before the message is committed; None is not sent. It has the key of
+                the message; a Message that is returned has its own key, headers and id.
+            concurrency: How many members the group gets from this program: so many partitions are processed at the same time.
+            decode: The decoder of payloads; by default the annotation of the parameter says it.
+            encode: The encoder of results; by default the annotation of the result says it.
+            options: As for Client.consumer(), with a `group`.
+
+        Raises:
+            InvalidInputError: the signature cannot be filled, or an option is invalid; the error says what to write.
+        """
+        names = set(topic if isinstance(topic, list) else [topic])
+        group = check_consumer_options(options).get("group")
+        if group is None:
+            raise InvalidOptionError(f"a handler of {topic} needs a group", advice='Give group=, as in group="billing"')
+        if check_whole("concurrency", concurrency) < 1:
+            raise InvalidOptionError(f"concurrency is {concurrency}", advice="Give a number from 1 on")
+        for other in self._handlers:
+            others = other.topic if isinstance(other.topic, list) else [other.topic]
+            if other.options.get("group") == group and names.intersection(others):
+                raise InvalidOptionError(
+                    f"{other.signature.where} is a handler of {topic} in the group {group!r} already",
+                    advice="They would share the messages: give another group",
+                )
+
+        def register(function: _F) -> _F:
+            signature = Signature(function, decode)
+            encoder = None if produce is None else signature.make_encoder(encode)
+            self._handlers.append(Handler(topic, signature, options, concurrency, produce, encoder))
+            return function
+
+        return register
+
+    def with_log(self, log: str | Client | AsyncClient) -> App:
+        """Return an App with the same handlers over another log, for tests.
+
+        Args:
+            log: See App().
+        """
+        other = App(log)
+        other._handlers = list(self._handlers)
+        return other
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> AsyncClient:
+        """The client, while the App runs.
+
+        Raises:
+            ClosedError: it does not run.
+        """
+        if self._log is None:
+            raise ClosedError("the App does not run", advice="Use app.log inside of handlers, or of `async with app`")
+        return self._log
+
+    def run(self) -> None:
+        """Run until all handlers have ended, by Ctrl-C, SIGTERM, stop() or `timeout_ms`.
+
+        The first signal ends each handler after the message that it has. The second one cancels them: these messages are
+        delivered again.
+
+        Raises:
+            HeadstreamError: a log, topic or option cannot be used.
+            Exception: what a handler without `on_error` raised; its message is not committed, and the others have ended.
+            KeyboardInterrupt: a second signal has cancelled handlers.
+        """
+        self._is_forced = False
+        asyncio.run(self._run())
+        if self._is_forced:
+            raise KeyboardInterrupt
+
+    async def _run(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):  # asyncio.run() removes them
+                asyncio.get_running_loop().add_signal_handler(number, self._interrupt)
+        async with self:
+            await self.wait()
+
+    def _interrupt(self) -> None:
+        if self._is_stopping:
+            self._is_forced = True
+            for task in self._tasks:
+                task.cancel()
+        self.stop()
+
+    def stop(self) -> None:
+        """Have each handler end after the message that it has; wait() and leaving `async with` wait for it."""
+        self._is_stopping = True
+        for member in self._members:
+            member.stop()
+
+    async def wait(self) -> None:
+        """Wait until all handlers have ended, or one has failed.
+
+        Raises:
+            Exception: what a handler without `on_error` raised.
+        """
+        if self._tasks:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        _raise_failure(self._tasks)
+
+    async def drain(self, timeout_ms: Milliseconds = 10_000) -> None:
+        """Wait until the groups of all handlers have committed every message of their topics, dead letters included.
+
+        Args:
+            timeout_ms: How long at most, milliseconds or a timedelta.
+
+        Raises:
+            WaitTimeoutError: a group still has messages.
+            Exception: what a handler without `on_error` raised.
+        """
+        loop, looks = asyncio.get_running_loop(), 0
+        until_s = loop.time() + milliseconds("timeout_ms", timeout_ms) / 1000
+        while looks < len(self._handlers):  # one handler's results are messages of another, which was perhaps looked at before
+            left = await self._find_left()
+            _raise_failure(self._tasks)
+            looks = 0 if left else looks + 1
+            if left and loop.time() >= until_s:
+                raise WaitTimeoutError(f"{left} is not committed", advice="Give a longer timeout_ms")
+            if left:
+                await asyncio.sleep(_LOOK_S)
+
+    async def _find_left(self) -> str:
+        """Return a partition with messages that a handler's group has not committed, as text; empty if there is none."""
+        for member in self._members:
+            consumer, group = member.consumer, member.handler.options.get("group")
+            topics = consumer.topics if isinstance(consumer, AsyncTopicsConsumer) else [str(member.handler.topic)]
+            for topic in topics:
+                committed = await self.log.offsets(topic, group)
+                for partition in (await self.log.topic(topic)).partitions:
+                    if max(committed.get(partition.number, 0), partition.first_offset) < partition.end_offset:
+                        return f"partition {partition.number} of {topic} in the group {group}"
+        return ""
+
+    async def __aenter__(self) -> Self:
+        if not self._handlers:
+            raise InvalidInputError("the App has no handlers", advice="Register one with @app.consume(topic, group=…)")
+        if self._log is not None:
+            raise InvalidInputError("the App runs already", advice="Use app.with_log(…) for another run beside it")
+        given = self._given
+        if isinstance(given, (Client, AsyncClient)):
+            self._log = given if isinstance(given, AsyncClient) else AsyncClient(given)
+        else:
+            self._log = connect_async(given)
+            self._open.push_async_callback(self._log.close)
+        try:
+            await self._log.open()
+            await self._begin(self._log)
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def _begin(self, log: AsyncClient) -> None:
+        for handler in self._handlers:
+            producer = None
+            if handler.produce is not None:
+                producer = await self._open.enter_async_context(log.producer(handler.produce))
+            for _ in range(handler.concurrency):
+                member = Member(handler, log, producer)
+                self._members.append(member)
+                self._tasks.append(await member.begin())
+        if self._is_stopping:  # a signal came while the consumers were opened
+            self.stop()
+
+    async def _end(self) -> None:
+        try:
+            self.stop()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:
+            tasks, self._tasks, self._members, self._log = self._tasks, [], [], None
+            self._is_stopping = False
+            await self._open.aclose()
+        _raise_failure(tasks)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self._end()
+        except Exception:
+            if error is None:
+                raise
+
+
+def _raise_failure(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.result()
