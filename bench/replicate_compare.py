@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from bench.machine import Report, run_benchmark
@@ -87,11 +88,8 @@ def main() -> None:
             stop(spark)
 
 
-def make_tables(spark: object, directory: Path, rows: int) -> None:
+def make_tables(spark: SparkSession, directory: Path, rows: int) -> None:
     """Make the Delta table, and a checkpoint that knows its schema."""
-    from pyspark.sql import SparkSession
-
-    assert isinstance(spark, SparkSession)
     g = sf.col("id")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     table = spark.range(1, rows + 1, numPartitions=8).select(
@@ -110,7 +108,7 @@ def make_tables(spark: object, directory: Path, rows: int) -> None:
     SchemaZone(directory / "checkpoint" / "zone").add(ZoneEntry(metadata, 1, "t", 0, 0))
 
 
-def run(report: Report, spark: object, server: PostgresServer, directory: Path, rows: int) -> None:
+def run(report: Report, spark: SparkSession, server: PostgresServer, directory: Path, rows: int) -> None:
     """Compare, equal and with differences."""
     proxy = Proxy(server.port)
     url = server.url.replace(f":{server.port}/", f":{proxy.port}/")

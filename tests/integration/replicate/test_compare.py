@@ -144,7 +144,7 @@ def test_compare_reports_no_row_that_the_running_pipeline_applies_later(
             sent.append(text)
 
     try:
-        wait_until(lambda: pipeline.status()["read_until_us"] > 0 and newest_sequence(tmp_path / "checkpoint", table) != "", 120)
+        wait_until(lambda: "SHOP.order_lines" in (pipeline.status()["run"] or {}).get("tables", {}), 120)
         settings = CompareSettings(limit=50, connections=2, capture_lag_us=2_000_000, wait_us=120_000_000)
         (found,) = compare(run, postgres, [table], settings, send_when_it_waits).values()
     finally:
@@ -164,7 +164,7 @@ def test_compare_command_prints_differences_and_exits_with_1(
     run.run()
     fill_postgres(postgres, source, [table])
     options = ["--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoint"), "--table", "SHOP.documents"]
-    command = [sys.executable, "-m", "headstream.cli.main", "replicate", "compare", "--source-db", postgres.url, *options]
+    command = [sys.executable, "-m", "headstream.cli", "replicate", "compare", "--source-db", postgres.url, *options]
     equal = subprocess.run([*command, "--output", "json"], capture_output=True, text=True, timeout=300)
     assert equal.returncode == 0, equal.stderr
     (row,) = json.loads(equal.stdout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -71,10 +71,8 @@ _MOST_CHARACTERS: Final = 200
 @click.pass_context
 def compare(
     context: click.Context,
+    /,
     source_db: str,
-    config_file: Path | None,
-    tables: Place | None,
-    checkpoint: Place | None,
     chosen: tuple[str, ...],
     repair: bool,
     spark: tuple[tuple[str, str], ...],
@@ -102,7 +100,9 @@ def compare(
         access = JdbcAccess.parse(source_db)
     except InvalidInputError as error:
         raise click.UsageError(str(error), context) from error
-    places, rules, settings = _find_pipeline(context, config_file, tables, checkpoint)
+    places, rules, settings = _find_pipeline(
+        context, options.pop("config_file"), options.pop("tables"), options.pop("checkpoint")
+    )
     settings |= dict(spark)
     rows: list[dict[str, Any]] = []
     differences: list[dict[str, Any]] = []
@@ -194,7 +194,7 @@ def _show(value: Any) -> Any:
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
 
 
-def _print(rows: list[dict[str, Any]], differences: list[Mapping[str, Any]], output: str) -> None:
+def _print(rows: list[dict[str, Any]], differences: Sequence[Mapping[str, Any]], output: str) -> None:
     if output != "table":
         for row in rows:
             own = [each for each in differences if each["table"] == row["table"]]

@@ -133,7 +133,7 @@ class PipelineProgress:
         while True:
             with closing(Ledger(self._read() / "ledger.sqlite", read_only=True)) as ledger:
                 status = read_status(ledger, time.time_ns() // 1000)
-            if status["read_until_us"] >= until_us:
+            if (status["run"] or {}).get("read_until_us", 0) >= until_us:
                 return True
             if status["state"] != "running" or time.monotonic() > end:
                 return False

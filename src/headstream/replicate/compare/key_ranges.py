@@ -115,8 +115,8 @@ def _find_by_hash(table: ComparedTable, limit: int, show: Callable[[str], None])
         return found
     show(f"rows of {found.ranges:,} ranges that differ")
     found.source_reads += found.source_rows
-    sides = (rows.filter(bucket.isin(differing)) for rows in (table.source_rows(), table.lake_rows()))
-    return _collect_keys(table, *sides, limit, found)
+    chosen = bucket.isin(differing)
+    return _collect_keys(table, table.source_rows().filter(chosen), table.lake_rows().filter(chosen), limit, found)
 
 
 def _nothing(table: ComparedTable) -> Found:

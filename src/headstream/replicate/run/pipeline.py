@@ -480,6 +480,7 @@ class ReplicatePipeline:
 
     def _note_status(self, state: str) -> None:
         self._noted_us = self._now_us()
+        self._summary.read_until_us = max(self._idle_us, self._processor.read_until_us)
         if self._zone.scan() != self._schema_count:
             self._schema_count = self._zone.scan()
             note_targets(self._ledger, self._zone, self._config.rules)
@@ -501,7 +502,6 @@ class ReplicatePipeline:
             catalog,
             orders,
             iceberg,
-            max(self._idle_us, self._processor.read_until_us),
         )
         if self._metrics.is_wanted:
             self._metrics.write(describe_pipeline(self.status()))

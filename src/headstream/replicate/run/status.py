@@ -35,7 +35,6 @@ def note_status(
     catalog: dict[str, Any] | None = None,
     mask_orders: list[dict[str, Any]] | None = None,
     iceberg: dict[str, Any] | None = None,
-    read_until_us: int = 0,
 ) -> None:
     """Write the status of a run.
 
@@ -48,12 +47,10 @@ def note_status(
         catalog: The status of the tables' registration; None without a catalog.
         mask_orders: As of describe_orders().
         iceberg: How far the Iceberg tables are; None without any.
-        read_until_us: All messages logged before this time have been read, microseconds since 1970 UTC; 0 if unknown.
     """
     place = str(zone.absolute())  # its reader can have another working directory
     document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": place, "run": summary.to_dict()}
     document |= {"heartbeat_us": heartbeat_us, "catalog": catalog, "mask_orders": mask_orders or [], "iceberg": iceberg}
-    document["read_until_us"] = read_until_us
     ledger.set_mark(_MARK, json.dumps(document))
 
 
@@ -105,7 +102,6 @@ def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
     status: dict[str, Any] = {"state": "has not run", "process": None, "updated_us": None, "zone": None, "run": None}
     status["catalog"] = status["iceberg"] = None
     status["mask_orders"] = []
-    status["read_until_us"] = 0
     if stored is not None:
         heartbeat_us = stored.pop("heartbeat_us", HEARTBEAT_US)
         status |= stored
