@@ -44,7 +44,6 @@ SMALL_MODULES: Final = {
     "headstream.serializers.pydantic_values": _SERIALIZER,
     "headstream.server.http.pipelines": "the views of pipelines, beside browsing.py, letters.py and surveys.py",
     "headstream.server.iggy.fast_path.uncompiled_socket_primitives": "the interpreted twin of socket_primitives.pxd",
-    "headstream.testing.process_guard": "a program that is started as a process",
 }
 """Why small modules with one importer stand alone; fewer than 20."""
 
