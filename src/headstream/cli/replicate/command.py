@@ -273,10 +273,10 @@ def _session(config: ReplicateConfig) -> Iterator[SparkSession]:
     from headstream.replicate.storage.places import StorePlace
     from headstream.spark import session, stop
     from headstream.spark.sessions.given_settings import find_given
-    from headstream.spark.sessions.spark_home import find_pyspark
+    from headstream.spark.sessions.spark_home import SESSION_VERSIONS, find_pyspark
 
     jars = {place.access.jars for place in config.table_places if isinstance(place, StorePlace)}
-    given = find_given(os.environ, find_pyspark()) | dict(config.spark)
+    given = find_given(os.environ, find_pyspark(SESSION_VERSIONS)) | dict(config.spark)
     name = None if "spark.app.name" in given else "headstream-replicate"
     spark = session(name, config=config.spark, with_jars=_available(sorted(name for name in jars if name is not None)))
     try:
