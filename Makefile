@@ -77,7 +77,7 @@ test: setup ## the first tier, before every commit; the parts that need Java are
 	@tools/run_tests.sh
 
 unit: setup ## the quick tests alone: no Java
-	@$(BIN)/python -m pytest -q -n auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder $(TESTED)
+	@$(BIN)/python tools/run_test_parts.py $(TESTED)
 
 nightly: setup ## both tiers, with the stores' servers, and the campaigns: hours
 	@tools/install_nightly_tools.sh

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.testing.kafka_broker import KafkaBroker
     from headstream.testing.local_server import LocalServer
+    from headstream.testing.postgresql import PostgresServer
     from headstream.testing.source_database import SourceDatabase
 
 __all__ = [
     "headstream_log",
     "headstream_server",
     "kafka_broker",
+    "postgres",
     "pytest_configure",
     "pytest_load_initial_conftests",
     "source_database",
@@ -87,3 +89,20 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
         yield broker
         if request.session.testsfailed > failed_before:
             sys.stderr.write(f"\nthe end of the Kafka broker's log:\n{broker.log_tail()}\n")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """Yield a running PostgreSQL server, one for the whole run; a test makes tables or databases of its own in it.
+
+    Its `wal_level` is logical. Tests that use it are skipped, with the reason, on a machine without PostgreSQL.
+    """
+    from headstream.errors import EnvironmentSetupError
+    from headstream.testing.postgresql import PostgresServer, find_postgresql
+
+    try:
+        find_postgresql()
+    except EnvironmentSetupError as error:
+        pytest.skip(str(error))
+    with PostgresServer(settings={"wal_level": "logical"}) as running:
+        yield running

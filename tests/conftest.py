@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.remote import Producer  # type: ignore[import-untyped]
 
-from tests.support.suite_groups import GroupScheduling, arrange
 from tests.support.suite_times import SuiteTimes
 from tests.support.tiers import FIRST_TIER, mark_repeated_seeds, take_fewer_examples
 
@@ -28,20 +26,13 @@ settings.load_profile("headstream")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if "PYTEST_CURRENT_TEST" not in os.environ:  # a test may run others: their times are part of its own
-        config.pluginmanager.register(SuiteTimes(config), "suite-times")
+    path = os.environ.pop("HEADSTREAM_SUITE_TIMES", None)  # a test may run others: their times are part of its own
+    if path is not None:
+        config.pluginmanager.register(SuiteTimes(Path(path)), "suite-times")
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
-    return GroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_repeated_seeds(items)  # before pytest selects by markers
     if config.option.markexpr == FIRST_TIER:
         take_fewer_examples(items)
-    yield
-    if hasattr(config, "workerinput"):
-        arrange(items)

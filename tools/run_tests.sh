@@ -1,14 +1,11 @@
 #!/usr/bin/env bash
-# Run the tests of the first tier, or with `nightly` those of both tiers, in two processes per core, four at most: half of the
-# time a test waits.
+# Run the tests of the first tier, or with `nightly` those of both tiers.
 set -eu
 cd "$(dirname "$0")/.."
 bin=.venv/bin
-cores=$(getconf _NPROCESSORS_ONLN)
-processes=$((cores > 1 ? 4 : 2))
 parts=(tests/unit tests/property tests/campaigns tests/vectors tests/behaviour)
 tier=()
-if [ "${1:-}" = nightly ]; then tier=(-m "not soak"); fi
+if [ "${1:-}" = nightly ]; then tier=(-m "not soak" --); fi
 if $bin/python -c 'import sys; from headstream.spark.sessions.java import main; sys.exit(main())'; then
   $bin/headstream jars --quiet
   # Made once per machine, in a minute: each JVM that the tests start needs seven seconds of processor time less.
@@ -18,8 +15,7 @@ else
   echo "The tests that need Java are left out: see the message above." >&2
   if [ "${CI:-}" = true ]; then exit 1; fi
 fi
-# loadgroup: tests/support/suite_groups.py says which tests run in one process, and in which order.
 status=0
-$bin/python -m pytest -q --durations=10 -n "$processes" --dist=loadgroup --no-loadscope-reorder ${tier[@]+"${tier[@]}"} "${parts[@]}" || status=$?
+$bin/python tools/run_test_parts.py ${tier[@]+"${tier[@]}"} "${parts[@]}" || status=$?
 $bin/python tools/suite_budget.py || true
 exit $status

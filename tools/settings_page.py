@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.formats import MessageFormat
+from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.replicate.settings.merge_settings import MergeSettings
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableSettings
@@ -41,11 +42,12 @@ command too, with `-` for `_`. In Python they are fields of `ReplicateConfig`, w
 _SECTIONS: Final = (
     ('### `[defaults]` and `[table."PATTERN"]`', TableSettings),
     ("### `[merge]`, which has `strategy` too: `merge_strategy` of all tables", MergeSettings),
+    ("### `[iceberg]`: [Iceberg tables beside the Delta tables](iceberg.md)", IcebergSettings),
     ("### `[registry]`", RegistrySettings),
     ("### `[storage]`", StorageSettings),
     ("### `[format]`", MessageFormat),
 )
-_ELSEWHERE: Final = {"local_copy", "rules", "registry", "format", "storage", "merge"}
+_ELSEWHERE: Final = {"local_copy", "rules", "registry", "format", "storage", "merge", "iceberg"}
 """Fields of ReplicateConfig that are sections, or not for people."""
 _SPARK: Final = """## Spark
 

@@ -2,7 +2,7 @@
 
     tools/suite_budget.py              name the tests and files that became much slower than tests/suite_budget.json says
     tools/suite_budget.py table        print wall-clock time, processor time and the 40 costliest tests
-    tools/suite_budget.py write        write tests/suite_budget.json, with the tests of the run in place of the same tests before
+    tools/suite_budget.py write        write tests/suite_budget.json: these tests alone, so give it whole runs
 
 Each takes the files of times to read; without one, `.cache/suite-times.json`, which a run of the tests writes. Times are
 processor seconds, which other load changes less than wall-clock time. The comparison is a report: it ends with 0 also where

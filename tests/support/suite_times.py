@@ -1,8 +1,8 @@
-"""A pytest plugin that writes how much processor time and wall-clock time each test took to `.cache/suite-times.json`.
+"""A pytest plugin that writes how much processor time and wall-clock time each test took to the file HEADSTREAM_SUITE_TIMES.
 
 A test's processor time is that of this process and of every process below it since the test before: its fixtures, the
-servers and JVMs it started, and what a shared JVM did meanwhile. With pytest-xdist each worker sends its times to the
-controller, which writes the file. `tools/suite_budget.py` reads it.
+servers and JVMs it started, and what a shared JVM did meanwhile. `tools/run_test_parts.py` sets the variable and joins the
+files of all parts; `tools/suite_budget.py` reads the result.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 __all__ = ["SuiteTimes", "tree_cpu_seconds"]
 
-_TIMES_FILE: Final = Path(__file__).parents[2] / ".cache" / "suite-times.json"
 _STARTS_PROCESSES: Final = ("tests/behaviour/", "tests/campaigns/", "tests/integration/", "tests/property/")
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
@@ -51,11 +50,11 @@ class SuiteTimes:
     """The plugin.
 
     Args:
-        config: The configuration of the run, in a worker or in the controller.
+        path: The file to write.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._tests: dict[str, list[float]] = {}
         self._begin = time.monotonic()
         self._read_tree = Path("/proc/self/stat").exists()
@@ -76,24 +75,12 @@ class SuiteTimes:
         self._tests[item.nodeid] = [round(time.monotonic() - begin, 3), round(max(cpu, 0.0), 3)]
         return result
 
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Collect the times of a worker that ends."""
-        self._tests |= getattr(node, "workeroutput", {}).get("suite_times", {})
-
     def pytest_sessionfinish(self) -> None:
-        """Send the times to the controller, or write them."""
-        if hasattr(self._config, "workeroutput"):
-            self._config.workeroutput["suite_times"] = self._tests
-            return
-        if not self._tests or self._config.option.collectonly:
-            return
+        """Write the times."""
         own = os.times()
         report = {
             "wall_seconds": round(time.monotonic() - self._begin, 1),
             "cpu_seconds": round(own.user + own.system + own.children_user + own.children_system, 1),
             "tests": dict(sorted(self._tests.items())),
         }
-        _TIMES_FILE.parent.mkdir(exist_ok=True)
-        path = Path(os.environ.get("HEADSTREAM_SUITE_TIMES", _TIMES_FILE))
-        path.write_text(json.dumps(report, indent=0), encoding="utf-8")
+        self._path.write_text(json.dumps(report, indent=0), encoding="utf-8")

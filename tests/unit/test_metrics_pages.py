@@ -53,6 +53,7 @@ def of_pipeline() -> list[Metric]:
         "oldest_transaction": None,
         "failing_tables": [],
         "catalog": {"registered": 1, "waiting": 0},
+        "iceberg": {"tables": [], "waiting": 0},
         "state": "ended",
     }
     return list(describe_pipeline(status))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -17,36 +18,62 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.suite_groups import find_group
 from tests.support.suite_times import tree_cpu_seconds
 from tests.support.tiers import FIRST_TIER, take_fewer_examples
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def budget() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("suite_budget", ROOT / "tools/suite_budget.py")
+def load_tool(name: str) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module  # its dataclasses look there
     specification.loader.exec_module(module)
     return module
 
 
-@pytest.mark.parametrize(
-    ("nodeid", "group"),
-    [
-        ("tests/integration/replicate/test_pipeline.py::test_x", "spark replicate"),
-        ("tests/integration/kafka/test_kafka_client.py::test_x", "kafka"),
-        ("tests/integration/kafka/test_kafka_clients.py::test_x", "kafka"),
-        ("tests/behaviour/test_ids_behaviour.py::test_x[kafka]", "kafka"),
-        ("tests/behaviour/test_ids_behaviour.py::test_x[http]", "tests/behaviour/test_ids_behaviour.py"),
-        ("tests/unit/test_start.py::test_x[kafka]", "tests/unit/test_start.py"),
-    ],
-)
-def test_find_group_gives_tests_that_share_a_process_one_group(nodeid: str, group: str) -> None:
-    assert find_group(nodeid) == group
+@pytest.fixture(scope="module")
+def budget() -> ModuleType:
+    return load_tool("suite_budget")
+
+
+def test_make_parts_puts_each_file_in_one_part_and_those_that_share_a_session_or_broker_together() -> None:
+    files = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")]
+    tool = load_tool("run_test_parts")
+    parts = tool.make_parts(files, {"tests/unit/test_start.py": 1000.0})
+    assert sorted(file for part in parts for file in part.files) == sorted(files)
+    assert parts[0].files == ["tests/unit/test_start.py"], "the costliest first"
+    found = {file: part.name for part in parts for file in part.files}
+    assert found["tests/integration/replicate/test_pipeline.py"] == "spark-replicate"
+    assert found["tests/integration/spark/test_sink_stream.py"] == "spark"
+    for name in (
+        "integration/kafka/test_kafka_client.py",
+        "integration/kafka/test_kafka_clients.py",
+        "behaviour/test_ids_behaviour.py",
+    ):
+        assert found[f"tests/{name}"] == "kafka"
+    assert found["tests/behaviour/test_cli.py"].startswith("behaviour")
+
+
+def test_run_reports_failures_and_skips_of_all_parts_and_writes_their_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test_good.py").write_text("import pytest\ndef test_x(): pass\ndef test_y(): pytest.skip('no tool')\n")
+    (tmp_path / "test_bad.py").write_text("def test_z(): raise ValueError('bad')\n")
+    tool = load_tool("run_test_parts")
+    monkeypatch.setattr(tool, "OUTPUT", tmp_path / "cache" / "suite")
+    parts = [tool.Part(name, [str(tmp_path / f"test_{name}.py")]) for name in ("good", "bad")]
+    assert tool.run(parts[:1], [], 1) == 0
+    assert tool.run(parts, ["-p", "tests.conftest"], 2) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("SKIPPED") and line.endswith("no tool") for line in lines)
+    assert lines[-2].startswith("FAILED")
+    assert "test_bad.py::test_z" in lines[-2]
+    assert "1 failed" in lines[-1]
+    times = json.loads((tmp_path / "cache" / "suite-times.json").read_text(encoding="utf-8"))
+    assert sorted(name.partition("::")[2] for name in times["tests"]) == ["test_x", "test_y", "test_z"]
 
 
 def test_a_parameter_named_seed_is_nightly_but_for_its_first_value_per_combination(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ class ServerSettings:
         fsync: When messages to topics of existing clients are synced to disk; their protocol has no such option.
         deduplication_count: Number of ids such a topic remembers; None disables deduplication.
         password_rounds: The cost of a password's hash: the logarithm of its rounds, 4 to 31.
+        stores_scram: Whether verifiers for SCRAM, by which Kafka's clients can log in, are stored with a password.
         reported_version: The Iggy version reported to clients.
     """
 
@@ -42,4 +43,5 @@ class ServerSettings:
     fsync: Fsync = Fsync.INTERVAL
     deduplication_count: int | None = None
     password_rounds: int = 10
+    stores_scram: bool = False
     reported_version: str = "0.4.300"

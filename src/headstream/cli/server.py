@@ -22,6 +22,7 @@ __all__ = ["server"]
 @click.option("--http", metavar="HOST:PORT", help="HTTP address.  [default: 127.0.0.1:3000]")
 @click.option("--quic", metavar="HOST:PORT", help="QUIC address; QUIC is off by default.")
 @click.option("--kafka", metavar="HOST:PORT", help="Address for Kafka clients; off by default.")
+@click.option("--kafka-user", metavar="NAME", help="Let Kafka clients without a login act as this user.  [default: refuse them]")
 @click.option("--config", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Settings file, in TOML.")
 @click.option(
     "-c", "--config-provider", type=click.Choice(["file"]), hidden=True, help="Accepted for Iggy's command line; no effect."
@@ -66,6 +67,7 @@ def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> Non
         "http": "http.address",
         "quic": "quic.address",
         "kafka": "kafka.address",
+        "kafka_user": "kafka.anonymous_user",
         "log_format": "headstream.log_format",
         "log_level": "system.logging.level",
         "schemas": "headstream.schemas",

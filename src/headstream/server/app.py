@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from headstream.broker.accounts.users import ROOT
 from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
@@ -129,7 +130,7 @@ class ServerApp:
         broker.backing.writable_log()  # fails unless the server can be the log's writer
         if config.tracing:
             broker.messages.tracing = BatchTracing(self._tracer_provider)
-        self._dispatcher = make_dispatcher(broker, config.settings)
+        self._dispatcher = make_dispatcher(broker, replace(config.settings, stores_scram=config.kafka_address is not None))
         if config.delivery_audit is not None:
             self._dispatcher.audit = DeliveryAudit(broker, config.delivery_audit, self._name_of_user)
             self._ends.callback(self._dispatcher.audit.close)  # after the members have ended
@@ -236,12 +237,28 @@ class ServerApp:
             ) from None
         from headstream.server.kafka.listener import KafkaServer
 
+        self._check_anonymous(address)
         most = self._room_for_connections(config.kafka.max_connections, "kafka")
         self._kafka = KafkaServer(self.dispatcher, replace(config.kafka, max_connections=most), workers, budget, admission)
         self.kafka_address = await self._kafka.start(address, tls)
         self._ends.push_async_callback(self._kafka.stop, 0)
         if self._http is not None:
             self._http.show(self._kafka.traffic)
+
+    def _check_anonymous(self, address: Address) -> None:
+        """Reject root as the user of Kafka's clients without a login, where other machines can connect."""
+        name = self._config.kafka.anonymous_user
+        user = None if name is None else self.dispatcher.users.find(name)
+        if name is None or (user is not None and (user.id != ROOT or address.is_loopback)):
+            return
+        if user is None:
+            note(logging.WARNING, "kafka.anonymous_user does not exist: clients without a login are refused", user=name)
+            return
+        raise InvalidOptionError(
+            f"other machines could do everything without a login: {name!r} is the root user",
+            where="kafka.anonymous_user",
+            advice="Create a user with the permissions that these clients need, or listen on 127.0.0.1",
+        )
 
     @staticmethod
     def _room_for_connections(wanted: int, transport: str) -> int:

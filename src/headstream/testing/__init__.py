@@ -1,8 +1,8 @@
 """Tools for users' own tests.
 
 A simulated source database (see `source_database`): seeded history, its Replicate messages, disordered delivery, and the true
-final state to compare with. A real Kafka broker, started from its jars (`kafka_broker`), or several (`kafka_cluster`), and a real
-Headstream server on free ports (`server`), both also as pytest fixtures (`fixtures`).
+final state to compare with. A real Kafka broker, started from its jars (`kafka_broker`), or several (`kafka_cluster`), a real
+PostgreSQL server (`postgresql`), and a real Headstream server on free ports (`server`), also as pytest fixtures (`fixtures`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from headstream.testing.delivery import delay, repeat, shuffle, split
 from headstream.testing.digests import canonical_value, digest_rows
 from headstream.testing.kafka_broker import KafkaBroker
 from headstream.testing.kafka_cluster import KafkaCluster
+from headstream.testing.postgresql import PostgresServer
 from headstream.testing.shop_tables import SHOP_TABLES
 from headstream.testing.source_capture import CaptureOptions, SourceMessage
 from headstream.testing.source_database import SourceDatabase
@@ -31,6 +32,7 @@ __all__ = [
     "KafkaBroker",
     "KafkaCluster",
     "LocalServer",
+    "PostgresServer",
     "RowVersion",
     "SourceChange",
     "SourceColumn",

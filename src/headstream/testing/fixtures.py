@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pytest_headstream import headstream_log, headstream_server, kafka_broker, source_database
+from pytest_headstream import headstream_log, headstream_server, kafka_broker, postgres, source_database
 
-__all__ = ["headstream_log", "headstream_server", "kafka_broker", "source_database"]
+__all__ = ["headstream_log", "headstream_server", "kafka_broker", "postgres", "source_database"]

@@ -1,10 +1,10 @@
 """Runs a program while its parent process is running, and leaves nothing behind.
 
-    python process_guard.py FOLDER PROGRAM ARGUMENTS...
+    python process_guard.py [--signal NAME] FOLDER PROGRAM ARGUMENTS...
 
-It kills the program (SIGKILL) and removes FOLDER (if one is named) when its standard input is closed, its parent has exited,
-or it is terminated; so an interrupted or killed test run leaves neither process nor files. The word
-`keep` on its standard input kills the program but retains the folder.
+It ends the program (with the named signal, SIGKILL by default) and removes FOLDER (if one is named) when its standard input
+is closed, its parent has exited, or it is terminated; so an interrupted or killed test run leaves neither process nor files.
+The word `keep` on its standard input ends the program but retains the folder.
 
 It is started as a file, in a session of its own, and imports nothing of Headstream, so that it starts first.
 """
@@ -23,21 +23,31 @@ __all__ = ["main"]
 
 _LOOK_SECONDS: Final = 0.2
 """A pipe inherited by a forked process does not close, so the parent is checked too."""
+_END_SECONDS: Final = 10
+"""Until a program that does not end by its signal is killed."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the program and return its exit code.
 
     Args:
-        arguments: The folder to remove afterwards, or an empty text; the program; its arguments.
+        arguments: `--signal` and the signal that ends the program, if not SIGKILL; the folder to remove afterwards, or an
+            empty text; the program; its arguments.
     """
+    ending = signal.SIGKILL
+    if arguments[0] == "--signal":
+        ending, arguments = signal.Signals[arguments[1]], arguments[2:]
     folder, *command = arguments
     parent = os.getppid()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    signal.signal(signal.SIGTERM, lambda *_: process.kill())
+    signal.signal(signal.SIGTERM, lambda *_: process.send_signal(ending))
     word = _wait(process, parent)
-    process.kill()
-    code = process.wait()
+    process.send_signal(ending)
+    try:
+        code = process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        code = process.wait()
     if folder and word == b"":
         shutil.rmtree(folder, ignore_errors=True)
     return code if code >= 0 else 128 - code

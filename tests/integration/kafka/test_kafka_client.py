@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 import headstream as hs
 from headstream.cli.main import cli
+from headstream.client.transports.kafka.sender import _EnqueuedBatch
 from headstream.core.codec.kafka.murmur2 import kafka_partition_of
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Limits, NewTopic
@@ -115,6 +116,23 @@ def test_receipts_are_exact_when_another_producer_sends_in_between(log: hs.Clien
     for number, receipt in enumerate(receipts):
         assert receipt.offset is not None
         assert (stored[receipt.offset].payload, stored[receipt.offset].timestamp) == (b"%d" % number, receipt.timestamp)
+
+
+def test_send_says_that_the_topic_is_gone_when_librdkafka_forgets_its_partitions_first(
+    log: hs.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It depends on moments which of two codes librdkafka reports for a deleted topic; here it is the rarer one."""
+    settle = _EnqueuedBatch.settle
+
+    def forget(enqueued: _EnqueuedBatch, number: int, error: Any, record: Any) -> None:
+        settle(enqueued, number, error and KafkaError(KafkaError._DESTROY), record)  # type: ignore[attr-defined,unused-ignore]
+
+    monkeypatch.setattr(_EnqueuedBatch, "settle", forget)
+    with log.producer("shop/orders", linger_ms=60_000) as producer:
+        log.delete_topic("shop/orders")
+        lost = producer.send(b"lost", partition=0)
+        with pytest.raises(hs.TopicNotFoundError):
+            lost.result()
 
 
 # -- topics ----------------------------------------------------------------------------------------------------------

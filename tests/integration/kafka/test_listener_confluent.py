@@ -103,6 +103,7 @@ def test_topics_are_made_changed_and_deleted_when_an_admin_client_asks(listener:
         (KafkaNewTopic("shop.many", 1001, 1), "INVALID_PARTITIONS"),
         (KafkaNewTopic("shop.odd", 1, 1, config={"unclean.thing": "1"}), "INVALID_CONFIG"),
         (KafkaNewTopic("shop/odd", 1, 1), "TOPIC_EXCEPTION"),
+        (KafkaNewTopic("..", 1, 1), "TOPIC_EXCEPTION"),
     ],
 )
 def test_topics_are_refused_by_kafkas_own_errors_when_they_cannot_be(

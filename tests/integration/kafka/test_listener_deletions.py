@@ -76,6 +76,7 @@ def test_what_cannot_be_deleted_is_refused_for_its_partition_alone(listener: Kaf
     assert read(listener, 1, 1) == [b"7"]
 
 
+@pytest.mark.nightly
 def test_the_tool_of_kafka_deletes_records(listener: KafkaListener, tmp_path: Path) -> None:
     settings, offsets = tmp_path / "client.properties", tmp_path / "offsets.json"
     settings.write_text(listener.java())

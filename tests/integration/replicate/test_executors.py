@@ -91,14 +91,14 @@ def cluster(directory: Path, *how: str) -> Iterator[Cluster]:
 class Log:
     """The log of a source of two tables, without changes of keys, and what is to be sent."""
 
-    def __init__(self, directory: Path, transactions: int) -> None:
+    def __init__(self, directory: Path, transactions: int, rows: int = ROWS) -> None:
         self.directory = directory
         tables = [table for table in SHOP_TABLES if table.qualified_name in executor_pipeline.TABLES]
-        self.source = SourceDatabase(11, tables=tables, rows=ROWS, transactions=transactions, key_changes=False)
+        self.source = SourceDatabase(11, tables=tables, rows=rows, transactions=transactions, key_changes=False)
         messages = list(self.source.capture())
         self.metadata = [message for message in messages if message.role == "metadata"]
         data = [message for message in messages if message.role == "data"]
-        self.loads, self.changes = data[: 2 * ROWS], data[2 * ROWS :]
+        self.loads, self.changes = data[: 2 * rows], data[2 * rows :]
         self.url = (directory / "log").as_uri()
         with connect(self.url) as log:
             log.create_topic("cdc/data", partitions=3)
@@ -171,13 +171,18 @@ def executor_errors(application: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "how",
-    [pytest.param([], marks=pytest.mark.nightly), pytest.param(["soft"], marks=pytest.mark.soak), ["lose-executor"]],
+    ("how", "rows"),
+    [
+        pytest.param([], ROWS, marks=pytest.mark.nightly),
+        pytest.param(["soft"], ROWS, marks=pytest.mark.soak),
+        pytest.param(["lose-executor"], ROWS, marks=pytest.mark.nightly),
+        (["lose-executor"], 60),
+    ],
 )
-def test_executors_join_partial_images_to_stored_rows(tmp_path: Path, how: list[str]) -> None:
-    log = Log(tmp_path, transactions=150)
+def test_executors_join_partial_images_to_stored_rows(tmp_path: Path, how: list[str], rows: int) -> None:
+    log = Log(tmp_path, transactions=min(rows, 150), rows=rows)
     half = len(log.changes) // 2
-    partial = [m for m in log.source.capture(CaptureOptions(partial_images=True)) if m.role == "data"][2 * ROWS :]
+    partial = [m for m in log.source.capture(CaptureOptions(partial_images=True)) if m.role == "data"][2 * rows :]
     assert len(partial) == len(log.changes)
     with cluster(tmp_path, *how) as pipeline:
         log.send([*log.metadata, *log.loads, *log.changes[:half]])

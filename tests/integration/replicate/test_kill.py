@@ -48,11 +48,18 @@ def read_table(place: Place, columns: str) -> list[dict[str, Any]]:
 
 
 def run_killed(
-    directory: Path, seed: int, kills: int, *options: str, place: Place | None = None, checkpoint: Place | None = None
+    directory: Path,
+    seed: int,
+    kills: int,
+    *options: str,
+    rows: int = 40,
+    transactions: int = 150,
+    place: Place | None = None,
+    checkpoint: Place | None = None,
 ) -> SourceDatabase:
     """Kill runs at seeded moments, let the last one end, and compare its tables, in the directory or at another place."""
     place = directory if place is None else place
-    source = SourceDatabase(seed, rows=40, transactions=150)
+    source = SourceDatabase(seed, rows=rows, transactions=transactions)
     capture = CaptureOptions(partial_images=True, late_metadata={"SHOP.order_lines": "end"})
     messages = repeat(shuffle(source.capture(capture), seed=seed, window=400), seed=seed)
     with connect(f"file://{directory / 'log'}") as log:
@@ -85,11 +92,12 @@ def test_pipeline_equals_the_source_when_it_is_killed_and_started_again(tmp_path
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("kills", "most"), [(1, 240), pytest.param(3, 80, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("kills", "most", "rows"), [(1, 150, 10), pytest.param(3, 80, 40, marks=pytest.mark.nightly)])
 def test_no_part_of_a_transaction_is_seen_when_the_pipeline_is_killed_and_started_again(
-    tmp_path: Path, kills: int, most: int
+    tmp_path: Path, kills: int, most: int, rows: int
 ) -> None:
-    source = run_killed(tmp_path, 22, kills, "--atomic", "--max-messages-per-batch", str(most))
+    options = ("--atomic", "--max-messages-per-batch", str(most))
+    source = run_killed(tmp_path, 22, kills, *options, rows=rows, transactions=4 * rows)
     for table in SHOP_TABLES:
         assert halves_in_changes(table_path(tmp_path / "changes", table.schema, table.name), source, table) == []
 

@@ -30,7 +30,14 @@ def test_tables_equal_the_source_with_loads_for_long_when_spark_merges(
 
 
 @pytest.mark.parametrize("steps", [1, pytest.param(2, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize(("seed", "mode"), [(41_000, "type 1"), pytest.param(41_001, "soft", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    ("seed", "mode"),
+    [
+        (41_089, "type 1"),  # a history of three micro-batches, with most kinds of changes
+        pytest.param(41_000, "type 1", marks=pytest.mark.nightly),
+        pytest.param(41_001, "soft", marks=pytest.mark.nightly),
+    ],
+)
 def test_tables_equal_the_source_with_loads_when_executors_fold_and_join(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, mode: str, steps: int
 ) -> None:

@@ -14,9 +14,8 @@ EXAMPLES = sorted(path for path in (Path(__file__).parents[3] / "examples/spark"
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "path", [EXAMPLES[0], *(pytest.param(path, marks=pytest.mark.nightly) for path in EXAMPLES[1:])], ids=lambda path: path.name
-)
+@pytest.mark.nightly  # those in a session are in the first tier
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_with_spark_runs(path: Path, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

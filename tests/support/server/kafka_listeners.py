@@ -46,11 +46,12 @@ class KafkaListener:
             **{name.replace("_", "."): value for name, value in more.items()},
         }
 
-    def java(self) -> str:
+    def java(self, mechanism: str = "PLAIN") -> str:
         """Return the settings of Java's clients, a line each."""
-        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        package = "org.apache.kafka.common.security"
+        module = f"{package}.plain.PlainLoginModule" if mechanism == "PLAIN" else f"{package}.scram.ScramLoginModule"
         return (
-            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
             f'sasl.jaas.config={module} required username="iggy" password="iggy";\n'
         )
 

@@ -6,12 +6,15 @@ log's writer, so all users are cached here; each change is stored in the catalog
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import threading
 from dataclasses import dataclass, replace
 from typing import Final
 
 from headstream.broker.accounts.passwords import Passwords
 from headstream.broker.accounts.permissions import Rights
+from headstream.broker.accounts.scram import ITERATIONS, SALT_BYTES, SCRAM_HASHES, Verifier, find_verifier, make_verifiers
 from headstream.broker.settings import ServerSettings
 from headstream.core.codec.buffer import Reader, Writer
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
@@ -70,6 +73,7 @@ class Users:
     def __init__(self, catalog: Catalog, settings: ServerSettings, now_us: int) -> None:
         self._catalog = catalog
         self._passwords = Passwords(settings.password_rounds)
+        self._stores_scram = settings.stores_scram
         self._lock = threading.Lock()
         self._know({record.id: _user(record) for record in accounts.list_users(catalog)})
         if not self.known:
@@ -140,14 +144,14 @@ class Users:
             LimitError: all 4,294,967,295 user ids are used (55).
         """
         self._check_free(name)
-        password_hash = self._passwords.hash(password)
+        password_hash, scram = self._passwords.hash(password), self._verifiers(password)
         with self._lock:
             self._check_free(name)  # again: the name can have been taken during the hashing
             if accounts.last_user_id(self._catalog) >= _MAX_ID:
                 raise refusal(Status.USERS_LIMIT_REACHED, "the limit of users is reached", advice="Start a new log")
             kept = _to_bytes(permissions)
-            id_ = accounts.insert_user(self._catalog, name, password_hash, is_active, kept, now_us)
-            user = _user(UserRecord(id_, name, password_hash, is_active, kept, now_us))
+            id_ = accounts.insert_user(self._catalog, name, password_hash, is_active, kept, now_us, scram)
+            user = _user(UserRecord(id_, name, password_hash, is_active, kept, now_us, scram=scram))
             self._know({**self.known, id_: user})
         return user
 
@@ -201,12 +205,12 @@ class Users:
         user = self.get(named)
         if not self._passwords.check(current, user.record.password_hash):
             raise refusal(Status.INVALID_CREDENTIALS, "the current password is wrong")
-        password_hash = self._passwords.hash(new)
+        password_hash, scram = self._passwords.hash(new), self._verifiers(new)
         with self._lock:
             record = self.get(user.id).record
             if record.password_hash != user.record.password_hash:
                 raise refusal(Status.INVALID_CREDENTIALS, "the password was changed concurrently")
-            changed = replace(record, password_hash=password_hash, generation=record.generation + 1)
+            changed = replace(record, password_hash=password_hash, generation=record.generation + 1, scram=scram)
             return self._put(changed, without_tokens=True, kept_token_id=kept_token_id)
 
     def delete(self, named: Identifier) -> User:
@@ -234,8 +238,35 @@ class Users:
         if user is not None:
             self.check_active(user)
         if self._passwords.check(password, None if user is None else user.record.password_hash) and user is not None:
+            if self._stores_scram and user.record.scram is None:
+                self._add_verifiers(user, password)
             return user  # after a concurrent change, its generation is outdated and so invalid
         raise refusal(Status.INVALID_CREDENTIALS, "wrong user name or password", advice="Check both")
+
+    def _verifiers(self, password: str) -> bytes | None:
+        return make_verifiers(password) if self._stores_scram else None
+
+    def _add_verifiers(self, user: User, password: str) -> None:
+        """Store the verifiers of a user's password, which is its current one unless it was changed meanwhile."""
+        scram = make_verifiers(password)
+        with self._lock:
+            now = self.known.get(user.id)
+            if now is not None and now.record.password_hash == user.record.password_hash:
+                self._put(replace(now.record, scram=scram))
+
+    def verifier(self, name: str, mechanism: str) -> Verifier:
+        """Return a user's verifier; for a user without one, known or not, one that no password matches.
+
+        Args:
+            mechanism: One of SCRAM_HASHES.
+        """
+        user = self.find(name)
+        if user is not None and user.record.scram is not None:
+            return find_verifier(user.record.scram, mechanism)
+        seed = self.known[ROOT].record.password_hash.encode()  # a secret, so that the salt of nobody is as stable as others
+        salt = hmac.digest(seed, f"{mechanism} {name}".encode("utf-8", "surrogatepass"), "sha256")[:SALT_BYTES]
+        nothing = bytes(hashlib.new(SCRAM_HASHES[mechanism]).digest_size)
+        return Verifier(ITERATIONS, salt, nothing, nothing)
 
     def check_active(self, user: User) -> None:
         """Reject (47) an inactive user."""

@@ -12,7 +12,7 @@ from headstream.core.wire.commands.tokens import LoginWithToken
 from headstream.core.wire.records import Command
 from headstream.errors import AuthenticationError, NotFoundError
 
-__all__ = ["ROWS"]
+__all__ = ["ROWS", "become"]
 
 
 def ping(server: Dispatcher, session: Session, command: Ping) -> None:
@@ -30,7 +30,8 @@ def log_in(server: Dispatcher, session: Session, command: Login) -> LoggedIn:
         server.login_limits.failed(address, command.username)
         raise
     server.login_limits.succeeded(address, command.username)
-    return _become(session, user, is_extended=command.is_extended)
+    become(session, user, is_extended=command.is_extended)
+    return LoggedIn(user.id)
 
 
 def log_in_with_token(server: Dispatcher, session: Session, command: LoginWithToken) -> LoggedIn:
@@ -43,7 +44,8 @@ def log_in_with_token(server: Dispatcher, session: Session, command: LoginWithTo
         server.login_limits.failed(address, "")
         raise
     server.users.check_active(user)
-    return _become(session, user, is_extended=command.is_extended)
+    become(session, user, is_extended=command.is_extended)
+    return LoggedIn(user.id)
 
 
 def log_out(server: Dispatcher, session: Session, command: Logout) -> None:
@@ -51,12 +53,16 @@ def log_out(server: Dispatcher, session: Session, command: Logout) -> None:
     session.user_id = 0
 
 
-def _become(session: Session, user: User, *, is_extended: bool) -> LoggedIn:
+def become(session: Session, user: User, *, is_extended: bool) -> None:
+    """Make a user, whose login has been checked, the user of a session.
+
+    Args:
+        is_extended: Whether the client knows Headstream's own commands.
+    """
     session.user_id, session.generation = user.id, user.record.generation
     session.last_user_id = user.id
     if session.transport is not None:  # HTTP clients always know extensions
         session.is_extended = is_extended
-    return LoggedIn(user.id)
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {

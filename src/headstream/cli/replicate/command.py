@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from headstream.cli.replicate.iceberg import iceberg
 from headstream.cli.replicate.inspection import inspect
 from headstream.cli.replicate.operation import parked, redrive, reload, remove_deletion_vectors, schemas, status
 from headstream.cli.shared.output import print_object, print_table, print_text
@@ -65,7 +66,7 @@ def replicate() -> None:
     """
 
 
-for _command in (inspect, status, schemas, parked, redrive, reload, remove_deletion_vectors):
+for _command in (inspect, status, schemas, parked, redrive, reload, remove_deletion_vectors, iceberg):
     replicate.add_command(_command)
 
 
@@ -88,6 +89,14 @@ for _command in (inspect, status, schemas, parked, redrive, reload, remove_delet
 )
 @click.option("--topics", type=_TOPICS, metavar="A,B", help="Topics with data messages.")
 @click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if other ones.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["replicate", "debezium"]),
+    default="replicate",
+    show_default=True,
+    help="Whose messages all topics have; by topic: [debezium] in the file.",
+)
 @click.option(
     "--tables",
     type=_TABLE_PLACE,
@@ -214,6 +223,7 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
     """Return the configuration from the options and, if given, a file."""
     from headstream.replicate.settings.config import ReplicateConfig
     from headstream.replicate.settings.config_file import load_config
+    from headstream.replicate.settings.debezium_settings import DebeziumSettings
     from headstream.replicate.settings.table_settings import TableRules, TableSettings
 
     default = click.core.ParameterSource.DEFAULT
@@ -223,6 +233,8 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
         if value is not None and (config_file is None or context.get_parameter_source(name) is not default)
     }
     of_tables = {name: given.pop(name) for name in ("mask_order", "datetimes", "catalog", "merge_strategy") if name in given}
+    if given.pop("form", "replicate") == "debezium":
+        given["debezium"] = DebeziumSettings()
     spark = dict(given.pop("spark", ()))
     if "driver_memory" in given:
         spark["spark.driver.memory"] = given.pop("driver_memory")

@@ -30,6 +30,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _PARCEL_COLUMNS: Final = ("state", "waits_for", "schema_id", "table", "messages", "bytes", "since", "reason")
 _SCHEMA_COLUMNS: Final = ("schema_id", "table", "version", "task", "columns", "keys", "arrived")
 _REFUSED_COLUMNS: Final = ("unregistered", "name", "reason")
+_BEHIND_COLUMNS: Final = ("iceberg", "name", "delta_version", "lag_seconds", "refused", "reason")
 _FAILING_COLUMNS: Final = ("table", "failures", "poisoned", "since", "next", "reason")
 
 
@@ -311,6 +312,8 @@ def _print_status(document: dict[str, Any], output: str) -> None:
     catalog = document["catalog"]
     refused = [] if catalog is None else catalog["failing"]
     document["catalog"] = None if catalog is None else f"{catalog['registered']} registered, {catalog['waiting']} waiting"
+    iceberg = document["iceberg"] or {"tables": [], "waiting": 0}
+    document["iceberg"] = None if not iceberg["tables"] else f"{len(iceberg['tables'])} tables, {iceberg['waiting']} behind"
     document["mask_orders"] = [
         f"{found['order']} (task {found['task']}{_describe_evidence(found['evidence'])})" for found in document["mask_orders"]
     ]
@@ -337,6 +340,10 @@ def _print_status(document: dict[str, Any], output: str) -> None:
         print_text("")
         rows = [{**found, "since": format_time(found["since_us"]), "next": format_time(found["next_us"])} for found in failing]
         print_objects(rows, _FAILING_COLUMNS, output)
+    behind = [{"iceberg": found["table"], **found} for found in iceberg["tables"] if found["lag_seconds"] or found["reason"]]
+    if behind:
+        print_text("")
+        print_objects(behind, _BEHIND_COLUMNS, output)
     if refused:
         print_text("")
         print_objects([{"unregistered": found["table"], **found} for found in refused], _REFUSED_COLUMNS, output)

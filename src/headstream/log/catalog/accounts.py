@@ -1,6 +1,6 @@
 """The catalog's tables of users, personal access tokens and revoked access tokens.
 
-    users      id | name | password_hash | is_active | permissions | created_us | generation
+    users      id | name | password_hash | is_active | permissions | created_us | generation | scram
     tokens     user | name | hash | expires_us
     revoked    id | expires_us
 
@@ -47,6 +47,7 @@ class UserRecord:
         permissions: Its permissions; None grants only what every user has.
         created_us: Microseconds since 1970 UTC.
         generation: Grows when earlier logins become invalid: its password was changed, or it was deactivated.
+        scram: Verifiers of its password as broker.accounts.scram makes them; None until they are needed.
     """
 
     id: int
@@ -56,6 +57,7 @@ class UserRecord:
     permissions: bytes | None
     created_us: int
     generation: int = 0
+    scram: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,8 @@ class TokenRecord:
 
 def list_users(catalog: Catalog) -> list[UserRecord]:
     """Return all users, by id."""
-    query = "SELECT id, name, password_hash, is_active, permissions, created_us, generation FROM users ORDER BY id"
-    rows = catalog.select(query, since=7)
+    query = "SELECT id, name, password_hash, is_active, permissions, created_us, generation, scram FROM users ORDER BY id"
+    rows = catalog.select(query, since=10)
     return [UserRecord(id_, name, hashed, bool(active), *rest) for id_, name, hashed, active, *rest in rows]
 
 
@@ -88,13 +90,19 @@ def last_user_id(catalog: Catalog) -> int:
 
 
 def insert_user(
-    catalog: Catalog, name: str, password_hash: str, is_active: bool, permissions: bytes | None, created_us: int
+    catalog: Catalog,
+    name: str,
+    password_hash: str,
+    is_active: bool,
+    permissions: bytes | None,
+    created_us: int,
+    scram: bytes | None = None,
 ) -> int:
     """Add a user, whose name is free, and return its id: one more than the last one given."""
     with catalog.transaction(()):
         catalog.change(
-            "INSERT INTO users (name, password_hash, is_active, permissions, created_us) VALUES (?, ?, ?, ?, ?)",
-            name, password_hash, is_active, permissions, created_us,
+            "INSERT INTO users (name, password_hash, is_active, permissions, created_us, scram) VALUES (?, ?, ?, ?, ?, ?)",
+            name, password_hash, is_active, permissions, created_us, scram,
         )  # fmt: skip
         return last_user_id(catalog)
 
@@ -103,8 +111,9 @@ def update_user(catalog: Catalog, user: UserRecord, *, without_tokens: bool = Fa
     """Replace a user's row, by its id; `without_tokens` deletes its tokens too."""
     with catalog.transaction(()):
         catalog.change(
-            "UPDATE users SET name = ?, password_hash = ?, is_active = ?, permissions = ?, generation = ? WHERE id = ?",
-            user.name, user.password_hash, user.is_active, user.permissions, user.generation, user.id,
+            "UPDATE users SET name = ?, password_hash = ?, is_active = ?, permissions = ?, generation = ?, scram = ? "
+            "WHERE id = ?",
+            user.name, user.password_hash, user.is_active, user.permissions, user.generation, user.scram, user.id,
         )  # fmt: skip
         if without_tokens:
             catalog.change("DELETE FROM tokens WHERE user = ?", user.id)

@@ -10,6 +10,7 @@
     7    writers, users.generation, states.change, state_changes    before: none, 0, NULL, none
     8    topics.summary_headers                                     before: none
     9    topics.deletion_grace_us, topics.legal_hold, marked_states before: see _GRACE_BEFORE, 0, none
+    10   users.scram                                                before: NULL
 
 A writer migrates an older database when it opens it; until then readers take the value under `before` for missing
 columns. A reader queries the version each time, since a writer can migrate in between.
@@ -21,7 +22,7 @@ from typing import Final
 
 __all__ = ["SCHEMA", "STEPS", "VERSION", "topic_columns"]
 
-VERSION: Final = 9
+VERSION: Final = 10
 _STATES: Final = """
 CREATE TABLE IF NOT EXISTS states (
     topic INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL, state INTEGER NOT NULL,
@@ -43,13 +44,14 @@ CREATE TABLE IF NOT EXISTS groups (
 _ACCOUNTS: Final = """
 CREATE TABLE IF NOT EXISTS users (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, password_hash TEXT NOT NULL, is_active INTEGER NOT NULL,
-    permissions BLOB, created_us INTEGER NOT NULL{generation});
+    permissions BLOB, created_us INTEGER NOT NULL{more});
 CREATE TABLE IF NOT EXISTS tokens (
     user INTEGER NOT NULL REFERENCES users (id) ON DELETE CASCADE, name TEXT NOT NULL, hash BLOB NOT NULL UNIQUE,
     expires_us INTEGER, PRIMARY KEY (user, name)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS revoked (id TEXT PRIMARY KEY, expires_us INTEGER NOT NULL) WITHOUT ROWID;
 """
 _GENERATION: Final = "generation INTEGER NOT NULL DEFAULT 0"
+_SCRAM: Final = "scram BLOB"
 _WRITERS: Final = """
 CREATE TABLE IF NOT EXISTS writers (name TEXT PRIMARY KEY, owner INTEGER NOT NULL, claimed_us INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS writers_of_owner ON writers (owner);
@@ -91,7 +93,7 @@ CREATE TABLE IF NOT EXISTS partitions (
 {_MARKED_STATES}
 {_COMMITS}
 {_GROUPS}
-{_ACCOUNTS.format(generation=f", {_GENERATION}")}
+{_ACCOUNTS.format(more=f", {_GENERATION}, {_SCRAM}")}
 {_WRITERS}
 PRAGMA user_version = {VERSION};
 COMMIT;
@@ -106,7 +108,7 @@ STEPS: Final = {
     "ALTER TABLE topics ADD COLUMN deduplication_count INTEGER; PRAGMA user_version = 4; COMMIT;",
     4: f"BEGIN IMMEDIATE; {_COMMITS} PRAGMA user_version = 5; COMMIT;",
     5: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN compression INTEGER NOT NULL DEFAULT 1; "
-    f"ALTER TABLE topics ADD COLUMN replication INTEGER NOT NULL DEFAULT 1; {_GROUPS} {_ACCOUNTS.format(generation='')} "
+    f"ALTER TABLE topics ADD COLUMN replication INTEGER NOT NULL DEFAULT 1; {_GROUPS} {_ACCOUNTS.format(more='')} "
     "PRAGMA user_version = 6; COMMIT;",
     6: f"BEGIN IMMEDIATE; {_WRITERS} ALTER TABLE users ADD COLUMN {_GENERATION}; {_STATE_CHANGES} "
     "PRAGMA user_version = 7; COMMIT;",
@@ -114,6 +116,7 @@ STEPS: Final = {
     8: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN deletion_grace_us INTEGER; "
     "ALTER TABLE topics ADD COLUMN legal_hold INTEGER NOT NULL DEFAULT 0; "
     f"UPDATE topics SET deletion_grace_us = {_GRACE_BEFORE}; {_MARKED_STATES} PRAGMA user_version = 9; COMMIT;",
+    9: f"BEGIN IMMEDIATE; ALTER TABLE users ADD COLUMN {_SCRAM}; PRAGMA user_version = 10; COMMIT;",
 }
 """From each older version to the next."""
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ from headstream.replicate.columns.load_marks import Mark, steps_of, thinned
 from headstream.replicate.columns.versions import AGAIN_MARK, LATE_MARK, LOAD_MARK, LOAD_TIME_CHARACTERS
 from headstream.replicate.settings.config import LOAD_GAP_US
 
-__all__ = ["Load", "Loads"]
+__all__ = ["Load", "Loads", "TableNotice"]
 
 MOST_LOADS: Final = 64
 """Most loads that are stored. A REFRESH row logged before the oldest of them counts as of the first load, below every change."""
@@ -52,6 +52,24 @@ MOST_PAST_MARKS: Final = 256
 """Most steps of H stored for read rows, for loads whose rows are logged after all changes around them; thinned likewise."""
 _BATCH_PAST_MARKS: Final = 16
 _REFRESH: Final = OPERATIONS.index("REFRESH")
+
+
+class TableNotice(NamedTuple):
+    """What a message says of a whole target: `truncated` up to a change sequence, or a `load` begins.
+
+    Args:
+        schema: Schema of the target.
+        table: Its name.
+        kind: `truncated` or `load`.
+        sequence: The position of a truncation.
+        logged_us: When the log took the message, microseconds since 1970 UTC.
+    """
+
+    schema: str
+    table: str
+    kind: str
+    sequence: str
+    logged_us: int
 
 
 @dataclass(slots=True)
@@ -86,6 +104,8 @@ class Loads:
         ended_us: Loads up to this time were ended by hand, with or without rows.
         has_below_first: Whether late changes can be placed below the first load, where there are no other rows.
         settled: Rows with a place below this text have been removed.
+        truncations: The newest ones: when each was logged, and its position among the changes. Rows up to it no longer exist.
+        truncation_count: How many there were.
     """
 
     loads: list[Load] = field(default_factory=list)
@@ -99,6 +119,8 @@ class Loads:
     ended_us: int = -1
     has_below_first: bool = False
     settled: str = ""
+    truncations: list[Mark] = field(default_factory=list)
+    truncation_count: int = 0
 
     @property
     def vanished(self) -> str | None:
@@ -117,7 +139,13 @@ class Loads:
             if self.ended_us >= load.begun_us or (load.ended_us >= load.begun_us and self._newest_change > load.floor)
         ]
         bounds = [(f"{load.floor}{LOAD_MARK}", load.begun_us) for load in over if load.floor or self.has_below_first]
+        bounds = sorted([*bounds, *((f"{sequence}{LOAD_MARK}", logged_us) for logged_us, sequence in self.truncations)])
         return [(bound, f"{bound}{max(begun_us - 1, 0):0{LOAD_TIME_CHARACTERS}d}") for bound, begun_us in bounds]
+
+    @property
+    def end_number(self) -> int:
+        """A number that rises with each end."""
+        return max([0, *(load.begun_us for load in self.loads[-1:]), *(us for us, _ in self.truncations)]) + self.truncation_count
 
     @property
     def _newest_change(self) -> str:
@@ -147,6 +175,13 @@ class Loads:
         """End the newest load by request; otherwise the next change ends it. The load can be empty."""
         begun_us = [*(load.begun_us for load in self.loads[-1:]), *self.begins, *(first for first, _ in self.spans)]
         self.ended_us = max([self.ended_us, *begun_us])
+
+    def truncate(self, sequence: str, logged_us: int) -> None:
+        """Note that the table was truncated at a position among its changes; repeating it changes nothing."""
+        known = [*(position for _, position in self.truncations)]
+        if sequence not in known and f"{sequence}{LOAD_MARK}" > self.settled:
+            self.truncations = sorted([*self.truncations, (logged_us, sequence)], key=lambda mark: mark[1])[-MOST_LOADS:]
+            self.truncation_count += 1
 
     def settle(self) -> None:
         """Record that the vanished rows are removed."""
@@ -373,7 +408,9 @@ class Loads:
             names = ("read_until_us", "highest", "changed_us", "begins", "ended_us", "has_below_first", "settled")
             known = {name: document[name] for name in names}
             past, spans = ([(first, second) for first, second in document[name]] for name in ("past", "spans"))
-            return cls(loads=loads, marks=marks, past=past, spans=spans, **known)
+            cut = [(us, sequence) for us, sequence in document.get("truncations", ())]
+            known["truncation_count"] = document.get("truncation_count", 0)
+            return cls(loads=loads, marks=marks, past=past, spans=spans, truncations=cut, **known)
         steps: list[Mark] = []
         for us, sequence in sorted(marks):
             if sequence > (steps[-1][1] if steps else ""):

@@ -21,6 +21,7 @@ from headstream.replicate.codec import envelopes as forms
 from headstream.replicate.codec.envelopes import Envelopes, group_by_schema, split_envelopes, ungrouped_rows
 from headstream.replicate.columns.raw import COORDINATE_COLUMNS, in_raw_types, offsets_and_data, raw_rows
 from headstream.replicate.columns.task_errors import naming_messages
+from headstream.replicate.decoding.debezium_rows import decode_debezium_rows
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.frame_times import PartitionTimes, times_of
 from headstream.replicate.decoding.json_rows import decode_json_rows
@@ -103,9 +104,10 @@ class Decoder:
         if self._options.tracing:
             parts.append(Decoded(contexts=find_contexts(raw.column("headers"))))
         envelopes = split_envelopes(offsets, data)
-        form = np.frombuffer(envelopes.form, np.uint8)
+        form: np.ndarray = np.frombuffer(envelopes.form, np.uint8)
         tombstones = set(pc.indices_nonzero(payloads.is_null()).to_pylist()) if payloads.null_count else ()
         reasons: dict[int, str] = {row: str(fault) for row, fault in envelopes.faults.items() if row not in tombstones}
+        debezium = self._debezium_rows(raw, form, reasons)
         metadata = np.flatnonzero(form == forms.METADATA).tolist()
         waiting: dict[int, str] = {}
         named: dict[int, str] = {}
@@ -135,8 +137,27 @@ class Decoder:
         parts += [self._changes(schema, changes) for schema, changes in json.changes]
         parts.append(Decoded(unwanted=json.unwanted, events=json.events, findings=json.findings))
         named |= waiting | json.waiting | json.named
+        if len(debezium):
+            found = decode_debezium_rows(raw, debezium, self.zone, self._catalog, self._options)
+            parts += [self._changes(schema, changes) for schema, changes in found.changes]
+            parts.append(Decoded(unwanted=found.unwanted, events=found.events, findings=found.findings, notices=found.notices))
+            reasons |= found.faults
+            named |= found.named
         parts.append(_not_decoded(raw, metadata + json.metadata, waiting | json.waiting, reasons | json.faults, named))
         return Decoded.join(parts)
+
+    def _debezium_rows(self, raw: pa.RecordBatch, form: np.ndarray, reasons: dict[int, str]) -> np.ndarray:
+        """Return the messages of Debezium, and remove their forms and reasons as messages of Replicate."""
+        if self._options.debezium is None:
+            return np.zeros(0, np.int64)
+        topics = raw.column("topic").dictionary_encode()
+        reads = np.array([self._options.debezium.reads(topic) for topic in topics.dictionary.to_pylist()], np.bool_)
+        ours = reads[topics.indices.to_numpy()] & raw.column("payload").is_valid().to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(ours)
+        form[rows] = forms.NEITHER
+        for row in reasons.keys() & set(rows.tolist()):
+            del reasons[row]
+        return rows
 
     def target_of(self, schema_id: str) -> tuple[str, str] | None:
         """Return the target of a schema id's table, even if its rows cannot be applied; None for unknown and unselected tables.

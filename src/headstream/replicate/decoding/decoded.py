@@ -22,6 +22,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from headstream.replicate.columns.loads import TableNotice
 from headstream.replicate.columns.raw import read_ipc, write_ipc
 from headstream.replicate.columns.traits import ChangeTraits, StoredChanges, join_traits, traits_of
 from headstream.replicate.decoding.frame_times import PartitionTimes
@@ -56,6 +57,7 @@ class Decoded:
         findings: Warning for the user -> number of messages concerned.
         times: Log times of all messages by partition, in the order in which they were read.
         contexts: Trace contexts of sampled messages, if requested.
+        notices: What messages say of whole targets.
     """
 
     metadata: Sequence[pa.RecordBatch] = ()
@@ -70,6 +72,7 @@ class Decoded:
     findings: Mapping[str, int] = field(default_factory=dict)
     times: Sequence[PartitionTimes] = ()
     contexts: Sequence[str] = ()
+    notices: Sequence[TableNotice] = ()
 
     @classmethod
     def join(cls, parts: Iterable[Decoded]) -> Decoded:
@@ -96,6 +99,7 @@ class Decoded:
             findings=findings,
             times=[times for part in parts for times in part.times],
             contexts=[context for part in parts for context in part.contexts],
+            notices=[notice for part in parts for notice in part.notices],
         )
 
     @property
@@ -163,7 +167,7 @@ class Decoded:
                 if with_traits:
                     traits = traits_of(pa.Table.from_batches([batch])).encode()
                     rows.append(("traits", schema_id, batch.num_rows, traits))
-        names = ("unwanted", "tombstones", "size_bytes", "findings", "times", "contexts")
+        names = ("unwanted", "tombstones", "size_bytes", "findings", "times", "contexts", "notices")
         rows.append(("totals", None, 0, json.dumps({name: getattr(self, name) for name in names}).encode()))
         columns = list(zip(*rows, strict=True))
         arrays = [pa.array(values, kind.type) for values, kind in zip(columns, DECODED_SCHEMA, strict=True)]
@@ -183,7 +187,8 @@ class Decoded:
                 case "totals":
                     totals = json.loads(content.as_py())
                     times = [PartitionTimes(*each) for each in totals.pop("times")]
-                    parts.append(cls(times=times, **totals))
+                    notices = [TableNotice(*each) for each in totals.pop("notices")]
+                    parts.append(cls(times=times, notices=notices, **totals))
                 case "traits":
                     traits.setdefault(schema_id.as_py(), []).append(ChangeTraits.decode(content.as_buffer()))
                 case "changes":

@@ -9,7 +9,6 @@ Each is converted to the columns of raw.SOURCE_COLUMNS. A DataFrame has, under t
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
 
 from headstream.connect import connect
@@ -29,17 +28,15 @@ from headstream.replicate.codec.derived import derive_metadata
 from headstream.replicate.columns.raw import SOURCE_COLUMNS
 from headstream.replicate.decoding.decoded import DECODED_SPARK_SCHEMA
 from headstream.replicate.decoding.frame_times import FrameTimes, PartitionTimes
-from headstream.replicate.inputs.aligned_reader import AlignedStreamReader, planned_until
 from headstream.replicate.inputs.collecting import collect
-from headstream.replicate.inputs.recreated import accept_recreated_log, begin_anew
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
 from headstream.replicate.settings.config import ReplicateConfig, is_kafka
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
-from headstream.spark.kafka.header_rows import HeaderDecoder
+from headstream.spark.kafka.header_rows import blocks_of_kafka_headers
 from headstream.spark.kafka.topics import forget_recreated
-from headstream.spark.source.options import RowShape, parse_options
-from headstream.spark.workers.arrow_functions import arrow_function
+from headstream.spark.source.aligned_reader import make_aligned_source, planned_until
+from headstream.spark.source.recreated import accept_recreated_log
 
 __all__ = [
     "FORMAT",
@@ -55,11 +52,6 @@ __all__ = [
 ]
 
 
-# Streams a log's decoded messages: the task that reads them also decodes them.
-#
-# A message's columns would otherwise go from a Python worker through Spark's rows to another Python worker, which costs more
-# than reading and decoding them.
-
 Decode: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Raw messages, the columns of raw.SOURCE_COLUMNS -> batches of decoded.DECODED_SCHEMA."""
 
@@ -71,30 +63,10 @@ READ_COLUMNS: Final = "stream,topic,partition,offset,timestamp,key,headers,paylo
 def decoding_source(decode: Decode) -> type[DataSource]:
     """Return a data source for one pipeline, to be registered: the options of `headstream`, the columns of DECODED_SCHEMA.
 
-    The class contains the function, because options are visible in query plans.
-
     Args:
         decode: The function that each task runs on its messages.
     """
-
-    class Reader(AlignedStreamReader):
-        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            return decode(to_raw(batch) for batch in super().read(partition))
-
-    class Source(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return FORMAT
-
-        def schema(self) -> str:
-            return DECODED_SPARK_SCHEMA
-
-        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-            options = parse_options(dict(self.options))
-            options.check_stream()
-            return Reader(options)
-
-    return Source
+    return make_aligned_source(FORMAT, DECODED_SPARK_SCHEMA, lambda rows: decode(map(to_raw, rows)))
 
 
 def to_raw(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -114,7 +86,6 @@ _HEAP_SHARE: Final = 8
 _LEAST_DEFAULT_BYTES: Final = 16 << 20
 _NEEDED: Final = ("topic", "partition", "offset")
 _DECLARED: Final = (".json", ".avsc", ".bin")
-_BLOCKS: Final = HeaderDecoder(RowShape(("headers",), "binary", (), False))
 
 
 def check_topics(config: ReplicateConfig) -> None:
@@ -211,7 +182,7 @@ class FrameInput:
 
     def accept_recreated(self, checkpoint: Path) -> None:
         """Let topics of Kafka that were deleted and created again begin at their first message."""
-        forget_recreated(self._messages, str(checkpoint), functools.partial(begin_anew, checkpoint))
+        forget_recreated(self._messages, str(checkpoint))
 
     def decoded(self, batch: DataFrame) -> DataFrame:
         """Return the decoded messages of a micro-batch."""
@@ -343,14 +314,10 @@ def _headers(frame: DataFrame) -> Column:
     if isinstance(kind, BinaryType):
         return sf.coalesce(sf.col("headers"), empty)
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType) and kind.elementType.names == ["key", "value"]:
-        return arrow_function(_encode_blocks, BinaryType())(sf.col("headers"))
+        return blocks_of_kafka_headers(sf.col("headers"))
     if isinstance(kind, StringType):
         raise InvalidOptionError("the column 'headers' is text", where="source", advice="Give Kafka's headers, or leave it out")
     return empty
-
-
-def _encode_blocks(headers: pa.Array) -> pa.Array:
-    return _BLOCKS.decode(headers).field("headers")
 
 
 def add_declared_schemas(zone: SchemaZone, directory: Place, now_us: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Container
 from typing import Any, Final
@@ -101,11 +102,16 @@ class BetweenBatches:
                 continue
             try:
                 may_forget = None not in waited_for and table not in waited_for
-                worked = self._parts.tables.maintain(table, self._schedule, now_us, may_forget=may_forget) or worked
+                may_vacuum = functools.partial(self._may_vacuum, table, wait=every_table)
+                worked |= self._parts.tables.maintain(table, self._schedule, now_us, may_forget=may_forget, may_vacuum=may_vacuum)
             except HeadstreamError as error:
                 worked = True
                 _LOGGER.warning("table %s.%s maintenance failed and is repeated when due: %s", *table, error)
         return worked
+
+    def _may_vacuum(self, table: Table, *, wait: bool) -> bool:
+        """Return whether no snapshot of the table in Iceberg needs files that vacuum deletes."""
+        return self._parts.iceberg is None or self._parts.iceberg.may_vacuum(table, wait=wait)
 
     def end_loads(self, resting: Container[Table]) -> None:
         """Remove the rows that finished loads did not contain; a failing table is retried later."""

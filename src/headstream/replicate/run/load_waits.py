@@ -119,6 +119,7 @@ class LoadWaits:
         release = unit.number if unit.kind == "release" else None
         state = self.state(read_us=read_us, release=release, waiting=unit.decoded.waiting)
         decoded, schemas = unit.decoded, self._decoder.schemas(unit.decoded)
+        self._tables.note(decoded.notices)
         until = self._tables.learn(decoded.changes, schemas, state.until_us, decoded.stored)
         for table, until_us in self._placed(unit).items():  # rerun after an interruption: its tables have the others
             until[table] = min(until_us, until.get(table, until_us))

@@ -71,6 +71,9 @@ def describe_pipeline(status: dict[str, Any]) -> Iterator[Metric]:
     if catalog is not None:
         yield _gauge("catalog_registered", "Tables that have their name in the catalog.", catalog["registered"])
         yield _gauge("catalog_waiting", "Tables that wait for it.", catalog["waiting"])
+    if status["iceberg"] is not None:
+        lags = {found["table"]: found["lag_seconds"] for found in status["iceberg"]["tables"]}
+        yield _of_tables("iceberg_lag_seconds", "How long a table has had versions that its Iceberg table lacks.", lags)
     yield _gauge("running", "Whether the pipeline runs.", int(status["state"] == "running"))
 
 

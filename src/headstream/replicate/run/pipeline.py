@@ -37,6 +37,7 @@ from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.frame_times import FrameTimes
 from headstream.replicate.engines.engines import Engines
 from headstream.replicate.engines.job_labels import JobLabels
+from headstream.replicate.iceberg.mirrors import IcebergMirrors
 from headstream.replicate.inputs.collecting import collect, find_planned_batch, find_source_fault, is_too_big, reason_of
 from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
 from headstream.replicate.parked.ledger import Ledger
@@ -56,6 +57,7 @@ from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_check import check_stores
 from headstream.replicate.storage.store_files import StoreFiles
+from headstream.replicate.tables.table_places import place_table
 from headstream.replicate.tables.tables import TargetTables
 
 __all__ = ["ReplicatePipeline", "StoredMetrics", "open_keeper"]
@@ -208,11 +210,22 @@ class ReplicatePipeline:
         engines.check(config.table_places, config.rules.engines)
         self._store_session = open_store_session(spark) if engines.uses_spark(config.rules.engines) else None
         self._catalog = CatalogTables(spark, config, self._zone)
+        self._iceberg = _open_mirrors(config, self._now_us)
         self._labels = JobLabels(spark)
         self._metrics = _open_metrics(config)
         self._spans = BatchSpans(self._labels.writing, is_on=config.tracing, tracer_provider=tracer_provider)
         self._tables = TargetTables.of(config, engines.open, self._ledger.pipeline_id, self._keeper, self._spans.merging)
-        parts = Parts(config, self._zone, self._decoder, self._ledger, self._tables, self._summary, self._now_us, self._keeper)
+        parts = Parts(
+            config,
+            self._zone,
+            self._decoder,
+            self._ledger,
+            self._tables,
+            self._summary,
+            self._now_us,
+            self._keeper,
+            self._iceberg,
+        )
         self._processor = Processor(parts)
 
     def run(self) -> Summary:
@@ -238,6 +251,8 @@ class ReplicatePipeline:
             self._zone.scan()
             self._catalog.follow_zone()
             self._catalog.offer(self._tables.names())
+            if self._iceberg is not None:
+                self._iceberg.offer(self._tables.names())
             query = self._start()
             try:
                 while not query.awaitTermination(_SWEEP_SECONDS):
@@ -250,7 +265,11 @@ class ReplicatePipeline:
                     self._reports.end()
             self._sweep(lambda: self._config.once and not self._stopping.is_set(), last=True)
             self._keeper.save()
-            self._catalog.finish(self._summary.tables, every_table=self._config.once and not self._stopping.is_set())
+            is_complete = self._config.once and not self._stopping.is_set()
+            self._catalog.finish(self._summary.tables, every_table=is_complete)
+            if self._iceberg is not None:
+                self._iceberg.offer(self._tables.take_touched())
+                self._iceberg.finish(every_table=is_complete)
             finished = True
         except (PySparkException, Py4JError, ConnectionError, LogError) as error:
             cause = error if self._failure is None else self._failure
@@ -267,6 +286,8 @@ class ReplicatePipeline:
     def _close(self) -> None:
         self._metrics.close()
         self._catalog.close()
+        if self._iceberg is not None:
+            self._iceberg.close()
         self._processor.close()
         self._tables.close()
         self._ledger.close()
@@ -460,9 +481,14 @@ class ReplicatePipeline:
             self._catalog.follow_zone()
         self._catalog.offer(self._summary.tables)
         heartbeat_us = HEARTBEAT_US if isinstance(self._keeper, LocalKeeper) else HEARTBEAT_US + _KEEP_EVERY_US
-        catalog = self._catalog.status()
+        catalog, iceberg = self._catalog.status(), None
+        if self._iceberg is not None:
+            self._iceberg.offer(self._tables.take_touched())
+            iceberg = self._iceberg.status()
         orders = describe_orders(self._decoder.orders, self._zone)
-        note_status(self._ledger, state, self._summary, self._zone.directory, self._noted_us, heartbeat_us, catalog, orders)
+        note_status(
+            self._ledger, state, self._summary, self._zone.directory, self._noted_us, heartbeat_us, catalog, orders, iceberg
+        )
         if self._metrics.is_wanted:
             self._metrics.write(describe_pipeline(self.status()))
 
@@ -475,6 +501,14 @@ class ReplicatePipeline:
 
     def _now_us(self) -> int:
         return self._clock() // 1000
+
+
+def _open_mirrors(config: ReplicateConfig, clock_us: Callable[[], int]) -> IcebergMirrors | None:
+    if config.iceberg is None:
+        return None
+    return IcebergMirrors(
+        config.iceberg, config.tables, config.vacuum_kept_us, lambda name: place_table(config.tables, *name), clock_us
+    )
 
 
 def _open_metrics(config: ReplicateConfig) -> MetricsOutput:

@@ -34,6 +34,7 @@ def note_status(
     heartbeat_us: int = HEARTBEAT_US,
     catalog: dict[str, Any] | None = None,
     mask_orders: list[dict[str, Any]] | None = None,
+    iceberg: dict[str, Any] | None = None,
 ) -> None:
     """Write the status of a run.
 
@@ -45,10 +46,11 @@ def note_status(
         heartbeat_us: Longest interval after which readers see the next one.
         catalog: The status of the tables' registration; None without a catalog.
         mask_orders: As of describe_orders().
+        iceberg: How far the Iceberg tables are; None without any.
     """
     place = str(zone.absolute())  # its reader can have another working directory
     document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": place, "run": summary.to_dict()}
-    document |= {"heartbeat_us": heartbeat_us, "catalog": catalog, "mask_orders": mask_orders or []}
+    document |= {"heartbeat_us": heartbeat_us, "catalog": catalog, "mask_orders": mask_orders or [], "iceberg": iceberg}
     ledger.set_mark(_MARK, json.dumps(document))
 
 
@@ -98,7 +100,7 @@ def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
     """
     stored = json.loads(ledger.mark(_MARK) or "null")
     status: dict[str, Any] = {"state": "has not run", "process": None, "updated_us": None, "zone": None, "run": None}
-    status["catalog"] = None
+    status["catalog"] = status["iceberg"] = None
     status["mask_orders"] = []
     if stored is not None:
         heartbeat_us = stored.pop("heartbeat_us", HEARTBEAT_US)

@@ -15,6 +15,7 @@ from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
 from headstream.replicate.columns.raw import coordinates_table
 from headstream.replicate.decoding.decode import Decoder
 from headstream.replicate.decoding.decoded import Decoded
+from headstream.replicate.iceberg.mirrors import IcebergMirrors
 from headstream.replicate.parked.ledger import Ledger, Record, Table, no_record
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.run.summary import Summary
@@ -37,6 +38,7 @@ class Parts:
         summary: The counts of the run.
         clock_us: The time, microseconds since 1970 UTC.
         keeper: Keeps its checkpoint.
+        iceberg: Brings its Iceberg tables up to date; None without any.
     """
 
     config: ReplicateConfig
@@ -47,6 +49,7 @@ class Parts:
     summary: Summary
     clock_us: Callable[[], int]
     keeper: Keeper = field(default_factory=LocalKeeper)
+    iceberg: IcebergMirrors | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from headstream.replicate.schemas.schemas import TableSchema, table_schema
 from headstream.replicate.schemas.target_columns import match_fields
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry, shared_id, table_id
 from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.settings.debezium_settings import DebeziumSettings
 from headstream.replicate.settings.formats import MessageFormat
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableRules
@@ -48,7 +49,7 @@ class Missing:
 _Ready: TypeAlias = TableSchema | SchemaError | Unwanted
 Found: TypeAlias = _Ready | Missing
 """A schema, the reason why it is unusable, an unselected table, or a schema that has not arrived."""
-_IDS_OF_TABLES: Final = ("table:", "registry-")
+_IDS_OF_TABLES: Final = ("table:", "registry-", "debezium-")
 """Beginnings of ids that name one table."""
 
 _MAX_SCHEMAS: Final = 10_000
@@ -67,6 +68,7 @@ class DecodeOptions:
         details: Whether decoded changes contain all fields of a change, for change tables.
         atomic: Whether the transaction events of unselected tables are needed.
         tracing: Whether the trace contexts of messages are needed.
+        debezium: The topics with messages of Debezium, and how they are read.
     """
 
     rules: TableRules = field(default_factory=TableRules)
@@ -76,6 +78,7 @@ class DecodeOptions:
     details: bool = False
     atomic: bool = False
     tracing: bool = False
+    debezium: DebeziumSettings | None = None
 
     @classmethod
     def of(cls, config: ReplicateConfig) -> DecodeOptions:
@@ -88,6 +91,7 @@ class DecodeOptions:
             details=config.change_tables is not None,
             atomic=config.atomic,
             tracing=config.tracing,
+            debezium=config.debezium,
         )
 
 

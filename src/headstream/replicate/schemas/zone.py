@@ -208,6 +208,15 @@ class SchemaZone:
             )
         return new
 
+    def adopt(self, entry: ZoneEntry) -> None:
+        """Store a schema whose id follows from its columns, unless it is stored already.
+
+        Raises:
+            StorageError: the operating system refused the file.
+        """
+        if self.find(entry.metadata.schema_id) is None:
+            self._write_entry(entry)
+
     def _write_entry(self, entry: ZoneEntry) -> bool:
         """Write an entry's file; return False if another process was first."""
         metadata = entry.metadata

@@ -10,7 +10,9 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from headstream.core.model.identifiers import TopicName
 from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.replicate.settings.debezium_settings import DebeziumSettings
 from headstream.replicate.settings.formats import MessageFormat
+from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.replicate.settings.kafka_topic import is_kafka_topic, parse_kafka_topic
 from headstream.replicate.settings.merge_settings import MergeSettings
 from headstream.replicate.settings.registry_settings import RegistrySettings
@@ -98,6 +100,7 @@ class ReplicateConfig:
         schemas: Place of schemas that do not arrive in messages: metadata as JSON or as messages, and Avro schemas (*.avsc).
         registry: The schema registry, for messages with its framing.
         format: The names of a message's parts in JSON.
+        debezium: The topics with messages of Debezium, and how they are read; None for none.
         topic_tables: Topic pattern -> `schema.table`, for messages that do not name their table; `{schema}` and `{table}`
             in the pattern match those parts of the topic's name.
         schema_wait_us: How long a data message waits for its schema before `on_missing_schema` applies, microseconds.
@@ -131,6 +134,7 @@ class ReplicateConfig:
         dead_letter_table: Place of a Delta table of the dead letter, in addition to its topic; None for none.
         storage: The object store of the places that are URIs.
         merge: What merges by deletion vectors need.
+        iceberg: The Iceberg tables beside the Delta tables; None for none.
         metrics: Place of the file that metrics are written to in the OpenMetrics format; None for none.
         metrics_otlp: Whether metrics are sent over OTLP, to where OpenTelemetry's variables say.
         tracing: Whether OpenTelemetry's spans are made of micro-batches and merges, linked to those of sampled messages.
@@ -158,6 +162,7 @@ class ReplicateConfig:
     schemas: Place | None = None
     registry: RegistrySettings | None = None
     format: MessageFormat = field(default_factory=MessageFormat)
+    debezium: DebeziumSettings | None = None
     topic_tables: Mapping[str, str] = field(default_factory=dict)
     schema_wait_us: int = 60_000_000
     on_missing_schema: OnMissingSchema = "delayed"
@@ -183,6 +188,7 @@ class ReplicateConfig:
     dead_letter_table: Place | None = None
     storage: StorageSettings = field(default_factory=StorageSettings)
     merge: MergeSettings = field(default_factory=MergeSettings)
+    iceberg: IcebergSettings | None = None
     metrics: Place | None = None
     metrics_otlp: bool = False
     tracing: bool = False

@@ -2,8 +2,8 @@
 
 At the top are the pipeline's own settings, under the names of ReplicateConfig (times as "60s", sizes as "10GB"), and
 include, exclude. [defaults] has the settings of every table, [table."pattern"] those that differ for some, in order;
-[merge], [registry], [storage], [format], [topic_tables] and [kafka] are the fields of those names. [spark] has settings of the
-Spark session, `driver.memory = "4g"` or under their full names. Relative paths are relative to the file's directory.
+[merge], [registry], [storage], [format], [debezium], [iceberg], [topic_tables] and [kafka] are the fields of those names. [spark]
+has settings of the Spark session, `driver.memory = "4g"` or under their full names. Relative paths are relative to the file's directory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from headstream.replicate.settings.config import (
     ReplicateConfig,
     find_problems,
 )
+from headstream.replicate.settings.debezium_settings import DebeziumSettings
 from headstream.replicate.settings.formats import HEADER_FIELDS, MessageFormat
+from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableRule, TableRules, TableSettings, find_table_problems
@@ -63,14 +65,14 @@ def _pairs(value: Any) -> dict[str, str]:
     return dict(value)
 
 
-def _spark_settings(value: Any) -> dict[str, str]:
-    """Return Spark's settings: in TOML, a dot in an unquoted name creates a nested table."""
+def _dotted_settings(value: Any, section: str) -> dict[str, str]:
+    """Return settings with dotted names: in TOML, a dot in an unquoted name creates a nested table."""
     if not isinstance(value, dict):
-        raise ValueError('it is a section, [spark], as in driver.memory = "4g"')
+        raise ValueError(f"it is a section, {section}")
     found: dict[str, str] = {}
     for name, item in value.items():
         if isinstance(item, dict):
-            found |= {f"{name}.{rest}": text for rest, text in _spark_settings(item).items()}
+            found |= {f"{name}.{rest}": text for rest, text in _dotted_settings(item, section).items()}
         elif isinstance(item, (str, int, float)):
             found[name] = str(item).lower() if isinstance(item, bool) else str(item)
         else:
@@ -79,7 +81,7 @@ def _spark_settings(value: Any) -> dict[str, str]:
 
 
 def _session_settings(value: Any) -> dict[str, str]:
-    settings = _spark_settings(value)
+    settings = _dotted_settings(value, '[spark], as in driver.memory = "4g"')
     return {name if name.startswith("spark.") else f"spark.{name}": text for name, text in settings.items()}
 
 
@@ -182,13 +184,23 @@ def _merge_readers(base: Path) -> dict[str, _Reader]:
     return {"strategy": _choice(*get_args(MergeStrategy)), **sizes, "key_index": _path(base)}
 
 
+def _catalog(value: Any) -> str | dict[str, str]:
+    return _text(value) if isinstance(value, str) else _dotted_settings(value, '[iceberg.catalog], as in type = "rest"')
+
+
+_ICEBERG_READERS: Final[dict[str, _Reader]] = {
+    "catalog": _catalog, "namespace": _text, "table": _text, "tables": _texts, "snapshots": _count,
+}  # fmt: skip
 _STORAGE_READERS: Final[dict[str, tuple[str, _Reader]]] = {
     **{name: (name, _text) for name in (item.name for item in fields(StorageSettings)) if name not in ("path_style", "retry_us")},
     "path_style": ("path_style", _flag),
     "retry": ("retry_us", _duration),
 }
 _FORMAT_READERS: Final[dict[str, _Reader]] = {"data": _text, "before_data": _text, "headers": _text, "fields": _pairs}
-_SECTIONS: Final = ("include", "exclude", "defaults", "table", "registry", "format", "storage", "merge")
+_DEBEZIUM_READERS: Final[dict[str, _Reader]] = {"topics": _texts, "placeholder": _text, "sequence": _texts}
+_SECTIONS: Final = (
+    "include", "exclude", "defaults", "table", "registry", "format", "debezium", "storage", "merge", "iceberg",
+)  # fmt: skip
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> ReplicateConfig:
@@ -261,11 +273,17 @@ class _SettingsLoader:
         if registry is not None:
             self._build(values, "registry", RegistrySettings, registry)
         self._read_storage(document, values)
+        iceberg = self._section(document, "iceberg", _ICEBERG_READERS)
+        if iceberg is not None:
+            self._build(values, "iceberg", IcebergSettings, {"catalog": "", **iceberg})
         layout = self._section(document, "format", _FORMAT_READERS)
         if layout is not None:
             for name in layout.get("fields", {}):
                 self._check_name(name, HEADER_FIELDS, ("format", "fields", name))
             self._build(values, "format", MessageFormat, layout)
+        debezium = self._section(document, "debezium", _DEBEZIUM_READERS)
+        if debezium is not None:
+            self._build(values, "debezium", DebeziumSettings, debezium)
         values |= overrides
         for field in ("source", "tables", "checkpoint"):
             if field not in values and not any(setting == field for _, setting, _ in self._problems):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.key_buckets import divide_changes
+from headstream.replicate.columns.loads import TableNotice
 from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.columns.traits import StoredChanges
 from headstream.replicate.engines.engine import RowCounts, VectorState
@@ -36,6 +37,7 @@ from headstream.replicate.tables.target_table import OpenEngine, TargetTable
 
 __all__ = ["Applied", "TargetTables", "table_path"]
 
+_LOAD_MARGIN_US: Final = 2_000_000
 _THREADS: Final = 4
 """Tables merged at a time: the engine releases the interpreter's lock, and each merge waits for the disk in between."""
 
@@ -120,6 +122,7 @@ class TargetTables:
         self._change_tables = change_tables
         self._owner = owner
         self._open: dict[Name, TargetTable] = {}
+        self._touched: set[Name] = set()
         self._label_jobs = label_jobs
         self._lock = threading.Lock()
 
@@ -240,6 +243,7 @@ class TargetTables:
         ordered = sorted(structures.items(), key=lambda item: (schemas[item[1][0]].metadata.lineage.table_version, item[0]))
         groups = [_group(ids, changes, stored) for _, ids in ordered]
         applied = Applied()
+        self._touched.add(name)
         waiting = {schema_id for _, ids in ordered for schema_id in ids}
         try:
             table = self._table(name)
@@ -264,6 +268,12 @@ class TargetTables:
         applied.held = waiting
         return applied
 
+    def take_touched(self) -> set[Name]:
+        """Return the tables that can have new versions since this was last asked."""
+        found = set(self._touched)
+        self._touched -= found
+        return found
+
     def names(self) -> list[Name]:
         """Return the schemas and names of the tables that have been written."""
         return list(self._memory.names())
@@ -286,6 +296,7 @@ class TargetTables:
                     is_saved = True
                 with self._label_jobs(f"{_show(name)}: end of a load"):
                     counts = table.settle()
+                self._touched |= {name} if counts != RowCounts() else set()
             except HeadstreamError as error:
                 applied.failed[name] = error
             else:
@@ -306,6 +317,18 @@ class TargetTables:
         """
         return self._table((schema, table)).begin_load(at_us)
 
+    def note(self, notices: Iterable[TableNotice]) -> None:
+        """Note truncations and the beginnings of loads that messages of the source have told; repeating it changes nothing.
+
+        The rows of a load that were logged at the same time in other partitions belong to it too.
+        """
+        for schema, name, kind, sequence, logged_us in notices:
+            table = self._table((schema, name))
+            if kind == "truncated":
+                table.truncate(sequence, logged_us)
+            elif not table.begin_load(logged_us - _LOAD_MARGIN_US):
+                table.begin_load(logged_us)
+
     def end_load(self, schema: str, table: str) -> None:
         """End a table's load, as its next change otherwise does: settle() removes the rows that the load did not contain."""
         self._table((schema, table)).end_load()
@@ -316,7 +339,9 @@ class TargetTables:
             opened = dict(self._open)
         return {name: state for name, table in opened.items() if (state := table.vectors) is not None}
 
-    def maintain(self, name: Name, schedule: Schedule, now_us: int, *, may_forget: bool) -> bool:
+    def maintain(
+        self, name: Name, schedule: Schedule, now_us: int, *, may_forget: bool, may_vacuum: Callable[[], bool] = lambda: True
+    ) -> bool:
         """Run the maintenance steps that are due for a table; return whether there were any.
 
         A late change that is older than the remembered deletions, for a key that is not in the table, is dead-lettered
@@ -327,12 +352,15 @@ class TargetTables:
             schedule: The intervals of maintenance.
             now_us: The time, microseconds since 1970 UTC.
             may_forget: Whether deletions can be forgotten: not while older changes wait.
+            may_vacuum: Returns whether files can be deleted; otherwise that remains due.
 
         Raises:
             StorageError: the table cannot be written.
         """
         with self._label_jobs(f"{_show(name)}: maintenance"):
-            return self._table(name).maintain(schedule, now_us, may_forget=may_forget)
+            worked = self._table(name).maintain(schedule, now_us, may_forget=may_forget, may_vacuum=may_vacuum)
+        self._touched |= {name} if worked else set()
+        return worked
 
     def _table(self, name: Name) -> TargetTable:
         with self._lock:

@@ -239,7 +239,7 @@ class TargetTable:
         table = self._opened(list(self._state.schema.keys))
         ends = self._state.loads.ends
         ended = [end for end in ends if end[0] > self._state.loads.settled]
-        commit = f"{'.'.join(self._name)}/loads", self._state.loads.loads[-1].begun_us
+        commit = f"{'.'.join(self._name)}/loads", self._state.loads.end_number
         if isinstance(table, Scd2Table):
             counts = table.end_loads(ended, [at for _, at in ends], *commit)
         else:
@@ -257,6 +257,11 @@ class TargetTable:
         self._merges.keep()
         return begins
 
+    def truncate(self, sequence: str, logged_us: int) -> None:
+        """Note that the source was truncated at a position among its changes: settle() removes the rows up to it."""
+        self._state.loads.truncate(sequence, logged_us)
+        self._merges.keep()
+
     def end_load(self) -> None:
         """End the newest load: settle() removes the rows that it did not contain."""
         self._state.loads.end()
@@ -267,7 +272,7 @@ class TargetTable:
         """The table's deletion vectors, once it was merged into."""
         return None if self._table is None else self._table.engine.vectors
 
-    def maintain(self, schedule: Schedule, now_us: int, *, may_forget: bool) -> bool:
+    def maintain(self, schedule: Schedule, now_us: int, *, may_forget: bool, may_vacuum: Callable[[], bool]) -> bool:
         """Run the maintenance steps that are due; return whether there were any.
 
         Each step is recorded as done before it runs: a failed one is repeated when due again.
@@ -276,6 +281,7 @@ class TargetTable:
             schedule: The intervals of maintenance.
             now_us: The time, microseconds since 1970 UTC.
             may_forget: Whether deletions can be forgotten; not while older changes wait that can belong to deleted rows.
+            may_vacuum: Returns whether files can be deleted; otherwise that remains due.
 
         Raises:
             StorageError: the table, or its deletions, cannot be written.
@@ -296,7 +302,7 @@ class TargetTable:
                 self._changes.engine.compact()
         elif self._table is not None and self._table.engine.fold():
             worked = True
-        if schedule.is_due(schedule.vacuum_every_us, self._state.vacuumed_us, now_us):
+        if schedule.is_due(schedule.vacuum_every_us, self._state.vacuumed_us, now_us) and may_vacuum():
             self._state.vacuumed_us, worked = now_us, True
             self._merges.keep()
             self._opened(keys).engine.vacuum(schedule.vacuum_kept_us)

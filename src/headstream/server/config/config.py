@@ -383,6 +383,7 @@ class _Loader:
             default_stream=check_name(value["kafka.default_stream"], "stream"),
             default_partitions=value["kafka.default_partitions"],
             advertised=Address.parse(advertised, "kafka.advertised_address") if advertised else None,
+            anonymous_user=value["kafka.anonymous_user"] or None,
             max_connections=value["headstream.max_connections"],
             limits=self._limits(),
         )

@@ -18,6 +18,7 @@ class KafkaSettings:
         default_stream: The stream of topics whose names have no dot.
         default_partitions: Partitions of a topic created without a number.
         advertised: The address reported to clients in metadata; None for the one each client connected to.
+        anonymous_user: The name of the user that clients without SASL act as; None refuses such clients.
         max_connections: Limit of connections; further ones are closed at once.
         limits: Limits of each connection.
     """
@@ -25,5 +26,6 @@ class KafkaSettings:
     default_stream: str = "kafka"
     default_partitions: int = 1
     advertised: Address | None = None
+    anonymous_user: str | None = None
     max_connections: int = 10_000
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)

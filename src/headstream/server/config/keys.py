@@ -221,6 +221,7 @@ KEYS: Final[dict[str, Key]] = {
     "kafka.address": Key("127.0.0.1:9092", _text),
     "kafka.advertised_address": Key("", _text),
     "kafka.default_stream": Key("kafka", _text),
+    "kafka.anonymous_user": Key("", _text),
     "kafka.default_partitions": Key(1, _count(1, 1000)),
     "kafka.tls.enabled": Key(False, _flag),
     "kafka.tls.cert_file": Key("certs/kafka_cert.pem", _text),

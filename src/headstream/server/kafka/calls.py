@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from headstream.broker.accounts.permissions import Rights
+from headstream.broker.accounts.scram import ScramLogin
 from headstream.broker.accounts.sessions import Session
+from headstream.broker.accounts.users import User
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.server.config.kafka_settings import KafkaSettings
 from headstream.server.kafka.groups.coordinator import Coordinator
 from headstream.server.network.addresses import Address
 from headstream.server.resources.memory_budget import MemoryBudget
 
-__all__ = ["NODE_ID", "NO_OPERATIONS", "Call", "ListenerContext", "Reply"]
+__all__ = ["NODE_ID", "NO_OPERATIONS", "Call", "ListenerContext", "Reply", "SaslLogin"]
 
 NODE_ID: Final = 1
 """The one broker of the cluster."""
@@ -23,6 +25,21 @@ NO_OPERATIONS: Final = -(1 << 31)
 
 Reply: TypeAlias = Mapping[str, Any] | None
 """The fields of a response; None for no response at all."""
+
+
+@dataclass(slots=True)
+class SaslLogin:
+    """The login of one connection.
+
+    Args:
+        mechanism: The selected SASL mechanism, if any.
+        scram: The login of SCRAM that has begun and not ended.
+        user: The user that it names, as it was when it began.
+    """
+
+    mechanism: str | None = None
+    scram: ScramLogin | None = None
+    user: User | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +68,7 @@ class Call:
         session: The session that sent the request.
         client_id: The client's id, chosen by the client.
         here: The address that the client has connected to.
-        mechanism: The selected SASL mechanism, if any.
+        sasl: The login of the connection.
     """
 
     context: ListenerContext
@@ -60,7 +77,7 @@ class Call:
     client_id: str
     request: dict[str, Any]
     here: Address
-    mechanism: str | None = None
+    sasl: SaslLogin
 
     @property
     def rights(self) -> Rights:

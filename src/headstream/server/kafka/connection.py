@@ -32,16 +32,17 @@ from headstream.server.kafka.apis import (
     RunsOn,
     status_of,
 )
-from headstream.server.kafka.calls import Call, ListenerContext
-from headstream.server.kafka.handlers.fetch import Fetch
+from headstream.server.kafka.calls import Call, ListenerContext, SaslLogin
+from headstream.server.kafka.handlers.fetch import FetchSession, open_session
 from headstream.server.kafka.handlers.produce import decompressed_bytes, is_big
+from headstream.server.kafka.protocol.error_codes import ProtocolError
 from headstream.server.kafka.protocol.framing import KafkaFrameBuffer, RequestHead, pull_head, response_pieces, skip_tags
-from headstream.server.kafka.sessions import MECHANISMS
+from headstream.server.kafka.sessions import MECHANISMS, enter_without_login, explain_login
 from headstream.server.kafka.traffic import KafkaTraffic
 from headstream.server.network.addresses import Address
 from headstream.server.network.admission import UnauthenticatedTurns
 from headstream.server.network.sockets import write_pieces
-from headstream.server.reporting.logs import note
+from headstream.server.reporting.logs import Recently, note
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount
 from headstream.server.resources.workers import Workers
 
@@ -61,6 +62,7 @@ class SharedKafka(Protocol):
     workers: Workers
     traffic: KafkaTraffic
     turns: UnauthenticatedTurns
+    refused_recently: Recently
 
     def joined(self, connection: KafkaConnection) -> bool:
         """Register a new connection; return False beyond the limit of connections."""
@@ -133,6 +135,10 @@ _AGAIN_S: Final = 0.01  # interval of rechecks of a fetch that waits for more th
 _MANY_PARTITIONS: Final = 8  # a fetch of more is read on a thread
 
 
+class _NoLoginError(Exception):
+    """The client has sent a request without a login."""
+
+
 class _ClosedError(Exception):
     """The connection is closed without a response."""
 
@@ -152,7 +158,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._came = asyncio.Event()
         self._drained = asyncio.Event()
         self._drained.set()
-        self._mechanism: str | None = None
+        self._sasl = SaslLogin()
+        self._fetching: FetchSession | None = None
+        self._rung = asyncio.Event()
         self._is_token_next = False
         self._timeouts = ConnectionTimeouts(self._limits, loop.time())
         self._heard_s = loop.time()
@@ -182,6 +190,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._memory = self._listener.context.budget.open(self._session.client)
         self._here = Address(*transport.get_extra_info("sockname")[:2])
         self._responses = ResponseWriter(self._transport, self._listener.traffic)
+        if enter_without_login(self._listener.context, self._session, self._here):
+            self._begin_session()
         self._task = self._loop.create_task(self._serve())
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -273,6 +283,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self.is_busy = False
         except asyncio.CancelledError:
             pass
+        except _NoLoginError:
+            host = self._session.address.rpartition(":")[0]
+            if self._listener.refused_recently.is_first(host):
+                is_encrypted = self._transport.get_extra_info("ssl_object") is not None
+                self._note(logging.WARNING, "closed: the client did not log in", advice=explain_login(is_encrypted=is_encrypted))
         except (DecodeError, _ClosedError) as error:
             self._note(logging.INFO, "closed: invalid request", reason=str(error))
         except HeadstreamError as error:
@@ -281,6 +296,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._note(logging.ERROR, "internal error", error)
         finally:
             self._responses.flush()
+            self._end_fetches()
             self._transport.close()
             self._memory.close()
             self._listener.context.dispatcher.sessions.close(self._session)
@@ -361,7 +377,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return api
         session, dispatcher = self._session, self._listener.context.dispatcher
         if not session.user_id:
-            raise _ClosedError(f"{api.name} needs a login by SASL PLAIN")
+            raise _NoLoginError
         if session.is_ended or session.is_stale or not dispatcher.users.is_good(session.user_id, session.generation):
             raise _ClosedError("the user has been changed: log in again")
         dispatcher.sessions.ping(session)
@@ -371,7 +387,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Return the call of a request, and record the SASL mechanism that it selects."""
         request = api.request.decode(head.version, message)
         if head.api_key == SASL_HANDSHAKE and request["mechanism"] in MECHANISMS:
-            self._mechanism = request["mechanism"]
+            self._sasl = SaslLogin(request["mechanism"])
             self._is_token_next = head.version == 0
         return self._make_call(head.version, head.client_id, request)
 
@@ -383,7 +399,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             client_id=client_id,
             request=request,
             here=self._here,
-            mechanism=self._mechanism,
+            sasl=self._sasl,
         )
 
     async def _take_token(self, token: memoryview) -> None:
@@ -394,15 +410,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if reply is not None:
             self._logged_in(reply)
             if not reply.get("error_code", 0):
-                self._responses.add_bytes(bytes(4))  # an empty token
+                token = reply["auth_bytes"]
+                self._responses.add_bytes(len(token).to_bytes(4, "big") + token)
+                self._is_token_next = self._sasl.scram is not None
         self._listener.traffic.answered(SASL_AUTHENTICATE, status_of(reply), perf_counter() - began_s)
 
     def _logged_in(self, reply: Mapping[str, Any]) -> None:
-        """Apply the limits of users after a login; close after a failed one."""
+        """Begin the user's session after a login; close after a failed one."""
         if reply.get("error_code", 0):
             self._note(logging.WARNING, "login refused", reason=str(reply.get("error_message")))
             self._is_leaving = True
-            return
+        elif self._sasl.scram is None:
+            self._begin_session()
+
+    def _begin_session(self) -> None:
+        """Apply the limits of users."""
         self._frames.most_bytes = self._limits.frame_bytes
         self._memory.log_in(self._session.user_id)
 
@@ -435,25 +457,32 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     async def _fetch(self, call: Call) -> Mapping[str, Any] | None:
         """Answer a fetch once it has enough bytes, or timed out."""
-        fetch = Fetch(call)
-        is_big = sum(len(topic["partitions"]) for topic in call.request["topics"]) > _MANY_PARTITIONS
-        until_s = self._loop.time() + fetch.max_wait_s
-        rung = asyncio.Event()
-        wait = fetch.begin_wait(partial(self._call_loop, rung.set))
         try:
-            while True:
-                rung.clear()
-                wait.is_ready  # noqa: B018  # what rings from here on rings again
-                reply = await self._on_thread(RunsOn.WORK, fetch.read) if is_big else fetch.read()
-                left_s = until_s - self._loop.time()
-                if fetch.is_enough or left_s <= 0 or self._is_leaving:
-                    return cast(Mapping[str, Any], reply)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(rung.wait(), left_s)
-                if fetch.is_patient:
-                    await asyncio.sleep(min(_AGAIN_S, left_s))
-        finally:
-            wait.cancel()
+            fetch = open_session(call, self._fetching, partial(self._call_loop, self._rung.set))
+        except ProtocolError as error:
+            return {"error_code": error.fault, "responses": []}
+        self._fetching = fetch
+        until_s = self._loop.time() + fetch.max_wait_s
+        while True:
+            self._rung.clear()
+            reply = await self._on_thread(RunsOn.WORK, fetch.read) if fetch.reads > _MANY_PARTITIONS else fetch.read()
+            left_s = until_s - self._loop.time()
+            if fetch.is_enough or left_s <= 0 or self._is_leaving:
+                break
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._rung.wait(), left_s)
+            if fetch.is_patient:
+                await asyncio.sleep(min(_AGAIN_S, left_s))
+        if fetch.id:
+            fetch.finish()
+        else:
+            self._end_fetches()
+        return cast(Mapping[str, Any], reply)
+
+    def _end_fetches(self) -> None:
+        if self._fetching is not None:
+            self._fetching.close()
+            self._fetching = None
 
     def _call_loop(self, function: Any) -> None:
         with suppress(RuntimeError):  # the loop has been closed: the server has stopped

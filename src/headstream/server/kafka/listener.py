@@ -13,6 +13,7 @@ from headstream.server.kafka.groups.coordinator import Coordinator
 from headstream.server.kafka.traffic import KafkaTraffic
 from headstream.server.network.admission import Admission
 from headstream.server.network.stream_listener import StreamListener
+from headstream.server.reporting.logs import Recently
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.workers import Workers
 
@@ -41,6 +42,7 @@ class KafkaServer(StreamListener[KafkaConnection]):
         self.workers = workers
         self.traffic = KafkaTraffic()
         self.turns = admission.turns
+        self.refused_recently = Recently(dispatcher.broker.monotonic)
         self._coordinator = coordinator
         self._checked_s = 0.0
         super().__init__(self.traffic, settings.max_connections, settings.limits, admission)

@@ -11,16 +11,21 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from headstream.broker.recent_lines import RECENT_LINES
 
-__all__ = ["LogForm", "note", "start_logging"]
+__all__ = ["LogForm", "Recently", "note", "start_logging"]
 
 LogForm: TypeAlias = Literal["text", "json"]
 _LOGGER: Final = logging.getLogger("headstream.server")
 _ROOT: Final = "headstream"
+_EVERY_S: Final = 60.0
+_MAX_KEYS: Final = 1000
+"""Limit of remembered events; beyond it, some are logged more than once a minute."""
 _ESCAPES: Final = {
     code: json.dumps(chr(code))[1:-1] if code < 0x7F else f"\\u{code:04x}"
     for code in (*range(32), *range(0x7F, 0xA0), 0x2028, 0x2029)
@@ -39,6 +44,32 @@ def note(level: int, event: str, error: BaseException | None = None, /, **fields
     """
     if _LOGGER.isEnabledFor(level):
         _LOGGER.log(level, "%s", event, exc_info=error, extra={"fields": fields})
+
+
+class Recently:
+    """Which events were logged within the last minute; any thread.
+
+    Args:
+        monotonic: A monotonic clock, seconds.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._logged_s: dict[object, float] = {}
+
+    def is_first(self, key: object) -> bool:
+        """Return whether an event was not logged within the last minute; if so, it is now.
+
+        Args:
+            key: What distinguishes the event.
+        """
+        now_s = self._monotonic()
+        if now_s - self._logged_s.get(key, -_EVERY_S) < _EVERY_S:
+            return False
+        if len(self._logged_s) >= _MAX_KEYS:
+            self._logged_s.clear()
+        self._logged_s[key] = now_s
+        return True
 
 
 def start_logging(level: str, form: LogForm) -> None:

@@ -11,13 +11,9 @@ from collections.abc import Callable
 from typing import Final
 
 from headstream.errors import CorruptLogError, HeadstreamError, StorageError
-from headstream.server.reporting.logs import note
+from headstream.server.reporting.logs import Recently, note
 
 __all__ = ["STORAGE_ERRORS", "StorageErrorLog"]
-
-_EVERY_S: Final = 60.0
-_MAX_FILES: Final = 1000
-"""Limit of remembered files; beyond it, some are logged more than once a minute."""
 
 
 class StorageErrorLog:
@@ -28,8 +24,7 @@ class StorageErrorLog:
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._logged_s: dict[tuple[type[HeadstreamError], str | None], float] = {}
+        self._recently = Recently(monotonic)
 
     def log_once(self, error: HeadstreamError, status: int) -> None:
         """Log a storage error or a damaged log, unless the same was logged within the last minute.
@@ -38,14 +33,8 @@ class StorageErrorLog:
             error: The error of a request.
             status: The status that its client gets.
         """
-        if not isinstance(error, (StorageError, CorruptLogError)):
+        if not isinstance(error, (StorageError, CorruptLogError)) or not self._recently.is_first((type(error), error.where)):
             return
-        place, now_s = (type(error), error.where), self._monotonic()
-        if now_s - self._logged_s.get(place, -_EVERY_S) < _EVERY_S:
-            return
-        if len(self._logged_s) >= _MAX_FILES:
-            self._logged_s.clear()
-        self._logged_s[place] = now_s
         is_storage = isinstance(error, StorageError)
         event = "storage error" if is_storage else "damaged log"
         note(logging.ERROR, event, status=status, reason=error.what, where=error.where, advice=error.advice)

@@ -14,6 +14,8 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Column
+from pyspark.sql.types import BinaryType
 
 from headstream.core.codec.batch.from_columns.blocks import BlockBuilder
 from headstream.core.codec.batch.from_columns.stored_headers import store_blocks
@@ -28,10 +30,12 @@ from headstream.spark.sink.header_blocks import add_array, varied
 from headstream.spark.source.columns import Assembler, arrow_schema
 from headstream.spark.source.offsets import TopicPartition
 from headstream.spark.source.options import RowShape
+from headstream.spark.workers.arrow_functions import arrow_function
 
 __all__ = [
     "Coordinates",
     "HeaderDecoder",
+    "blocks_of_kafka_headers",
     "decode_blocks",
     "encode_blocks",
     "encode_header_blocks",
@@ -47,6 +51,18 @@ Coordinates: TypeAlias = tuple[pa.Array, pa.Array, pa.Array]
 
 kafka_headers_type: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 """Spark's type of a Kafka header column."""
+
+
+def blocks_of_kafka_headers(headers: Column) -> Column:
+    """Return the header block of each row, as a log stores it.
+
+    Args:
+        headers: Kafka's, of the type kafka_headers_type.
+
+    Raises:
+        MissingExtraError: this version of PySpark has no functions over Arrow arrays.
+    """
+    return arrow_function(_blocks, BinaryType())(headers)
 
 
 class HeaderDecoder:
@@ -170,6 +186,15 @@ class HeaderDecoder:
         except HeadstreamError as fault:
             return HeaderError(fault.what, where=_where(first, coordinates), advice=fault.advice)
         return error
+
+
+def _blocks(headers: pa.Array) -> pa.Array:
+    return _block_decoder().decode(headers).field("headers")
+
+
+@functools.cache
+def _block_decoder() -> HeaderDecoder:
+    return HeaderDecoder(RowShape(("headers",), "binary", (), False))  # one per process: it warns once per header
 
 
 def _where(row: int, coordinates: Coordinates | None) -> str:

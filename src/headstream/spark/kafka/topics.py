@@ -16,11 +16,13 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from headstream.errors import LogError
+from headstream.spark.source.recreated import begin_anew
 
-__all__ = ["MARKER", "KnownTopic", "check_topics_of_query", "compare_topics", "pattern_names"]
+__all__ = ["MARKER", "KnownTopic", "check_topics_of_query", "compare_topics", "forget_recreated", "pattern_names"]
 
 _LOGGER: Final = logging.getLogger("headstream.spark")
 MARKER: Final = "headstream.reader"
@@ -110,13 +112,12 @@ def check_topics_of_query(frame: Any, checkpoint: str) -> None:
         keep(after)
 
 
-def forget_recreated(frame: Any, checkpoint: str, begin: Callable[[list[str]], None]) -> None:
-    """Forget the ids of Kafka topics that were deleted and recreated, so that a query can begin with them.
+def forget_recreated(frame: Any, checkpoint: str) -> None:
+    """Let a query begin at the first message of Kafka topics that were deleted and recreated: forget their offsets and ids.
 
     Args:
         frame: As of check_topics_of_query().
         checkpoint: As of check_topics_of_query().
-        begin: Removes the offsets of topics from it: before their ids are forgotten, without which old offsets would count.
     """
     found = _find_known(frame, checkpoint)
     if found is None:
@@ -124,7 +125,7 @@ def forget_recreated(frame: Any, checkpoint: str, begin: Callable[[list[str]], N
     before, now, keep = found
     recreated = [name for name, each in before.items() if None not in (each.id, now.get(name)) and now[name] != each.id]
     if recreated:
-        begin(recreated)
+        begin_anew(Path(checkpoint), recreated)  # before their ids are forgotten, without which old offsets would count
         keep({name: each for name, each in before.items() if name not in recreated})
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from headstream.core.model.topology import Fsync, Limits, TopicOptions
 from headstream.errors import LogVersionError
+from headstream.log.catalog import accounts
 from headstream.log.catalog.catalog import Catalog
 from headstream.log.catalog.schema import STEPS
 
@@ -101,7 +102,7 @@ def test_version_8_is_brought_up_with_the_removal_that_its_topics_had(tmp_path: 
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
             "DROP INDEX marked_states; ALTER TABLE topics DROP COLUMN deletion_grace_us;"
-            "ALTER TABLE topics DROP COLUMN legal_hold; PRAGMA user_version = 8"
+            "ALTER TABLE topics DROP COLUMN legal_hold; ALTER TABLE users DROP COLUMN scram; PRAGMA user_version = 8"
         )
     for is_writer in (False, True, False):
         catalog = Catalog(path, is_writer=is_writer)
@@ -111,6 +112,20 @@ def test_version_8_is_brought_up_with_the_removal_that_its_topics_had(tmp_path: 
             "compacted": TopicOptions(compaction_delay_us=9, deletion_grace_us=0),
         }
         catalog.close()
+
+
+def test_version_9_is_brought_up_with_users_without_verifiers(tmp_path: Path) -> None:
+    path = str(tmp_path / "catalog.sqlite")
+    writer = Catalog(path, is_writer=True)
+    accounts.insert_user(writer, "alice", "hash", True, None, 7, b"verifiers")
+    writer.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("ALTER TABLE users DROP COLUMN scram; PRAGMA user_version = 9")
+    writer = Catalog(path, is_writer=True)
+    assert accounts.list_users(writer) == [accounts.UserRecord(1, "alice", "hash", True, None, 7, scram=None)]
+    accounts.update_user(writer, accounts.UserRecord(1, "alice", "hash", True, None, 7, scram=b"new"))
+    assert [user.scram for user in accounts.list_users(writer)] == [b"new"]
+    writer.close()
 
 
 def test_opening_a_newer_version_leaves_it_as_it_is(tmp_path: Path) -> None:

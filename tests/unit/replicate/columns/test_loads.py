@@ -205,3 +205,20 @@ def test_a_load_without_rows_is_over_when_it_is_ended_by_hand() -> None:
     assert loads.place(batch(Event(1, ""))).num_rows == 1
     loads.settle()
     assert loads.place(batch(Event(1, ""), Event(30, sequence(2))))["_hs_sequence"].to_pylist() == [sequence(2)]
+
+
+def test_a_truncation_removes_the_rows_up_to_it_whatever_was_logged_before_it() -> None:
+    loads = Loads()
+    loads.truncate("5", 1_000)
+    assert loads.vanished == "5."
+    number = loads.end_number
+    loads.settle()
+    loads.truncate("5", 1_000)
+    assert (loads.vanished, loads.end_number) == (None, number), "a repeat changes nothing"
+    loads.truncate("7", 1_000)
+    again = Loads.from_document(json.loads(json.dumps(loads.to_document())))
+    assert (again.vanished, again.end_number > number) == ("7.", True)
+    changes = batch(Event(900, "6"), Event(950, "8"))
+    again.settle()
+    again.learn(changes, 2_000)
+    assert again.place(changes)["_hs_sequence"].to_pylist() == ["8"]

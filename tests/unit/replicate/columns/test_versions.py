@@ -22,6 +22,7 @@ from headstream.replicate.columns.row_versions import read_versions
 from headstream.replicate.columns.versions import ABSENT_VERSION, moved_version, version_of
 from tests.support.replicate.change_tables import COLUMNS, METADATA, change, sequence
 from tests.support.replicate.target_tables import Target
+from tests.support.tiers import some_of
 
 NARROW = replace(METADATA, columns=COLUMNS[:3], lineage=replace(METADATA.lineage, table_version=2), schema_id="B" * 32)
 WHOLE: tuple[Literal[1, 2], ...] = (1, 2)
@@ -57,7 +58,7 @@ def end_of(
 def ends(tmp_path: Path, changes: list[tuple[dict[str, Any], TableMetadata]], **settings: Any) -> list[list[tuple[Any, ...]]]:
     """Return the different ends of a history over its orders, each cut at random and repeated in part."""
     orders = list(itertools.permutations(changes))
-    chosen = orders if len(orders) <= 6 else random.Random(1).sample(orders, 6)
+    chosen = some_of(orders if len(orders) <= 6 else random.Random(1).sample(orders, 6))
     found: list[list[tuple[Any, ...]]] = []
     for number, order in enumerate(chosen):
         delivery = [*order, order[number % len(order)]]

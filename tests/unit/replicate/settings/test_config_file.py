@@ -208,3 +208,20 @@ def test_load_config_reads_how_much_a_micro_batch_takes_and_settings_of_spark(tm
         ReplicateConfig(
             source=None, topics=("cdc",), tables=tmp_path / "t", checkpoint=tmp_path / "c", spark={"driver.memory": "1g"}
         )
+
+
+def test_load_config_reads_the_iceberg_catalog_by_its_properties_or_by_its_name(tmp_path: Path) -> None:
+    text = f'{LEAST}[iceberg]\nnamespace = "lake.{{schema}}"\ntables = "shop.*"\n[iceberg.catalog]\ntype = "rest"\nuri = "http://h:1"\n'
+    found = load_config(write(tmp_path, f'{text}name = "prod"\ns3.endpoint = "http://h:2"\n')).iceberg
+    assert found is not None
+    assert found.catalog_name == "prod"
+    assert found.catalog_properties == {"type": "rest", "uri": "http://h:1", "s3.endpoint": "http://h:2"}
+    assert found.identify("shop", "orders") == ("lake", "shop", "orders")
+    assert found.identify("hr", "people") is None
+    named = load_config(write(tmp_path, f'{LEAST}[iceberg]\ncatalog = "glue"\n')).iceberg
+    assert named is not None
+    assert (named.catalog_name, named.catalog_properties, named.identify("", "t")) == ("glue", {}, ("default", "t"))
+    with pytest.raises(InvalidOptionError, match="iceberg: the catalog is missing"):
+        load_config(write(tmp_path, f"{LEAST}[iceberg]\n"))
+    with pytest.raises(InvalidOptionError, match="{task} is not {schema} or {table}"):
+        load_config(write(tmp_path, f'{LEAST}[iceberg]\ncatalog = "c"\ntable = "{{task}}"\n'))

@@ -145,7 +145,7 @@ STEPS += [(Tombstones, "record")]
 
 
 @pytest.mark.parametrize(("owner", "method"), STEPS, ids=lambda value: getattr(value, "__name__", str(value)))
-@pytest.mark.parametrize("call", [1, 2, 3])
+@pytest.mark.parametrize("call", [1, pytest.param(2, marks=pytest.mark.nightly), pytest.param(3, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_reload_ends_the_same_when_a_step_of_it_is_cut_off_and_the_unit_runs_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, method: str, call: int, when: str

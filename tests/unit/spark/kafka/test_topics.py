@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from headstream.errors import LogError
@@ -50,12 +52,14 @@ def test_forget_recreated_keeps_the_ids_until_the_offsets_are_removed(monkeypatc
     kept: list[dict[str, KnownTopic]] = []
     monkeypatch.setattr(topics, "_find_known", lambda frame, checkpoint: (known, {"a": "9", "b": "2"}, kept.append))
 
-    def crash(recreated: list[str]) -> None:
-        assert recreated == ["a"]
+    def crash(checkpoint: Path, recreated: list[str]) -> None:
+        assert (checkpoint, recreated) == (Path("c"), ["a"])
         raise MemoryError
 
+    monkeypatch.setattr(topics, "begin_anew", crash)
     with pytest.raises(MemoryError):
-        forget_recreated(None, "c", crash)
+        forget_recreated(None, "c")
     assert kept == []
-    forget_recreated(None, "c", lambda recreated: None)
+    monkeypatch.setattr(topics, "begin_anew", lambda checkpoint, recreated: None)
+    forget_recreated(None, "c")
     assert kept == [{"b": KnownTopic("2", True)}]

@@ -50,6 +50,10 @@ _UNANSWERED: Final = frozenset(
 )  # type: ignore[attr-defined,unused-ignore]
 
 
+_FORGOTTEN: Final = KafkaError._DESTROY  # type: ignore[attr-defined,unused-ignore]
+"""librdkafka discards unsent messages of a partition that it forgets, since the cluster no longer has the topic."""
+
+
 class _EnqueuedBatch:
     """The delivery reports of a batch's messages.
 
@@ -179,7 +183,7 @@ class Sender:
                 advice="Send them again, or raise delivery_timeout_ms",
             )
         error = refused(first, str(topic), "the messages are not stored")
-        if isinstance(error, (TopicNotFoundError, PartitionNotFoundError)):
+        if isinstance(error, (TopicNotFoundError, PartitionNotFoundError)) or codes == {_FORGOTTEN}:
             self.close()  # librdkafka caches that the topic was missing
             try:
                 count = self._cluster.count_partitions(topic)

@@ -78,7 +78,7 @@ class KafkaTopicNames:
         Raises:
             InvalidInputError: it is not a valid name in Kafka.
         """
-        if not _LEGAL.fullmatch(name):
+        if not _LEGAL.fullmatch(name) or name in (".", ".."):
             raise _invalid(name)
         stream, _, topic = name.partition(".")
         return TopicName(stream, topic) if stream and topic else TopicName(self.default_stream, name)

@@ -66,6 +66,7 @@ class Joining:
         session_s: Session timeout, seconds.
         rebalance_s: How long the others wait for it to rejoin, seconds.
         must_return: Whether a new member first gets an id, and joins again with it.
+        can_skip: Whether it can be told, as the leader, to assign nothing.
     """
 
     member_id: str
@@ -77,3 +78,9 @@ class Joining:
     client_id: str
     host: str
     must_return: bool
+    can_skip: bool = False
+
+    def make_member(self, member_id: str, now_s: float) -> KafkaMember:
+        """Return the member that joins, which has no protocols yet."""
+        named = member_id, self.instance_id, self.client_id, self.host
+        return KafkaMember(*named, self.session_s, self.rebalance_s, {}, now_s)

@@ -36,6 +36,8 @@ _MOST_SESSION_MS: Final = 1_800_000
 """Limits of a session timeout, seconds: the maximum is Kafka's; a shorter minimum would remove members at each pause."""
 _LEAST_WITH_RETURN: Final = 4
 """From this version of JoinGroup on, a new member gets its id first."""
+_LEAST_WITH_SKIPPING: Final = 9
+"""From this version of JoinGroup on, a leader can be told to assign nothing."""
 
 
 def check_group(call: Call, name: str) -> None:
@@ -87,6 +89,7 @@ def join_group(call: Call) -> _Waited:
             client_id=call.client_id,
             host=call.session.address.rpartition(":")[0],
             must_return=call.version >= _LEAST_WITH_RETURN,
+            can_skip=call.version >= _LEAST_WITH_SKIPPING,
         )
         answer = _Answer()
         call.context.coordinator.join(call, request["group_id"], asked, answer.give)

@@ -3,6 +3,9 @@
     empty --join--> preparing --all have joined, or timeout--> completing --the leader's assignment--> stable
                         ^---------- a member joins, leaves, changes, or times out -------------------------'
 
+A static member, which has an instance id, does not leave when its client ends. If it returns before its session timeout, it gets
+a new member id and its assignment of the same generation, and the others notice nothing.
+
 A member lists its assignment protocols with metadata that only members read. The response to a join or a sync is sent later,
 through a function of the request.
 """
@@ -73,6 +76,10 @@ class KafkaGroup:
             ProtocolError: it is rejected.
         """
         self._check_protocols(asked)
+        static = None if asked.instance_id is None or asked.member_id else self._static(asked.instance_id)
+        if static is not None:
+            self._return(static, asked, make_id, respond, now_s)
+            return
         member = self._find_joining(asked, make_id, respond, now_s)
         if member is None:
             return
@@ -96,7 +103,11 @@ class KafkaGroup:
     def _check_protocols(self, asked: Joining) -> None:
         if not asked.protocols or not asked.protocol_type:
             raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member needs at least one assignment protocol")
-        others = [member for member in self.members.values() if member.id != asked.member_id]
+        others = [
+            member
+            for member in self.members.values()
+            if member.id != asked.member_id and (asked.instance_id is None or member.instance_id != asked.instance_id)
+        ]
         if not others:
             return
         common = set.intersection(*(set(member.protocols) for member in others)) & set(asked.protocols)
@@ -106,11 +117,8 @@ class KafkaGroup:
     def _find_joining(self, asked: Joining, make_id: Callable[[str], str], respond: Respond, now_s: float) -> KafkaMember | None:
         """Return the joining member, new or known; None if it was sent its id and must join again with it."""
         if asked.instance_id is not None:
-            static = self._static(asked.instance_id)
             if asked.member_id:
                 return self._check_static(asked.member_id, asked.instance_id)
-            if static is not None:
-                self._fence(static)
         elif asked.member_id in self.members:
             return self.members[asked.member_id]
         elif asked.member_id and asked.member_id not in self.promised:
@@ -123,16 +131,7 @@ class KafkaGroup:
             return None
         self._check_room()
         self.promised.pop(asked.member_id, None)
-        return KafkaMember(
-            asked.member_id or make_id(asked.instance_id or asked.client_id),
-            asked.instance_id,
-            asked.client_id,
-            asked.host,
-            asked.session_s,
-            asked.rebalance_s,
-            {},
-            now_s,
-        )
+        return asked.make_member(asked.member_id or make_id(asked.instance_id or asked.client_id), now_s)
 
     def _check_room(self) -> None:
         if len(self.members) + len(self.promised) >= MAX_MEMBERS:
@@ -151,13 +150,29 @@ class KafkaGroup:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, "unknown member")
         return member
 
-    def _fence(self, member: KafkaMember) -> None:
-        """Remove a static member that another one replaces."""
-        refused = {"error_code": ErrorCode.FENCED_INSTANCE_ID, "member_id": member.id}
-        for respond in (member.joining, member.syncing):
-            if respond is not None:
-                respond(refused)
-        del self.members[member.id]
+    def _return(self, before: KafkaMember, asked: Joining, make_id: Callable[[str], str], respond: Respond, now_s: float) -> None:
+        """Replace a static member by itself under a new id, with its assignment; who uses the old id is fenced."""
+        for waiting in (before.joining, before.syncing):
+            if waiting is not None:
+                waiting({"error_code": ErrorCode.FENCED_INSTANCE_ID, "member_id": before.id})
+        member = asked.make_member(make_id(before.instance_id or ""), now_s)
+        member.protocols, member.assignment = asked.protocols, before.assignment
+        self.members = {each.id: each for each in (member if one is before else one for one in self.members.values())}
+        leader = self.leader
+        if leader == before.id:
+            self.leader = member.id
+        if self.state is GroupState.STABLE and self._choose() == self.protocol:
+            answer = self._joined(member)
+            if leader == before.id and asked.can_skip:
+                answer["skip_assignment"] = True
+            elif leader == before.id:  # under the old id it takes itself for a follower, and assigns nothing
+                answer |= {"leader": leader, "members": []}
+            respond(answer)
+            return
+        member.joining = respond
+        if self.state is not GroupState.PREPARING:
+            self._prepare(now_s)
+        self._complete_if_all(now_s)
 
     def sync(self, request: Mapping[str, Any], respond: Respond, now_s: float) -> None:
         """Store the leader's assignment; respond to a member with its part once it exists.

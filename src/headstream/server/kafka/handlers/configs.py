@@ -1,14 +1,16 @@
-"""The settings of topics by Kafka's names: retention and cleanup can be changed, the others are read-only.
+"""The settings of topics by Kafka's names: retention and cleanup can be changed. The others are accepted where the server does
+what they ask for, or where they ask for nothing that a client could notice; what is returned is what is in effect.
 
 cleanup.policy        delete, or compact, or both       compaction_delay_us
 delete.retention.ms   how long null values stay       compaction_delay_us
 retention.ms          -1 for no limit                   retention_us
 retention.bytes       -1 for no limit                   retention_bytes, which is of all partitions together
-max.message.bytes     cannot be changed: one batch      MAX_BATCH_BYTES
+max.message.bytes     up to one batch                   MAX_BATCH_BYTES, which is in effect
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -35,6 +37,7 @@ _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 
 _TOMBSTONES_MS: Final = 86_400_000
 """How long null values stay in a compacted topic by default: as in Kafka."""
+_NEVER: Final = str((1 << 63) - 1)
 _FIXED: Final[Mapping[str, tuple[str, int]]] = {
     "max.message.bytes": (str(MAX_BATCH_BYTES), _INT),
     "message.timestamp.type": ("CreateTime", _STRING),
@@ -42,6 +45,48 @@ _FIXED: Final[Mapping[str, tuple[str, int]]] = {
     "min.insync.replicas": ("1", _INT),
 }
 """Settings with one value for all topics."""
+_NUMBER: Final = re.compile(r"-?\d{1,19}")
+_FLAG: Final = re.compile("true|false", re.IGNORECASE)
+_RATIO: Final = re.compile(r"\d+(\.\d+)?([eE]-?\d+)?")
+_REPLICAS: Final = re.compile(r"|\*|\d+:\d+(,\d+:\d+)*")
+_ACCEPTED: Final[Mapping[str, re.Pattern[str]]] = {
+    "max.message.bytes": _NUMBER,
+    "compression.type": re.compile("uncompressed|gzip|snappy|lz4|zstd|producer"),
+    "compression.gzip.level": _NUMBER,
+    "compression.lz4.level": _NUMBER,
+    "compression.zstd.level": _NUMBER,
+    "file.delete.delay.ms": _NUMBER,
+    "follower.replication.throttled.replicas": _REPLICAS,
+    "index.interval.bytes": _NUMBER,
+    "leader.replication.throttled.replicas": _REPLICAS,
+    "local.retention.bytes": _NUMBER,
+    "local.retention.ms": _NUMBER,
+    "message.downconversion.enable": _FLAG,
+    "min.cleanable.dirty.ratio": _RATIO,
+    "preallocate": _FLAG,
+    "remote.copy.disable": _FLAG,
+    "remote.log.copy.disable": _FLAG,
+    "remote.log.delete.on.disable": _FLAG,
+    "segment.bytes": _NUMBER,
+    "segment.index.bytes": _NUMBER,
+    "segment.jitter.ms": _NUMBER,
+    "segment.ms": _NUMBER,
+    "unclean.leader.election.enable": _FLAG,
+}
+"""The values of settings that are accepted without an effect: how a broker stores a topic, or moves it between brokers."""
+_REQUIRED: Final[Mapping[str, tuple[str, str]]] = {
+    "flush.messages": (_NEVER, "choose when messages are synced to the disk with `headstream topic create --fsync`"),
+    "flush.ms": (_NEVER, "choose when messages are synced to the disk with `headstream topic create --fsync`"),
+    "max.compaction.lag.ms": (_NEVER, "a compaction is due when it pays off, or after an hour"),
+    "message.timestamp.after.max.ms": (_NEVER, "timestamps are not limited"),
+    "message.timestamp.before.max.ms": (_NEVER, "timestamps are not limited"),
+    "message.timestamp.difference.max.ms": (_NEVER, "timestamps are not limited"),
+    "message.timestamp.type": ("CreateTime", "records keep the time that their producers gave them"),
+    "min.compaction.lag.ms": ("0", "a compaction takes closed segments of any age"),
+    "min.insync.replicas": ("1", "there is one broker"),
+    "remote.storage.enable": ("false", "there is no remote storage"),
+}
+"""Settings of which one value is accepted, and why no other: it would promise what is not so."""
 
 
 def _spell_policy(options: TopicOptions) -> str:
@@ -99,12 +144,23 @@ def apply_config(options: TopicOptions, name: str, value: str | None) -> TopicOp
             return options if options.compaction_delay_us is None else replace(options, compaction_delay_us=1000 * delay_ms)
     except InvalidOptionError as error:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name}: {error.what}") from None
-    fixed = _FIXED.get(name)
-    if fixed is None:
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"the setting {name} is not supported")
-    if value is not None and value != fixed[0]:
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is {fixed[0]} and cannot be changed")
+    _check_accepted(name, value)
     return options
+
+
+def _check_accepted(name: str, value: str | None) -> None:
+    """Reject a setting without an effect that Kafka does not know, or whose value promises what is not so."""
+    accepted, required = _ACCEPTED.get(name), _REQUIRED.get(name)
+    if accepted is None and required is None:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"Kafka has no setting {name}")
+    if value is None:
+        return
+    if required is not None and value != required[0]:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} can only be {required[0]}: {required[1]}")
+    if accepted is not None and not accepted.fullmatch(value):
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} cannot be {value!r}")
+    if name == "max.message.bytes" and int(value) > MAX_BATCH_BYTES:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is {MAX_BATCH_BYTES} at most")
 
 
 def _number(name: str, value: str) -> int:

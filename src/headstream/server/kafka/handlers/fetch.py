@@ -1,19 +1,24 @@
 """Fetch: stored messages of partitions as record batches, waiting until enough bytes are available.
 
+    Fetch with all partitions                 FetchSession(...)        all of them are read and answered
+    Fetch with the changes since the last     session.update(...)      those are read that changed here or there since then
+
 Messages that are not available are passed over, as by every other context; a batch reaches over the offsets that it passes, so
-that a client's position moves on. A batch is made of what one poll brings, whatever batches it came in, not compressed. There
-are no sessions: each fetch names all its partitions.
+that a client's position moves on. A batch is made of what one poll brings, whatever batches it came in, not compressed.
+
+A session (KIP-227) keeps the partitions of a connection from one fetch to the next, and is told of appends to them. So the
+time of a fetch is that of the partitions with something new, not that of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from headstream.broker.accounts.permissions import Rights
 from headstream.broker.commands.topic_lookup import FoundTopic
-from headstream.broker.messages.waits import Wait
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.polling import Polled, PollingStrategy
@@ -25,7 +30,7 @@ from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolErro
 from headstream.server.reporting.redaction import redact
 from headstream.server.reporting.storage_errors import STORAGE_ERRORS
 
-__all__ = ["Fetch", "check_epoch", "find_bounds"]
+__all__ = ["FetchSession", "check_epoch", "find_bounds", "open_session"]
 
 _LEAST_BYTES: Final = 16 << 10
 """While memory is scarce, the first partition with messages still returns this many bytes."""
@@ -33,78 +38,206 @@ _MOST_MESSAGES: Final = 1 << 20
 _STORED_SHARE: Final = 1.25
 """About the ratio of a stored message's size to its record's: the read limit is larger by it."""
 _MOST_DELTA: Final = (1 << 31) - 1
+_MOST_EPOCH: Final = (1 << 31) - 1
+_MOST_PARTITIONS: Final = 10_000
+"""Limit of the partitions of a session; a client with more lists all of them in each fetch."""
+_NO_BOUNDS: Final = (-1, -1)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _FetchedPartition:
-    """One partition of a fetch: topic, number, offset and limits."""
+    """One partition of a fetch: topic, number, offset and limits.
+
+    Args:
+        shown: The log start offset and the end that the client was told last.
+    """
 
     topic: str
     index: int
-    place: FoundTopic | None
-    wanted: dict[str, Any]
-    refusal: HeadstreamError | None
+    offset: int
+    epoch: int
+    most_bytes: int
+    place: FoundTopic | None = None
+    refusal: HeadstreamError | None = None
+    directory: str = ""
+    shown: tuple[int, int] = _NO_BOUNDS
 
 
-class Fetch:
-    """One fetch; it is read again whenever more messages could be available."""
+class FetchSession:
+    """The partitions that a connection fetches, for one fetch or for several; one thread at a time reads.
 
-    def __init__(self, call: Call) -> None:
+    Args:
+        call: The first fetch, with all partitions.
+        on_ring: Called on any thread when messages could be available; once until the next read.
+    """
+
+    def __init__(self, call: Call, on_ring: Callable[[], None]) -> None:
         self._call = call
+        self._on_ring = on_ring
+        self._waiting = call.context.dispatcher.broker.backing.log.waiting
+        self._known_by: tuple[object, object] = None, None
+        self._parts: dict[tuple[str, int], _FetchedPartition] = {}
+        self._by_directory: dict[str, tuple[str, int]] = {}
+        self._pending: dict[tuple[str, int], None] = {}  # to be read, in turn; any thread adds to it
+        self._told: list[tuple[_FetchedPartition, tuple[int, int], bool]] = []
+        self._is_rung = self._is_final = False
+        self._is_full = True
         self._size = 0
-        self._is_final = False
-        self._parts = [self._find(topic["topic"], wanted) for topic in call.request["topics"] for wanted in topic["partitions"]]
+        self.id = 0
+        self.epoch = 0
+        self.request = call.request
+        self._add(call.request["topics"])
+        self._find_again()
+        if call.request.get("session_epoch", -1) == 0 and 0 < len(self._parts) <= _MOST_PARTITIONS:
+            self.id = secrets.randbelow(_MOST_EPOCH) + 1
 
     @property
     def max_wait_s(self) -> float:
         """How long to wait for enough bytes."""
-        return float(max(self._call.request["max_wait_ms"], 0)) / 1000
+        return float(max(self.request["max_wait_ms"], 0)) / 1000
 
     @property
     def is_enough(self) -> bool:
         """Whether the last read returned enough bytes, or an error."""
-        return self._is_final or self._size >= max(self._call.request["min_bytes"], 0) or not self._parts
+        return self._is_final or self._size >= max(self.request["min_bytes"], 0) or not self._parts
 
     @property
     def is_patient(self) -> bool:
         """Whether the fetch waits for more than one byte: then not each new message triggers a recheck."""
-        return bool(self._call.request["min_bytes"] > 1)
+        return bool(self.request["min_bytes"] > 1)
 
-    def _find(self, name: str, wanted: dict[str, Any]) -> _FetchedPartition:
-        index = wanted["partition"]
+    @property
+    def reads(self) -> int:
+        """How many partitions are read next."""
+        return len(self._parts if self._is_full else self._pending)
+
+    # -- which partitions ------------------------------------------------------------------------------------
+
+    def update(self, call: Call) -> bool:
+        """Take the next fetch, which lists what it changes; return False if that makes too many partitions."""
+        self._call, self.request, self._is_full = call, call.request, False
+        for topic in call.request["forgotten_topics_data"]:
+            for index in topic["partitions"]:
+                self._forget((topic["topic"], index))
+        self._add(call.request["topics"])
+        lookup = call.context.dispatcher.lookup
+        if self._known_by[0] is not lookup.snapshot() or self._known_by[1] is not call.rights:
+            self._find_again()
+        return len(self._parts) <= _MOST_PARTITIONS
+
+    def _add(self, topics: Iterable[dict[str, Any]]) -> None:
+        for topic in topics:
+            for wanted in topic["partitions"]:
+                key = topic["topic"], wanted["partition"]
+                limits = wanted["fetch_offset"], wanted.get("current_leader_epoch", -1), wanted["partition_max_bytes"]
+                part = self._parts.get(key)
+                if part is None:
+                    part = self._parts[key] = _FetchedPartition(*key, *limits)
+                    if self.id:
+                        self._find(key, part)
+                else:
+                    part.offset, part.epoch, part.most_bytes = limits
+                self._pending[key] = None
+
+    def _find_again(self) -> None:
+        """Find all partitions: topics or permissions have changed."""
+        self._known_by = self._call.context.dispatcher.lookup.snapshot(), self._call.rights
+        for key, part in self._parts.items():
+            self._find(key, part)
+            self._pending[key] = None
+
+    def _find(self, key: tuple[str, int], part: _FetchedPartition) -> None:
+        log = self._call.context.dispatcher.broker.backing.log
+        directory = ""
         try:
-            place = find_place(self._call, name, Rights.poll)
-            if not 0 <= index < place.topic.partitions:
-                raise PartitionNotFoundError(f"the topic {name!r} has no partition {index}")
-            check_epoch(wanted.get("current_leader_epoch", -1))
+            place = find_place(self._call, part.topic, Rights.poll)
+            if not 0 <= part.index < place.topic.partitions:
+                raise PartitionNotFoundError(f"the topic {part.topic!r} has no partition {part.index}")
+            directory = log.partition_directory(place.topic, part.index + 1)
+            part.place, part.refusal = place, None
         except HeadstreamError as error:
-            return _FetchedPartition(name, index, None, wanted, error)
-        return _FetchedPartition(name, index, place, wanted, None)
+            part.place, part.refusal = None, error
+        if directory != part.directory:
+            self._unwatch(part)
+            part.directory = directory
+            if directory:
+                self._by_directory[directory] = key
+                self._waiting.add((directory,), self)
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        part = self._parts.pop(key, None)
+        self._pending.pop(key, None)
+        if part is not None:
+            self._unwatch(part)
+
+    def _unwatch(self, part: _FetchedPartition) -> None:
+        if part.directory:
+            self._waiting.remove((part.directory,), self)
+            self._by_directory.pop(part.directory, None)
+
+    def close(self) -> None:
+        """End the session."""
+        self._waiting.remove(tuple(self._by_directory), self)
+        self._by_directory.clear()
+
+    def ring(self, directory: str) -> None:
+        """Note that a partition can have messages."""
+        key = self._by_directory.get(directory)
+        if key is not None:
+            self._pending[key] = None
+        if not self._is_rung:
+            self._is_rung = True
+            self._on_ring()
+
+    # -- what is in them -------------------------------------------------------------------------------------
 
     def read(self) -> Reply:
-        """Return the response as it is now."""
-        request = self._call.request
-        if request.get("session_id", 0) or request.get("session_epoch", -1) > 0:
-            self._is_final = True
-            return {"error_code": _SESSION_NOT_FOUND, "session_id": 0, "responses": []}
-        self._size = 0
-        left, topics = min(request["max_bytes"], self._room_bytes()), dict[str, list[dict[str, Any]]]()
-        for part in self._parts:
-            answer, size = self._answer(part, left)
+        """Return the response as it is now: all partitions of the first fetch, later those with something new."""
+        self._is_rung = False  # before reading: what is appended during it rings again
+        self._size, self._is_final = 0, False
+        self._told.clear()
+        left, topics = min(self.request["max_bytes"], self._room_bytes()), dict[str, list[dict[str, Any]]]()
+        for key in tuple(self._parts if self._is_full else self._pending):
+            part = self._parts.get(key)
+            self._pending.pop(key, None)
+            if part is None:
+                continue
+            if not self._is_full and left <= 0 and self._size:
+                self._pending[key] = None
+                continue
+            answer, bounds, size = self._answer(part, left)
+            if self._is_full or size or answer.get("error_code") or bounds != part.shown:
+                topics.setdefault(part.topic, []).append(answer)
+                self._told.append((part, bounds, size > 0))
+                self._pending[key] = None  # until a fetch after this one finds nothing new
             left -= size
             self._size += size
-            topics.setdefault(part.topic, []).append(answer)
-        return {"session_id": 0, "responses": [{"topic": name, "partitions": answers} for name, answers in topics.items()]}
+        return {
+            "session_id": self.id,
+            "responses": [{"topic": name, "partitions": answers} for name, answers in topics.items()],
+        }
+
+    def finish(self) -> None:
+        """Note that the last read is sent: partitions with messages are read last the next time."""
+        self.epoch = self.epoch + 1 if self.epoch < _MOST_EPOCH else 1
+        for part, bounds, has_records in self._told:
+            part.shown = bounds
+            if has_records:
+                key = part.topic, part.index
+                self._pending.pop(key, None)
+                self._pending[key] = None
+        self._told.clear()
 
     def _room_bytes(self) -> int:
         budget = self._call.context.budget
         return max(min(self._call.context.dispatcher.poll_bytes, budget.room_bytes // 4), _LEAST_BYTES)
 
-    def _answer(self, part: _FetchedPartition, left: int) -> tuple[dict[str, Any], int]:
-        """Return a partition of the response, and the size of its records."""
+    def _answer(self, part: _FetchedPartition, left: int) -> tuple[dict[str, Any], tuple[int, int], int]:
+        """Return a partition of the response, its bounds, and the size of its records."""
         try:
             if part.place is None:
                 raise part.refusal or HeadstreamError("the partition was not found")
+            check_epoch(part.epoch)
             return self._read(part, part.place, left)
         except HeadstreamError as error:
             self._is_final = True
@@ -112,25 +245,30 @@ class Fetch:
             STORAGE_ERRORS.log_once(error, fault)
             redact(error, self._call.context.dispatcher.broker.backing.log)
             refused = {"partition_index": part.index, "error_code": fault, "high_watermark": -1, "records": []}
-            return refused, 0
+            return refused, _NO_BOUNDS, 0
 
-    def _read(self, part: _FetchedPartition, place: FoundTopic, left: int) -> tuple[dict[str, Any], int]:
-        wanted, number = part.wanted, part.index + 1
-        offset: int = wanted["fetch_offset"]
+    def _read(self, part: _FetchedPartition, place: FoundTopic, left: int) -> tuple[dict[str, Any], tuple[int, int], int]:
+        offset, number = part.offset, part.index + 1
         first, end = find_bounds(self._call, place, number)
         if not first <= offset <= end:
             raise OffsetOutOfRangeError(f"offset {offset} is not from {first} to {end}")
-        answer: dict[str, Any] = {"partition_index": part.index, "log_start_offset": first, "aborted_transactions": None}
         records: list[BytesLike] = []
         if offset < end and (left > 0 or not self._size):
-            most = min(wanted["partition_max_bytes"], left)
+            most = min(part.most_bytes, left)
             polled = self._poll(place, number, offset, max(int(most * _STORED_SHARE), 1))
             first, end = self._check_again(place, number, offset, end, polled)
             if polled.next_offset > offset:
                 last = min(polled.next_offset - 1, offset + _MOST_DELTA)
                 records.append(make_batch(polled.chunks, offset, last))
-        answer |= {"high_watermark": end, "last_stable_offset": end, "records": records}
-        return answer, sum(map(len, records))
+        answer = {
+            "partition_index": part.index,
+            "log_start_offset": first,
+            "aborted_transactions": None,
+            "high_watermark": end,
+            "last_stable_offset": end,
+            "records": records,
+        }
+        return answer, (first, end), sum(map(len, records))
 
     def _poll(self, place: FoundTopic, number: int, offset: int, size_bytes: int) -> Polled:
         messages = self._call.context.dispatcher.broker.messages
@@ -145,23 +283,29 @@ class Fetch:
             raise OffsetOutOfRangeError(f"offset {offset} has been dropped")
         return first, max(end, end_now, polled.end_offset)
 
-    def begin_wait(self, on_ring: Callable[[], None]) -> Wait:
-        """Wait until a partition has messages after the requested offset.
 
-        Args:
-            on_ring: Called on any thread when messages could be available.
+def open_session(call: Call, before: FetchSession | None, on_ring: Callable[[], None]) -> FetchSession:
+    """Return the session of a fetch: the connection's if the fetch continues it, else a new one instead of it.
 
-        Raises:
-            HeadstreamError: a topic or partition is gone.
-        """
-        log = self._call.context.dispatcher.broker.backing.log
-        directories = [
-            log.partition_directory(part.place.topic, part.index + 1) for part in self._parts if part.place is not None
-        ]
-        return Wait(log.waiting, directories, lambda: True, on_ring)
+    Args:
+        before: The connection's session.
+        on_ring: Called on any thread when messages could be available.
 
-
-_SESSION_NOT_FOUND: Final = 70
+    Raises:
+        ProtocolError: the fetch continues a session that does not exist, or not where it was.
+    """
+    number, epoch = call.request.get("session_id", 0), call.request.get("session_epoch", -1)
+    if epoch <= 0:
+        if before is not None:
+            before.close()
+        return FetchSession(call, on_ring)
+    if before is None or before.id != number:
+        raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the fetch session is not of this connection")
+    if before.epoch != epoch:
+        raise ProtocolError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"the fetch session is in epoch {before.epoch}")
+    if not before.update(call):
+        raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"a fetch session has {_MOST_PARTITIONS} partitions at most")
+    return before
 
 
 def find_bounds(call: Call, place: FoundTopic, number: int) -> tuple[int, int]:

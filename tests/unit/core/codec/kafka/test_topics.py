@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headstream.core.codec.kafka import (
+    KafkaTopicNames,
     from_kafka_topic,
     to_kafka_topic,
 )
@@ -32,3 +33,9 @@ def test_to_kafka_topic_is_undone_by_from_kafka_topic(ours: str, kafkas: str) ->
 def test_to_kafka_topic_refuses_a_name_that_kafka_does_not_take(name: str) -> None:
     with pytest.raises(InvalidInputError, match=r"not a valid topic name in Kafka|name has"):
         to_kafka_topic(name)
+
+
+@pytest.mark.parametrize("name", [".", "..", "", "a b", "x" * 250])
+def test_topic_name_refuses_a_name_that_kafka_does_not_take(name: str) -> None:
+    with pytest.raises(InvalidInputError, match="not a valid topic name in Kafka"):
+        KafkaTopicNames().topic_name(name)

@@ -91,7 +91,7 @@ def test_history_does_not_change_when_changes_are_repeated(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1), (3, 2, 1, 0), (1, 3, 0, 2)])
-@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("size", [2, *(pytest.param(size, marks=pytest.mark.nightly) for size in (1, 4))])
 def test_history_does_not_change_when_a_row_of_a_load_comes_again_as_it_is(
     tmp_path: Path, order: tuple[int, ...], size: int
 ) -> None:

@@ -20,10 +20,18 @@ class Group:
         self.now_s = 100.0
         self._ids = itertools.count(1)
 
-    def join(self, member_id: str = "", *, instance: str | None = None, returns: bool = False, **protocols: bytes) -> list[Any]:
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        instance: str | None = None,
+        returns: bool = False,
+        can_skip: bool = False,
+        **protocols: bytes,
+    ) -> list[Any]:
         answers: list[Any] = []
-        asked = Joining(member_id, instance, "consumer", protocols or {"range": b"m"}, 10.0, 30.0, "c", "h", returns)
-        self.group.join(asked, lambda client: f"{client}-{next(self._ids)}", answers.append, self.now_s)
+        asked = Joining(member_id, instance, "consumer", protocols or {"range": b"m"}, 10.0, 30.0, "c", "h", returns, can_skip)
+        self.group.join(asked, lambda client: f"c-{next(self._ids)}", answers.append, self.now_s)
         return answers
 
     def tick(self, seconds: float) -> None:
@@ -153,13 +161,57 @@ def test_group_refuses_a_member_when_it_shares_no_way_of_dividing(stable: Group)
         stable.join(sticky=b"x")
 
 
-def test_group_fences_a_static_member_when_another_takes_its_place(group: Group) -> None:
-    group.join(instance="i")
+@pytest.fixture
+def static(group: Group) -> Group:
+    """Return a group of the static members a, who leads, and b, in generation 1."""
+    group.join(instance="a"), group.join(instance="b")
     group.tick(0.3)
-    group.join(instance="i")
+    group.sync("c-1", 1, c_1=b"one", c_2=b"two")
+    return group
+
+
+def test_group_fences_a_static_member_when_another_takes_its_place(static: Group) -> None:
+    static.join(instance="b")
     with _refused(ErrorCode.FENCED_INSTANCE_ID):
-        group.join("i-1", instance="i")
-    assert list(group.group.members) == ["i-2"]
+        static.join("c-2", instance="b")
+    assert list(static.group.members) == ["c-1", "c-3"]
+
+
+@pytest.mark.parametrize(("instance", "assignment"), [("a", b"one"), ("b", b"two")])
+@pytest.mark.parametrize("can_skip", [True, False])
+def test_static_member_keeps_its_assignment_without_a_rebalance_when_it_returns(
+    static: Group, instance: str, assignment: bytes, can_skip: bool
+) -> None:
+    (answer,) = static.join(instance=instance, can_skip=can_skip)
+    assert (answer["error_code"], answer["generation_id"], answer["member_id"]) == (ErrorCode.NONE, 1, "c-3")
+    leads = answer["leader"] == "c-3"
+    assert (leads, answer.get("skip_assignment", False)) == ((True, True) if instance == "a" and can_skip else (False, False))
+    assert bool(answer["members"]) is leads
+    assert static.sync("c-3", 1)[0]["assignment"] == assignment
+    assert static.group.state is GroupState.STABLE
+    assert static.beat("c-2" if instance == "a" else "c-1", 1) is ErrorCode.NONE
+    assert static.group.leader == ("c-3" if instance == "a" else "c-1")
+
+
+def test_group_divides_anew_when_a_static_member_returns_with_another_protocol(static: Group) -> None:
+    with _refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
+        static.join(instance="b", sticky=b"x")
+    static.group.leave("", "a", static.now_s)
+    static.tick(0.3)
+    static.join("c-2", instance="b")
+    assert not static.group.members["c-2"].joining
+    static.sync("c-2", 2, c_2=b"all")
+    static.join(instance="b", sticky=b"x")
+    assert (static.group.generation, static.group.protocol) == (3, "sticky")
+
+
+def test_group_divides_anew_when_a_static_member_returns_before_the_leader_has_assigned(group: Group) -> None:
+    group.join(instance="a"), group.join(instance="b")
+    group.tick(0.3)
+    waiting = group.sync("c-2", 1)
+    assert not group.join(instance="b")
+    assert waiting[0]["error_code"] is ErrorCode.FENCED_INSTANCE_ID
+    assert group.group.state is GroupState.PREPARING
 
 
 def test_group_lets_members_go_when_the_leader_assigns_nothing_in_time(group: Group) -> None:

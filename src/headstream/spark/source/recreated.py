@@ -22,7 +22,7 @@ from headstream.spark.source.planning import open_view
 
 __all__ = ["accept_recreated_log", "begin_anew"]
 
-_LOGGER: Final = logging.getLogger("headstream.replicate")
+_LOGGER: Final = logging.getLogger("headstream.spark")
 _COMMIT: Final = 'v1\n{"nextBatchWatermarkMs":0}'
 
 
@@ -103,7 +103,7 @@ def _add_batch(checkpoint: Path, change: Callable[[dict[str, Any]], None]) -> No
 
 def _tell(topics: Collection[str]) -> None:
     _LOGGER.warning(
-        "topics that were created again are read from their beginning, as was accepted; what the pipeline remembers stays: %s",
+        "topics that were created again are read from their beginning, as was accepted; the rest of the checkpoint stays: %s",
         ", ".join(sorted(topics)),
     )
 

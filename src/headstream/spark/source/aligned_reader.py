@@ -1,6 +1,6 @@
 """Micro-batches whose partitions end at one log time: after each, everything logged before that time is read.
 
-So rows of full loads, whose order depends on the messages logged before them (loads.py), need not wait for partitions that are
+So rows whose order depends on the messages logged before them (full loads of Replicate) need not wait for partitions that are
 behind. The query's offsets contain the time with the topics' identities; a rerun of a batch uses the same time:
 
     {"cdc/data": {"1": 123, "2": 118}, "identity": {"log": "3b1f...", "cdc/data": "1/4", "read until": "1690000000000000"}}
@@ -13,20 +13,24 @@ share one time and exceed the limits, the batch ends at the limits, and the time
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
 
 from headstream.errors import CorruptLogError
 from headstream.spark.connection.spark_versions import ReadLimit
 from headstream.spark.source.limits import BatchLimits, count_pending
 from headstream.spark.source.log_view import LogView
 from headstream.spark.source.offsets import SourceOffsets, TopicPartition
-from headstream.spark.source.options import SourceOptions
+from headstream.spark.source.options import SourceOptions, parse_options
 from headstream.spark.source.stream_reader import HeadstreamStreamReader
 
-__all__ = ["AlignedStreamReader", "find_end", "planned_until"]
+__all__ = ["AlignedStreamReader", "find_end", "make_aligned_source", "planned_until"]
 
 _READ_UNTIL: Final = "read until"
 _FULL: Final = 0.95
@@ -34,6 +38,40 @@ _FULL: Final = 0.95
 _FULL_ENOUGH: Final = 0.75
 """The share from which on at most _MORE_TRIES more times are tried, since many messages can have one time."""
 _MORE_TRIES: Final = 6
+
+
+def make_aligned_source(
+    name: str, schema: str, convert: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+) -> type[DataSource]:
+    """Return a data source, to be registered, whose streams are planned by AlignedStreamReader and converted by their tasks.
+
+    A message's columns would otherwise go from a Python worker through Spark's rows to another Python worker, which costs more
+    than reading and decoding them. The class contains the function, because options are visible in query plans.
+
+    Args:
+        name: The format's name; its options are those of `headstream`.
+        schema: The converted columns, as Spark's DDL.
+        convert: Runs in each task, on the rows that `headstream` would return.
+    """
+
+    class Reader(AlignedStreamReader):
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            return convert(super().read(partition))
+
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+        def schema(self) -> str:
+            return schema
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+            options = parse_options(dict(self.options))
+            options.check_stream()
+            return Reader(options)
+
+    return Source
 
 
 class AlignedStreamReader(HeadstreamStreamReader):

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headstream.connect import connect
-from headstream.replicate.inputs.aligned_reader import AlignedStreamReader
 from headstream.replicate.inputs.collecting import find_source_fault
-from headstream.replicate.inputs.recreated import accept_recreated_log, begin_anew
+from headstream.spark.source.aligned_reader import AlignedStreamReader
 from headstream.spark.source.options import parse_options
+from headstream.spark.source.recreated import accept_recreated_log, begin_anew
 
 TOPICS = ("cdc/data", "cdc/other")
 

@@ -12,7 +12,7 @@ from headstream.broker.broker import Broker
 from headstream.client.client import Client
 from headstream.core.model.identifiers import TopicName
 from headstream.log.opening import open_directory
-from headstream.replicate.inputs.aligned_reader import AlignedStreamReader, find_end, planned_until
+from headstream.spark.source.aligned_reader import AlignedStreamReader, find_end, planned_until
 from headstream.spark.source.offsets import SourceOffsets, TopicPartition
 from headstream.spark.source.options import parse_options
 from tests.support.log.logs import batch

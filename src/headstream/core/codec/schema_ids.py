@@ -1,0 +1,69 @@
+"""The id that a schema registry gave to the schema of a payload or a key: before it, or in a header of the message.
+
+    00 | number int32, big-endian        a number, also before the payload
+    01 | 16 bytes                        a GUID
+
+Serializers of Confluent's clients write the same bytes before a payload, or into the headers `__key_schema_id` and
+`__value_schema_id`, and leave the payload as it is. As in their deserializers, a header goes first. What follows an id in a
+header (the message indexes of Protobuf) is passed over.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final, NamedTuple
+
+from headstream.core.model.headers import Headers
+
+__all__ = ["KEY_SCHEMA_HEADER", "VALUE_SCHEMA_HEADER", "SchemaId", "find_schema_id", "read_schema_id"]
+
+KEY_SCHEMA_HEADER: Final = "__key_schema_id"
+VALUE_SCHEMA_HEADER: Final = "__value_schema_id"
+_NUMBER_BYTES: Final = 5
+_GUID_BYTES: Final = 17
+
+
+class SchemaId(NamedTuple):
+    """The id of a schema: a number, or a GUID.
+
+    Args:
+        number: From 0; None for a GUID.
+        guid: In lower-case hexadecimal digits with hyphens; None for a number.
+        begin: The position in the payload, or the key, at which the value begins: 0 for an id in a header.
+    """
+
+    number: int | None
+    guid: str | None
+    begin: int
+
+    def __str__(self) -> str:
+        return str(self.number) if self.guid is None else self.guid
+
+
+def read_schema_id(data: bytes) -> SchemaId | None:
+    """Return the id that bytes begin with, None if they begin with neither form.
+
+    Args:
+        data: A header's bytes, or a payload.
+    """
+    if len(data) >= _NUMBER_BYTES and data[0] == 0:
+        return SchemaId(int.from_bytes(data[1:_NUMBER_BYTES], "big"), None, _NUMBER_BYTES)
+    if len(data) >= _GUID_BYTES and data[0] == 1:
+        return SchemaId(None, str(uuid.UUID(bytes=bytes(data[1:_GUID_BYTES]))), _GUID_BYTES)
+    return None
+
+
+def find_schema_id(data: bytes, headers: Headers, *, is_key: bool = False) -> SchemaId | None:
+    """Return the id of a value's schema: that of its header, else that before it; None without either.
+
+    Args:
+        data: The payload, or the key.
+        headers: Of the message; the last one of the name counts.
+        is_key: Whether it is a key.
+    """
+    named = headers.getall(KEY_SCHEMA_HEADER if is_key else VALUE_SCHEMA_HEADER)
+    found = read_schema_id(named[-1].data) if named else None
+    if found is not None:
+        return found._replace(begin=0)
+    before = read_schema_id(data)
+    return before if before is not None and before.guid is None else None

@@ -1,0 +1,347 @@
+"""Kafka Connect's types, as Debezium uses them: the column that a field becomes, how its JSON is read, and its values.
+
+Connect type (name of its meaning)             column       read as            value
+int8 int16 int32 int64                         INT1..INT8   int64
+float double                                   REAL4 REAL8  double             "NaN" and the like are texts in JSON
+boolean, string                                BOOLEAN WSTRING
+bytes                                          BYTES        base64
+bytes (org.apache.kafka.connect.data.Decimal)  NUMERIC      base64             big-endian number, without its point
+struct (...VariableScaleDecimal)               NUMERIC      struct             as text: each value has its own scale
+int32 (...time.Date, connect.data.Date)        DATE         int64              days
+int64 (Timestamp, MicroTimestamp, NanoTimestamp)  DATETIME  int64
+string (ZonedTimestamp)                        DATETIME     string
+int32, int64 (Time, MicroTime, NanoTime)       TIME         int64              as text
+array, map, other structs                      WSTRING      list, struct, map  as JSON text, bytes in it as base64
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstream.errors import SchemaError
+from headstream.replicate.codec.metadata import ColumnMetadata
+
+__all__ = ["ConnectField", "Placeholders", "column_values", "fields_document", "infer_fields", "known_fields", "row_fields"]
+
+_PLAIN: Final[dict[str, tuple[str, pa.DataType]]] = {
+    "int8": ("INT1", pa.int64()),
+    "int16": ("INT2", pa.int64()),
+    "int32": ("INT4", pa.int64()),
+    "int64": ("INT8", pa.int64()),
+    "float": ("REAL4", pa.float64()),
+    "float32": ("REAL4", pa.float64()),
+    "double": ("REAL8", pa.float64()),
+    "float64": ("REAL8", pa.float64()),
+    "boolean": ("BOOLEAN", pa.bool_()),
+    "string": ("WSTRING", pa.string()),
+    "bytes": ("BYTES", pa.string()),
+}
+_DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+_VARIABLE: Final = "io.debezium.data.VariableScaleDecimal"
+_MEANINGS: Final = {
+    "io.debezium.time.Date": "DATE",
+    "org.apache.kafka.connect.data.Date": "DATE",
+    "io.debezium.time.Timestamp": "DATETIME",
+    "io.debezium.time.MicroTimestamp": "DATETIME",
+    "io.debezium.time.NanoTimestamp": "DATETIME",
+    "org.apache.kafka.connect.data.Timestamp": "DATETIME",
+    "io.debezium.time.ZonedTimestamp": "DATETIME",
+    "io.debezium.time.IsoTimestamp": "DATETIME",
+    "io.debezium.time.Time": "TIME",
+    "io.debezium.time.MicroTime": "TIME",
+    "io.debezium.time.NanoTime": "TIME",
+    "org.apache.kafka.connect.data.Time": "TIME",
+    _DECIMAL: "NUMERIC",
+    _VARIABLE: "NUMERIC",
+}
+_UNITS: Final = {"Micro": "us", "Nano": "ns"}
+_WIDE: Final = Context(prec=2000)
+_DAY_S: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectField:
+    """One field of a row.
+
+    Args:
+        type: Connect's type.
+        meaning: The name of its schema, such as `io.debezium.time.Date`; empty for a plain value.
+        inner: The fields of a struct; the items of an array.
+    """
+
+    name: str
+    type: str
+    meaning: str = ""
+    optional: bool = True
+    precision: int = 0
+    scale: int = 0
+    inner: tuple[ConnectField, ...] = ()
+
+    @property
+    def is_text_of_json(self) -> bool:
+        """Whether its column is the JSON text of the value."""
+        return self.type in ("array", "map") or (self.type == "struct" and self.meaning != _VARIABLE)
+
+    @property
+    def reading_type(self) -> pa.DataType:
+        """The Arrow type in which its JSON is read; of a map the text of it."""
+        if self.type == "array":
+            return pa.list_(self.inner[0].reading_type)
+        if self.type == "struct":
+            return pa.struct([(field.name, field.reading_type) for field in self.inner])
+        return _PLAIN[self.type][1] if self.type in _PLAIN else pa.string()
+
+    @property
+    def has_map(self) -> bool:
+        """Whether a map is in it, which Arrow does not read from JSON."""
+        return self.type == "map" or any(field.has_map for field in self.inner)
+
+    def column(self, ordinal: int, key_position: int) -> ColumnMetadata:
+        """Return the column that the field becomes."""
+        kind = _MEANINGS.get(self.meaning) or ("WSTRING" if self.is_text_of_json else _PLAIN[self.type][0])
+        return ColumnMetadata(self.name, ordinal, kind, 0, self.precision, self.scale, key_position, self.optional)
+
+
+def row_fields(schema: Mapping[str, Any]) -> tuple[ConnectField, ...]:
+    """Return the fields of a struct's schema in JSON.
+
+    Raises:
+        SchemaError: a type that Kafka Connect does not have.
+    """
+    return tuple(_field(str(member.get("field")), member) for member in schema.get("fields", ()))
+
+
+def _field(name: str, schema: Mapping[str, Any]) -> ConnectField:
+    kind, parameters = schema.get("type"), schema.get("parameters") or {}
+    if kind not in _PLAIN and kind not in ("array", "map", "struct"):
+        raise SchemaError(f"the field {name!r} has the type {kind!r}, which is not one of Kafka Connect's")
+    inner: tuple[ConnectField, ...] = ()
+    if kind == "array":
+        inner = (_field("item", schema["items"]),)
+    elif kind == "struct":
+        inner = row_fields(schema)
+    precision, scale = (int(parameters.get(key) or 0) for key in ("connect.decimal.precision", "scale"))
+    meaning = schema.get("name") or ""
+    if meaning == _DECIMAL and not precision:
+        precision = 38
+    return ConnectField(name, kind, meaning, bool(schema.get("optional", True)), precision, scale, inner)
+
+
+def infer_fields(kind: pa.StructType) -> tuple[ConnectField, ...]:
+    """Return the fields of rows whose message has no schema: whole numbers are BIGINT, the others DOUBLE, the rest text.
+
+    A column that was null in all rows has no type, and is left out.
+
+    Args:
+        kind: The type that Arrow finds for the rows.
+    """
+    fields = []
+    for member in kind:
+        if not pa.types.is_null(member.type):
+            fields.append(_inferred(member.name, member.type))
+    return tuple(fields)
+
+
+def _inferred(name: str, kind: pa.DataType) -> ConnectField:
+    if pa.types.is_boolean(kind):
+        return ConnectField(name, "boolean")
+    if pa.types.is_integer(kind):
+        return ConnectField(name, "int64")
+    if pa.types.is_floating(kind):
+        return ConnectField(name, "double")
+    if pa.types.is_list(kind):
+        return ConnectField(name, "array", inner=(_inferred("item", kind.value_type),))
+    if pa.types.is_struct(kind):
+        return ConnectField(name, "struct", inner=tuple(_inferred(member.name, member.type) for member in kind))
+    return ConnectField(name, "string")
+
+
+class Placeholders:
+    """The values that stand for one that was not sent: `unavailable.value.placeholder` in each type that a column can have."""
+
+    def __init__(self, text: str) -> None:
+        content = text.encode()
+        self.texts = pa.array([text, base64.b64encode(content).decode(), content.hex()])
+        numbers = list(content)
+        # The form of java.util.UUID.nameUUIDFromBytes().
+        own_uuid = str(uuid.UUID(bytes=hashlib.md5(content, usedforsecurity=False).digest(), version=3))
+        self._others = [[text], numbers, [own_uuid], [base64.b64encode(content).decode()], {text: text}]
+
+    def marks(self, field: ConnectField, values: pa.Array) -> npt.NDArray[np.bool_] | None:
+        """Return which values are a placeholder; None for none.
+
+        Args:
+            values: As they are read from JSON.
+        """
+        if pa.types.is_string(values.type):
+            found = pc.is_in(values, value_set=self.texts)
+            if field.type == "map":
+                found = pc.or_(found, pc.is_in(values, value_set=pa.array([_spell(self._others[-1])])))
+        elif pa.types.is_list(values.type):
+            short = pc.fill_null(pc.less_equal(pc.list_value_length(values), len(self._others[1])), False)
+            rows = [value is not None and value in self._others for value in pc.if_else(short, values, None).to_pylist()]
+            found = pa.array(rows, pa.bool_())
+        else:
+            return None
+        return found.to_numpy(zero_copy_only=False) if pc.any(found).as_py() else None
+
+
+def column_values(field: ConnectField, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+    """Return a field's values as columns.conversion.convert() takes them, and the reason of each row without one.
+
+    Args:
+        values: As they are read, reading_type.
+    """
+    bad: dict[int, str] = {}
+    if field.meaning == _DECIMAL:
+        return _decimals(field, values), bad
+    if field.meaning == _VARIABLE:
+        return _each(values, lambda value: _variable(value)), bad
+    if field.is_text_of_json:
+        return (values if field.type == "map" else _each(values, lambda value: _spell(_inner(field, value)))), bad
+    kind = _MEANINGS.get(field.meaning)
+    if kind == "DATE":
+        fits = pc.and_(pc.greater_equal(values, -(2**31)), pc.less(values, 2**31))
+        return pc.if_else(fits, values, None).cast(pa.int32()).cast(pa.date32()), bad
+    if kind == "DATETIME" and field.type != "string":
+        return values.cast(pa.timestamp(_unit(field), "UTC")), bad
+    if kind == "TIME":
+        return _times(values, _unit(field)), bad
+    if field.type == "bytes":
+        return _bytes(values, bad), bad
+    return values, bad
+
+
+def _unit(field: ConnectField) -> str:
+    name = field.meaning.rpartition(".")[2]
+    return next((unit for prefix, unit in _UNITS.items() if name.startswith(prefix)), "ms")
+
+
+def _each(values: pa.Array, spell: Callable[[Any], str | None]) -> pa.Array:
+    return pa.array([None if value is None else spell(value) for value in values.to_pylist()], pa.string())
+
+
+def _spell(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _inner(field: ConnectField, value: Any) -> Any:
+    """Return a value within an array or a struct as JSON writes it: decimals as numbers in text."""
+    if value is None:
+        return None
+    if field.type == "array":
+        return [_inner(field.inner[0], item) for item in value]
+    if field.type == "struct":
+        if field.meaning == _VARIABLE:
+            return _variable(value)
+        return {member.name: _inner(member, value.get(member.name)) for member in field.inner}
+    if field.meaning == _DECIMAL:
+        return _decimal_text(base64.b64decode(value), field.scale)
+    kind = _MEANINGS.get(field.meaning)
+    if kind in ("DATE", "DATETIME", "TIME") and not isinstance(value, str):
+        converted, _ = column_values(field, pa.array([value], pa.int64()))
+        return converted.cast(pa.string())[0].as_py()
+    return value
+
+
+def _variable(value: Mapping[str, Any]) -> str | None:
+    if value.get("value") is None:
+        return None
+    return _decimal_text(base64.b64decode(value["value"]), value.get("scale") or 0)
+
+
+def _decimal_text(content: bytes, scale: int) -> str:
+    return f"{Decimal(int.from_bytes(content, 'big', signed=True)).scaleb(-scale, _WIDE):f}"
+
+
+def _bytes(values: pa.Array, bad: dict[int, str]) -> pa.Array:
+    found: list[bytes | None] = []
+    for row, text in enumerate(values.to_pylist()):
+        try:
+            found.append(None if text is None else base64.b64decode(text, validate=True))
+        except binascii.Error:
+            found.append(None)
+            bad[row] = "not base64"
+    return pa.array(found, pa.binary())
+
+
+def _times(values: pa.Array, unit: str) -> pa.Array:
+    """Return times of day as text; 24:00:00 is one."""
+    encoded = values.dictionary_encode()
+    per_s = {"ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    texts: list[str | None] = []
+    for number in encoded.dictionary.to_pylist():
+        seconds, fraction = divmod(number, per_s)
+        spelled = f"{fraction * (10**9 // per_s):09d}".rstrip("0")
+        texts.append(f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}" + (f".{spelled}" if spelled else ""))
+    return pc.take(pa.array(texts, pa.string()), encoded.indices)
+
+
+# Decimals: base64 of big-endian two's complement -> Arrow's 16 bytes, little-endian.
+
+_SIXES: Final = np.full(256, 255, np.uint8)
+_SIXES[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)] = np.arange(64)
+_SIXES[ord("=")] = 0
+_LONGEST: Final = 16
+
+
+def _decimals(field: ConnectField, values: pa.Array) -> pa.Array:
+    """Return decimals; as texts if some are longer than Arrow's."""
+    lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
+    precision = field.precision
+    if precision > 38 or field.scale < 0 or field.scale > precision or lengths.max(initial=0) > 24:
+        return _each(values, lambda text: _decimal_text(base64.b64decode(text), field.scale))
+    found = np.zeros((len(values), _LONGEST), np.uint8)
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    data = np.frombuffer(values.buffers()[2], np.uint8) if values.buffers()[2] is not None else np.zeros(0, np.uint8)
+    for length in np.unique(lengths[lengths > 0]).tolist():
+        rows = np.flatnonzero(lengths == length)
+        characters = data[offsets[rows][:, None] + np.arange(length)]
+        sixes = _SIXES[characters].astype(np.uint32).reshape(len(rows), -1, 4)
+        numbers = sixes[:, :, 0] << 18 | sixes[:, :, 1] << 12 | sixes[:, :, 2] << 6 | sixes[:, :, 3]
+        content = (
+            np.stack([numbers >> 16 & 255, numbers >> 8 & 255, numbers & 255], axis=2).reshape(len(rows), -1).astype(np.uint8)
+        )
+        pads = (characters[:, -2:] == ord("=")).sum(axis=1)
+        for pad in np.unique(pads).tolist():
+            chosen = pads == pad
+            some = content[chosen][:, : content.shape[1] - pad][:, -_LONGEST:]
+            wide = np.where(some[:, :1] >= 128, 255, 0).astype(np.uint8).repeat(_LONGEST, axis=1)
+            wide[:, _LONGEST - some.shape[1] :] = some
+            found[rows[chosen]] = wide[:, ::-1]
+    kind = pa.decimal128(38, field.scale)
+    validity = pc.is_valid(values).buffers()[1]
+    return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(found.tobytes())])
+
+
+def fields_document(fields: Sequence[ConnectField]) -> list[Any]:
+    """Return fields as JSON values, for the schema zone."""
+    return [
+        [field.name, field.type, field.meaning, field.optional, field.precision, field.scale, fields_document(field.inner)]
+        for field in fields
+    ]
+
+
+def known_fields(text: str) -> tuple[ConnectField, ...]:
+    """Return the fields in the schema zone's text of a table: fields_document() in a list's last place, or Connect's schema."""
+    document = json.loads(text)
+    if isinstance(document, list):
+        return tuple(map(_from_document, document[-1]))
+    return row_fields(document) if document.get("type") == "struct" else ()
+
+
+def _from_document(item: list[Any]) -> ConnectField:
+    return ConnectField(*item[:-1], inner=tuple(map(_from_document, item[-1])))

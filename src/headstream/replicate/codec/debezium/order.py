@@ -1,0 +1,129 @@
+"""The change sequence of a row, from the `source` block of its connector: 35 characters that compare as text.
+
+Numbers are written in hexadecimal, each at a fixed width, the most significant first:
+
+    postgresql       the commit before its transaction 16 | lsn 13 | number in the transaction 6, only for tables without a key
+    mysql, mariadb   number of the binlog file 8 | pos 13 | row 14
+    sqlserver        commit_lsn 16 | change_lsn 16 | event_serial_no 3     (of an LSN: 6, 6 and 4 digits of its three parts)
+    oracle           commit_scn 13 | scn 13 | number in the transaction, or ssn 9
+    others           the fields that the setting names: 16 each | 0
+
+Every connector sends the changes of a row in the order of these numbers, since a transaction locks the rows that it changes.
+PostgreSQL's `sequence` has the position of the last commit before the change's own transaction; the first transaction after
+the start of a slot has none, and its changes' own lsn takes that place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["SOURCE_FIELDS", "change_sequences"]
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+_WIDTH: Final = 35
+_DIGITS: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+SOURCE_FIELDS: Final = {
+    "connector": pa.string(), "name": pa.string(), "snapshot": pa.string(), "db": pa.string(), "schema": pa.string(),
+    "table": pa.string(), "ts_ms": pa.int64(), "sequence": pa.string(), "lsn": pa.int64(), "file": pa.string(), "pos": pa.int64(),
+    "row": pa.int64(), "commit_lsn": pa.string(), "change_lsn": pa.string(), "event_serial_no": pa.int64(), "scn": pa.string(),
+    "commit_scn": pa.string(), "ssn": pa.int64(),
+}  # fmt: skip
+"""The fields of `source` that are read, and their types; numbers of one connector are texts of another."""
+
+
+class _Positions:
+    """The numbers of some rows; `valid` has the rows all of whose numbers are known and fit."""
+
+    def __init__(self, source: Mapping[str, pa.Array], count: int) -> None:
+        self._source = source
+        self._count = count
+        self.valid = np.ones(count, np.bool_)
+        self.parts: list[npt.NDArray[np.uint8]] = []
+
+    def texts(self, name: str) -> pa.Array:
+        found = self._source.get(name)
+        return pa.nulls(self._count, pa.string()) if found is None else found.cast(pa.string())
+
+    def field(self, name: str) -> pa.Array:
+        return _whole_numbers(self.texts(name))
+
+    def add(self, numbers: pa.Array, width: int, *, required: bool = True) -> None:
+        """Append numbers as hexadecimal digits."""
+        if required:
+            self.valid &= numbers.is_valid().to_numpy(zero_copy_only=False)
+        values: Numbers = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        self.valid &= (values >= 0) & (values < 1 << min(4 * width, 62))
+        shifts = np.arange(width - 1, -1, -1, dtype=np.int64) * 4
+        self.parts.append(_DIGITS[(values[:, None] >> shifts) & 15])
+
+
+def _whole_numbers(texts: pa.Array) -> pa.Array:
+    digits = pc.match_substring_regex(texts, r"^\d{1,18}$")
+    return pc.if_else(digits, texts, pa.scalar(None, pa.string())).cast(pa.int64())
+
+
+def change_sequences(
+    connector: str, source: Mapping[str, pa.Array], total_order: pa.Array, *, has_key: bool, fields: Sequence[str] = ()
+) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """Return the change sequences of some rows, and which of them are known.
+
+    Args:
+        connector: `postgresql` and the like.
+        source: Field of `source` -> its values.
+        total_order: The rows' numbers in their transactions; null without transaction metadata.
+        has_key: Whether the table has a key: the changes of one row then differ in their positions.
+        fields: The setting `sequence`: it takes precedence over the connector's own order.
+    """
+    found = _Positions(source, len(total_order))
+    if fields:
+        for name in fields:
+            found.add(found.field(name), 16)
+    elif connector == "postgresql":
+        lsn = found.field("lsn")
+        before = pc.struct_field(pc.extract_regex(found.texts("sequence"), r'^\["(?P<commit>\d+)"'), "commit")
+        found.add(pc.coalesce(_whole_numbers(before), lsn), 16)
+        found.add(lsn, 13)
+        if not has_key:
+            found.add(pc.if_else(pc.greater(total_order, 0xFFFFFF), 0xFFFFFF, total_order), 6, required=False)
+    elif connector in ("mysql", "mariadb"):
+        found.add(_whole_numbers(pc.struct_field(pc.extract_regex(found.texts("file"), r"\.(?P<n>\d+)$"), "n")), 8)
+        found.add(found.field("pos"), 13)
+        found.add(found.field("row"), 14, required=False)
+    elif connector == "sqlserver":
+        for name in ("commit_lsn", "change_lsn"):
+            _add_lsn(found, name)
+        found.add(found.field("event_serial_no"), 3, required=False)
+    elif connector == "oracle":
+        found.add(found.field("commit_scn"), 13)
+        found.add(found.field("scn"), 13)
+        found.add(pc.coalesce(total_order, found.field("ssn")), 9, required=False)
+    else:
+        found.valid[:] = False
+    return _join(found), found.valid
+
+
+def _add_lsn(found: _Positions, name: str) -> None:
+    """Append an LSN of SQL Server, `00000027:00000758:0005`, without the zeros at the beginning of its first two parts."""
+    pattern = r"^00(?P<file>[0-9a-fA-F]{6}):00(?P<block>[0-9a-fA-F]{6}):(?P<slot>[0-9a-fA-F]{4})$"
+    parts = pc.extract_regex(found.texts(name), pattern)
+    joined = pc.binary_join_element_wise(*(pc.struct_field(parts, part) for part in ("file", "block", "slot")), "")
+    found.valid &= joined.is_valid().to_numpy(zero_copy_only=False)
+    texts = pc.ascii_upper(pc.fill_null(joined, "0" * 16))
+    found.parts.append(np.frombuffer("".join(texts.to_pylist()).encode(), np.uint8).reshape(-1, 16))
+
+
+def _join(found: _Positions) -> pa.Array:
+    count = len(found.valid)
+    digits = np.full((count, _WIDTH), ord("0"), np.uint8)
+    at = 0
+    for part in found.parts:
+        digits[:, at : at + part.shape[1]] = part
+        at += part.shape[1]
+    offsets = np.arange(count + 1, dtype=np.int32) * _WIDTH
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(digits.tobytes())])

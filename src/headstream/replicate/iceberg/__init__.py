@@ -1,0 +1,1 @@
+"""Iceberg tables beside the Delta tables, with the same data files."""

@@ -1,0 +1,220 @@
+"""The Iceberg schema of a Delta table: types, field ids that stay, and which columns of data files they are.
+
+                  field id                                             column of a data file
+plain columns     by name: the id that the Iceberg table has for it    its name, by schema.name-mapping.default
+column mapping    delta.columnMapping.id                               that id, or its physical name
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from headstream.errors import SchemaError
+from headstream.replicate.storage.delta_log import LogSnapshot
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import PrimitiveType
+
+__all__ = ["NAME_MAPPING", "IcebergSchema", "derive_schema", "read_partition_value", "write_bound"]
+
+NAME_MAPPING: Final = "schema.name-mapping.default"
+"""The table property with the field ids of columns in data files that have none."""
+_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_FIRST_PARTITION_ID: Final = 1000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_ONE_MS_US: Final = 1000
+_EXACT_DIGITS: Final = 15
+"""Digits of a decimal that every writer's JSON keeps."""
+_REPAIR: Final = "Run: headstream replicate iceberg check --repair"
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergSchema:
+    """The schema that an Iceberg table is to have.
+
+    Args:
+        schema: Of the next schema id if it differs from the table's.
+        spec: How files are partitioned: by the values of columns as they are.
+        physical: Name of a column in data files and their statistics -> its field id and type.
+        mapping: The value of NAME_MAPPING.
+        replaced: Names of columns that got another field id: files from before have no values for it.
+    """
+
+    schema: Schema
+    spec: PartitionSpec
+    physical: Mapping[str, tuple[int, PrimitiveType]]
+    mapping: str
+    replaced: Sequence[str] = ()
+
+
+def derive_schema(log: LogSnapshot, before: Schema | None, last_id: int, mapping: str | None) -> IcebergSchema:
+    """Return the Iceberg schema of a Delta table.
+
+    Args:
+        before: The Iceberg table's current schema; None for a new table.
+        last_id: The highest field id that it has had.
+        mapping: Its value of NAME_MAPPING.
+
+    Raises:
+        SchemaError: a column's type has no equivalent, or its field id cannot stay.
+    """
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.types import NestedField
+
+    is_mapped = log.configuration.get("delta.columnMapping.mode", "none") != "none"
+    names = _read_mapping(mapping)
+    known = {} if before is None else {field.name: field for field in before.fields}
+    by_id = {field.field_id: field for field in known.values()}
+    fields, physical, replaced = [], {}, []
+    for column in log.fields:
+        name, kind = column["name"], _iceberg_type(log, column["name"], column["type"])
+        details = column.get("metadata") or {}
+        stored = details.get("delta.columnMapping.physicalName", name) if is_mapped else name
+        if is_mapped:
+            number = int(details["delta.columnMapping.id"])
+            old = by_id.get(number)
+            if names.get(stored, number) != number or (old is not None and not _is_promotion(old.field_type, kind)):
+                raise SchemaError(f"column {name!r} has another field id than before", where=str(log.table), advice=_REPAIR)
+        else:
+            old = known.get(name)
+            if old is not None and _is_promotion(old.field_type, kind):
+                number = old.field_id
+            else:
+                replaced += [name] if old is not None or name in names else []
+                last_id = number = last_id + 1
+        fields.append(NestedField(number, name, kind, required=False))
+        physical[stored] = (number, kind)
+    schema = Schema(*fields, schema_id=0 if before is None else before.schema_id)
+    if before is not None and schema.fields != before.fields:
+        schema = schema.model_copy(update={"schema_id": before.schema_id + 1})
+    partitions = [(name, _field_of(log, physical, name)) for name in log.partition_columns]
+    spec = PartitionSpec(
+        *(
+            PartitionField(source_id=number, field_id=_FIRST_PARTITION_ID + place, transform=IdentityTransform(), name=name)
+            for place, (name, number) in enumerate(partitions)
+        )
+    )
+    taken = {number for number, _ in physical.values()}
+    kept = {name: number for name, number in names.items() if name not in physical and number not in taken}
+    merged = {**kept, **{name: number for name, (number, _) in physical.items()}}
+    written = json.dumps([{"field-id": number, "names": [name]} for name, number in merged.items()])
+    return IcebergSchema(schema, spec, physical, written, replaced)
+
+
+def _field_of(log: LogSnapshot, physical: Mapping[str, tuple[int, PrimitiveType]], name: str) -> int:
+    column = next(column for column in log.fields if column["name"] == name)
+    return physical[(column.get("metadata") or {}).get("delta.columnMapping.physicalName", name)][0]
+
+
+def _read_mapping(mapping: str | None) -> dict[str, int]:
+    return {name: entry["field-id"] for entry in json.loads(mapping or "[]") for name in entry["names"]}
+
+
+def _iceberg_type(log: LogSnapshot, name: str, kind: Any) -> PrimitiveType:
+    from pyiceberg import types
+
+    plain: dict[str, PrimitiveType] = {
+        "byte": types.IntegerType(), "short": types.IntegerType(), "integer": types.IntegerType(), "long": types.LongType(),
+        "float": types.FloatType(), "double": types.DoubleType(), "boolean": types.BooleanType(),
+        "binary": types.BinaryType(), "string": types.StringType(), "date": types.DateType(),
+        "timestamp": types.TimestamptzType(), "timestamp_ntz": types.TimestampType(),
+    }  # fmt: skip
+    if isinstance(kind, str) and kind in plain:
+        return plain[kind]
+    if isinstance(kind, str) and (match := _DECIMAL.fullmatch(kind)) is not None:
+        return types.DecimalType(int(match[1]), int(match[2]))
+    shown = kind if isinstance(kind, str) else kind.get("type")
+    raise SchemaError(
+        f"column {name!r} has the type {shown}, for which Iceberg tables beside Delta have no equivalent",
+        where=str(log.table),
+        advice="Leave the table out of [iceberg] tables, or the column out of the target (exclude_columns)",
+    )
+
+
+def _is_promotion(old: Any, new: Any) -> bool:
+    """Return whether readers of Iceberg read files of an old type as a new one."""
+    from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType
+
+    if old == new or (isinstance(old, IntegerType) and isinstance(new, LongType)):
+        return True
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return old.scale == new.scale and old.precision <= new.precision
+    return isinstance(old, FloatType) and isinstance(new, DoubleType)
+
+
+def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
+    """Return a partition's value as Iceberg's manifests have it.
+
+    Args:
+        text: The value in Delta's log; empty is null there.
+    """
+    from pyiceberg import types
+
+    if not text:
+        return None
+    if isinstance(kind, types.StringType):
+        return text
+    if isinstance(kind, types.BooleanType):
+        return text == "true"
+    if isinstance(kind, (types.IntegerType, types.LongType)):
+        return int(text)
+    if isinstance(kind, types.DateType):
+        return date.fromisoformat(text).toordinal() - _EPOCH_DAY
+    if isinstance(kind, (types.TimestampType, types.TimestamptzType)):
+        return _microseconds(text)
+    if isinstance(kind, types.DecimalType):
+        return _scaled(Decimal(text), kind.scale)
+    raise SchemaError(f"Iceberg tables beside Delta cannot be partitioned by a column of type {kind}")
+
+
+def write_bound(kind: PrimitiveType, value: Any, *, upper: bool) -> bytes | None:
+    """Return a bound of a column in a file as Iceberg's bytes; None if there is none.
+
+    Args:
+        value: Of the statistics in Delta's log, decoded from JSON with Decimal for numbers with a point.
+        upper: Whether it is the upper bound. Times can be cut to milliseconds there.
+    """
+    from pyiceberg import types
+    from pyiceberg.conversions import to_bytes
+
+    try:
+        if value is None or isinstance(kind, types.BinaryType):
+            return None
+        if isinstance(kind, types.DecimalType) and kind.precision > _EXACT_DIGITS:
+            return None
+        if isinstance(kind, types.DateType):
+            value = date.fromisoformat(value).toordinal() - _EPOCH_DAY
+        elif isinstance(kind, (types.TimestampType, types.TimestamptzType)):
+            value = _microseconds(value) + (_ONE_MS_US if upper else 0)
+        elif isinstance(kind, types.DecimalType):
+            value = _scaled(Decimal(value), kind.scale)
+        elif isinstance(kind, (types.FloatType, types.DoubleType)):
+            value = float(value)
+            if value != value:
+                return None
+            if value == 0:
+                value = 0.0 if upper else -0.0
+        return to_bytes(kind, value)
+    except (ValueError, TypeError, ArithmeticError, OverflowError, AttributeError):
+        return None  # a value that only Delta can have: the file is then read always
+
+
+def _microseconds(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    found = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - _EPOCH
+    return (found.days * 86_400 + found.seconds) * 1_000_000 + found.microseconds
+
+
+def _scaled(value: Decimal, scale: int) -> Decimal:
+    return value.quantize(Decimal(1).scaleb(-scale), context=Context(prec=76))

@@ -1,0 +1,46 @@
+"""Debezium's messages: which topics have them, and what of their form depends on the connector's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from headstream.errors import InvalidOptionError
+
+__all__ = ["DebeziumSettings"]
+
+_MOST_POSITIONS: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebeziumSettings:
+    """How topics with messages of Debezium are read.
+
+    Args:
+        topics: Patterns of the topics that have them, in Headstream's spelling (`shop/public.*`) or Kafka's (`shop.public.*`);
+            other topics have messages of Qlik Replicate.
+        placeholder: The connector's `unavailable.value.placeholder`, which stands for a value that was not sent.
+        sequence: For connectors without an order of their own here: fields of `source`, whole numbers, that order the changes
+            of a row, the most significant first; at most two.
+
+    Raises:
+        InvalidOptionError: no topic, an empty placeholder, or more than two fields.
+    """
+
+    topics: tuple[str, ...] = ("*",)
+    placeholder: str = "__debezium_unavailable_value"
+    sequence: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.topics or not self.placeholder:
+            raise InvalidOptionError("topics and placeholder cannot be empty", where="debezium")
+        if len(self.sequence) > _MOST_POSITIONS:
+            raise InvalidOptionError(
+                "a change sequence has room for two numbers", where="debezium.sequence", advice='Write it as in ["ts_ns"]'
+            )
+
+    def reads(self, topic: str) -> bool:
+        """Return whether a topic, `stream/topic`, has messages of Debezium."""
+        names = (topic, topic.lstrip("/").replace("/", ".", 1))
+        return any(fnmatchcase(name, pattern) for name in names for pattern in self.topics)

@@ -1,0 +1,87 @@
+"""The section [iceberg]: which tables are committed to an Iceberg catalog too, under which names, and to which catalog."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final
+
+from headstream.errors import InvalidOptionError
+
+__all__ = ["IcebergSettings"]
+
+_FIELDS: Final = ("schema", "table")
+_NO_SCHEMA: Final = "default"
+"""The namespace of a table without a schema, unless the template gives it one."""
+_NAME: Final = "name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergSettings:
+    """Iceberg tables beside the Delta tables, with the same data files.
+
+    Args:
+        catalog: Properties of pyiceberg's catalog, `type`, `uri` and the like, in a section of its own, `[iceberg.catalog]`;
+            `name` there is the catalog's name, by default `default`. Or only a name, as text: that of a catalog in pyiceberg's
+            own configuration.
+        namespace: Template of the namespace, with the target's {schema} and {table}; dots divide its levels.
+        table: Template of the table's name.
+        tables: Patterns of the target tables, `schema.table`, that get an Iceberg table.
+        snapshots: Most snapshots that a table keeps, and those younger than `vacuum_kept` only: vacuum removes the files of
+            older ones.
+
+    Raises:
+        InvalidOptionError: a template or a number cannot be used, or there is no catalog.
+    """
+
+    catalog: str | Mapping[str, str] = field(repr=False)  # its properties can be credentials
+    namespace: str = "{schema}"
+    table: str = "{table}"
+    tables: tuple[str, ...] = ("*",)
+    snapshots: int = 100
+
+    def __post_init__(self) -> None:
+        if not self.catalog:
+            raise InvalidOptionError("the catalog is missing", where="iceberg", advice='Write type = "rest" in [iceberg.catalog]')
+        for name in ("namespace", "table"):
+            problem = _template_problem(getattr(self, name))
+            if problem is not None:
+                raise InvalidOptionError(problem, where=f"iceberg.{name}")
+        if self.snapshots < 1:
+            raise InvalidOptionError("a table has at least one snapshot", where="iceberg.snapshots")
+
+    @property
+    def catalog_name(self) -> str:
+        """The catalog's name."""
+        return self.catalog if isinstance(self.catalog, str) else self.catalog.get(_NAME, "default")
+
+    @property
+    def catalog_properties(self) -> dict[str, str]:
+        """The properties that were given; empty for a catalog of pyiceberg's own configuration."""
+        if isinstance(self.catalog, str):
+            return {}
+        return {name: value for name, value in self.catalog.items() if name != _NAME}
+
+    def identify(self, schema: str, table: str) -> tuple[str, ...] | None:
+        """Return the namespace and name of a target's Iceberg table; None if it is to have none.
+
+        Args:
+            schema: Schema of the target; "" for none.
+        """
+        if not any(fnmatchcase(f"{schema}.{table}", pattern) for pattern in self.tables):
+            return None
+        levels = (level.format(schema=schema, table=table) or _NO_SCHEMA for level in self.namespace.split("."))
+        return (*levels, self.table.format(schema=schema, table=table))
+
+
+def _template_problem(template: str) -> str | None:
+    try:
+        found = [(name, form, conversion) for _, name, form, conversion in string.Formatter().parse(template)]
+    except ValueError as error:
+        return f"{template!r} cannot be read: {error}"
+    for name, form, conversion in found:
+        if name is not None and (name not in _FIELDS or form or conversion):
+            return f"{{{name}}} is not {{schema}} or {{table}}"
+    return None if all(template.split(".")) else f"{template!r} has an empty part"

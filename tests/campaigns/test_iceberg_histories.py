@@ -1,0 +1,21 @@
+"""An Iceberg table beside a Delta table has the rows of a model after every step, whenever its mirrors end."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.campaigns.iceberg_histories import IcebergHistory
+from tests.campaigns.runner import run_history
+
+
+def test_rows_of_an_iceberg_table_are_those_of_the_model() -> None:
+    counts = run_history(IcebergHistory, 7, 30).counts
+    for name in ("merges", "killed before", "killed after", "overtaken", "lost", "down", "older snapshots"):
+        assert counts[name], f"the history has no {name}"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_rows_of_many_iceberg_tables_are_those_of_the_model() -> None:
+    for seed in range(2000, 2060):
+        run_history(IcebergHistory, seed)

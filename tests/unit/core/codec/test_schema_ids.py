@@ -1,0 +1,37 @@
+"""Unit tests of headstream.core.codec.schema_ids."""
+
+from __future__ import annotations
+
+import io
+import uuid
+
+import pytest
+
+import headstream as hs
+from headstream.core.codec.schema_ids import VALUE_SCHEMA_HEADER, SchemaId, find_schema_id, read_schema_id
+from headstream.core.model.headers import Headers
+
+_GUID = "89791762-2336-4186-9674-299b90a802e2"
+
+
+def test_read_schema_id_agrees_with_confluents_own_class() -> None:
+    serde = pytest.importorskip("confluent_kafka.schema_registry.serde")
+    written = serde.SchemaId("AVRO", 258, _GUID)
+    number, guid = written.id_to_bytes(), written.guid_to_bytes()
+    assert read_schema_id(number) == (258, None, 5)
+    assert read_schema_id(guid) == (None, _GUID, 17)
+    for data in (number, guid):
+        theirs = serde.SchemaId("AVRO")
+        theirs.from_bytes(io.BytesIO(data))
+        ours = read_schema_id(data)
+        assert ours is not None
+        assert (theirs.id, theirs.guid and str(theirs.guid)) == (ours.number, ours.guid)
+    assert read_schema_id(b"") is read_schema_id(b"\x00\x00\x01") is read_schema_id(b"\x02" * 20) is None
+
+
+def test_find_schema_id_takes_the_header_before_the_payload() -> None:
+    guid = hs.raw(b"\x01" + uuid.UUID(_GUID).bytes)
+    assert find_schema_id(b"\x00\x00\x00\x00\x07x", Headers({VALUE_SCHEMA_HEADER: guid})) == SchemaId(None, _GUID, 0)
+    assert find_schema_id(b"\x00\x00\x00\x00\x07x", Headers({VALUE_SCHEMA_HEADER: hs.raw(b"?")})) == SchemaId(7, None, 5)
+    assert find_schema_id(b"\x00\x00\x00\x00\x07x", Headers({VALUE_SCHEMA_HEADER: guid}), is_key=True) == SchemaId(7, None, 5)
+    assert find_schema_id(b"\x01" * 17, Headers({})) is None

@@ -1,0 +1,168 @@
+"""Debezium's messages become the same changes as Replicate's; real ones of a PostgreSQL among them."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headstream.replicate.decoding.decoded import Decoded
+from headstream.replicate.settings.debezium_settings import DebeziumSettings
+from headstream.replicate.settings.table_settings import TableRules
+from tests.support.replicate.debezium_messages import envelope, key_of, read_sample, with_headers
+from tests.support.replicate.replicate_messages import make_decoder, raw_messages, reasons_of, rows_of
+
+INSERT, UPDATE, DELETE, REFRESH = range(4)
+
+
+def decode(directory: Path, *values: bytes | None, headers: dict[int, dict[str, bytes]] | None = None, **options: Any) -> Decoded:
+    keys = options.pop("keys", [key_of(id=1)] * len(values))
+    decoder = make_decoder(directory, **{"debezium": DebeziumSettings(), **options})
+    return decoder.decode(with_headers(raw_messages(values, keys=keys, topic="shop/shop.kit"), headers or {}))
+
+
+def test_decoder_reads_real_messages_of_a_postgresql(tmp_path: Path) -> None:
+    keys, values = read_sample()
+    decoded = decode(tmp_path, *values, keys=keys)
+    rows = {row["_hs_offset"]: row for row in rows_of(decoded)}
+    assert (decoded.message_count, decoded.tombstones, reasons_of(decoded)) == (24, 2, {})
+    assert {name: rows[1][name] for name in ("free", "born", "seen", "local", "at", "active", "tags", "raw", "m", "span", "x")} == {
+        "free": "0.0015", "born": dt.date(1999, 12, 31), "seen": dt.datetime(2024, 5, 1, 10, 0, 0, 123456, dt.UTC),
+        "local": dt.datetime(2024, 5, 1, 12, 0, 0, 654321, dt.UTC), "at": "23:59:59.999999", "active": True,
+        "tags": '["a","b",null]', "raw": b"\xde\xad\xbe\xef", "m": "ok", "span": 93_784_000_000, "x": 1.5,
+    }  # fmt: skip
+    assert rows[1]["y"] != rows[1]["y"]
+    assert rows[0]["balance"] == Decimal("123456789012345678.91")
+    assert [rows[offset]["_hs_operation"] for offset in sorted(rows)] == [3, 3, 3, 3, 1, 2, 0, 0, 2, 0, 1]
+    changes = [rows[offset]["_hs_sequence"] for offset in sorted(rows) if rows[offset]["_hs_operation"] != REFRESH]
+    assert changes == sorted(changes)
+    (truncation,) = [notice for notice in decoded.notices if notice.kind == "truncated"]
+    assert (truncation.table, truncation.sequence > max(changes)) == ("orders", True)
+
+
+def test_decoder_reads_messages_without_a_schema_with_inferred_types_and_a_warning(tmp_path: Path) -> None:
+    keys, values = read_sample(schemas=False)
+    decoded = decode(tmp_path, *values, keys=keys)
+    rows = {row["_hs_offset"]: row for row in rows_of(decoded)}
+    assert (decoded.message_count, reasons_of(decoded), len(rows)) == (24, {}, 11)
+    assert (rows[1]["name"], rows[1]["born"], rows[1]["x"], rows[16]["extra"]) == ("Bob", 10956, 1.5, 7)
+    assert "types are inferred" in " ".join(decoded.findings)
+
+
+def test_a_value_that_was_not_sent_is_absent_also_within_arrays_and_in_bytes(tmp_path: Path) -> None:
+    mark = "__debezium_unavailable_value"
+    fields: list[dict[str, Any]] = [
+        {"type": "int64", "field": "id"}, {"type": "string", "field": "a"}, {"type": "bytes", "field": "b"},
+        {"type": "array", "items": {"type": "string"}, "field": "c"}, {"type": "array", "items": {"type": "int32"}, "field": "d"},
+    ]  # fmt: skip
+    sent = {"id": 1, "a": "x", "b": "AQ==", "c": ["y"], "d": [1]}
+    absent = {"a": mark, "b": base64.b64encode(mark.encode()).decode(), "c": [mark], "d": list(mark.encode())}
+    values = [envelope("u", sent, fields=fields, lsn=1)]
+    values += [envelope("u", {**sent, name: value}, fields=fields, lsn=2) for name, value in absent.items()]
+    masks = [row["_hs_columns"] for row in rows_of(decode(tmp_path, *values))]
+    assert masks == [None, b"\x1d", b"\x1b", b"\x17", b"\x0f"]
+
+
+def test_a_configured_placeholder_replaces_the_usual_one(tmp_path: Path) -> None:
+    values = [envelope("u", {"id": 1, "a": text}, lsn=1) for text in ("gone", "__debezium_unavailable_value")]
+    found = rows_of(decode(tmp_path, *values, debezium=DebeziumSettings(placeholder="gone")))
+    assert [(row["a"], row["_hs_columns"]) for row in found] == [(None, b"\x01"), ("__debezium_unavailable_value", None)]
+
+
+def test_a_deletion_with_its_key_alone_has_no_other_columns(tmp_path: Path) -> None:
+    bare, whole = (envelope("d", None, {"id": 1, "a": value}, lsn=1, fields=FIELDS) for value in (None, "x"))
+    assert [(row["id"], row["_hs_columns"]) for row in rows_of(decode(tmp_path, bare, whole))] == [(1, b"\x01"), (1, None)]
+
+
+FIELDS = [{"type": "int64", "field": "id"}, {"type": "string", "optional": True, "field": "a"}]
+
+
+def test_a_change_of_key_is_one_update_that_names_the_old_key(tmp_path: Path) -> None:
+    values = [
+        envelope("d", None, {"id": 1, "a": None}, lsn=9, fields=FIELDS),
+        None,
+        envelope("c", {"id": 3, "a": "__debezium_unavailable_value"}, lsn=9, fields=FIELDS),
+    ]
+    old = json.dumps({"schema": {"type": "struct"}, "payload": {"id": 1}}).encode()
+    headers = {0: {"__debezium.newkey": key_of(id=3)}, 2: {"__debezium.oldkey": old}}
+    decoded = decode(tmp_path, *values, headers=headers, keys=[key_of(id=1), key_of(id=1), key_of(id=3)])
+    (row,) = rows_of(decoded)
+    assert (row["_hs_operation"], row["id"], row["_hs_old.id"], row["_hs_columns"]) == (UPDATE, 3, 1, b"\x01")
+    assert (decoded.unwanted, decoded.tombstones, decoded.message_count) == (1, 1, 3)
+
+
+def test_an_incremental_snapshot_gives_insertions_at_their_position(tmp_path: Path) -> None:
+    values = [envelope("r", {"id": 1}, lsn=7, snapshot=kind) for kind in ("true", "incremental")]
+    assert [(row["_hs_operation"], row["_hs_sequence"] != "") for row in rows_of(decode(tmp_path, *values))] == [
+        (REFRESH, False),
+        (INSERT, True),
+    ]
+
+
+def test_one_bad_value_rejects_one_message(tmp_path: Path) -> None:
+    good = envelope("c", {"id": 1, "a": 1.5}, lsn=1)
+    values = [good, good.replace(b"1.5", b'"x"'), good.replace(b"1.5", b'"-Infinity"'), b'{"schema":1,', b"\0\0\0\0\1x", good]
+    decoded = decode(tmp_path, *values)
+    assert [row["a"] for row in rows_of(decoded)] == [1.5, float("-inf"), 1.5]
+    assert sorted(reasons_of(decoded)) == [1, 3, 4]
+
+
+def test_heartbeats_and_changes_of_unselected_tables_are_counted(tmp_path: Path) -> None:
+    values = [b'{"ts_ms":1}', b'{"source":{},"databaseName":"x","ddl":"drop"}', envelope("c", {"id": 1}, lsn=1), envelope("m")]
+    rules = TableRules(exclude=("shop.kit",))
+    decoded = decode(tmp_path, *values, rules=rules)
+    assert (decoded.unwanted, decoded.message_count, reasons_of(decoded)) == (4, 4, {})
+
+
+def test_topics_that_are_not_named_have_messages_of_replicate(tmp_path: Path) -> None:
+    settings = DebeziumSettings(topics=("shop.other*",))
+    reasons = reasons_of(decode(tmp_path, envelope("c", {"id": 1}, lsn=1), debezium=settings))
+    assert "not a Replicate message" in reasons[0]
+
+
+def test_the_end_of_a_transaction_is_an_event_after_its_changes(tmp_path: Path) -> None:
+    keys, values = read_sample()
+    decoder = make_decoder(tmp_path, debezium=DebeziumSettings(), atomic=True)
+    events = [
+        row
+        for batch in decoder.decode(raw_messages(values, keys=keys, topic="shop/transaction")).events
+        for row in batch.to_pylist()
+    ]
+    assert {"key": "debezium/shop/746", "event": 5, "last": True} in events
+    assert {"key": "debezium/shop/751", "event": 1, "last": None} in events, "a truncation counts"
+
+
+@pytest.mark.parametrize(
+    ("connector", "first", "second"),
+    [
+        ("postgresql", {"lsn": 100, "sequence": '["90","100"]'}, {"lsn": 95, "sequence": '["120","95"]'}),
+        ("postgresql", {"lsn": 100, "sequence": '[null,"100"]'}, {"lsn": 95, "sequence": '["120","95"]'}),
+        ("mysql", {"file": "binlog.000009", "pos": 999, "row": 0}, {"file": "binlog.000010", "pos": 4, "row": 0}),
+        ("mariadb", {"file": "m.000001", "pos": 10, "row": 9}, {"file": "m.000001", "pos": 10, "row": 10}),
+        (
+            "sqlserver",
+            {"commit_lsn": "00000027:00000758:0005", "change_lsn": "00000027:00000758:0003", "event_serial_no": 1},
+            {"commit_lsn": "00000027:00000758:0005", "change_lsn": "00000027:00000758:0003", "event_serial_no": 2},
+        ),
+        ("oracle", {"scn": "99", "commit_scn": "1000"}, {"scn": "98", "commit_scn": "1001"}),
+    ],
+)
+def test_changes_have_the_order_of_their_connector(
+    tmp_path: Path, connector: str, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    values = [envelope("u", {"id": 1}, connector=connector, **place) for place in (first, second)]
+    sequences = [row["_hs_sequence"] for row in rows_of(decode(tmp_path, *values))]
+    assert [len(text) for text in sequences] == [35, 35]
+    assert sequences[0] < sequences[1]
+
+
+def test_a_connector_without_an_order_needs_the_setting(tmp_path: Path) -> None:
+    value = envelope("u", {"id": 1}, connector="db2", lsn=5)
+    assert "debezium.sequence" in reasons_of(decode(tmp_path / "a", value))[0]
+    (row,) = rows_of(decode(tmp_path / "b", value, debezium=DebeziumSettings(sequence=("lsn",))))
+    assert row["_hs_sequence"].startswith("0000000000000005")

@@ -1,0 +1,157 @@
+"""Run folders of tests in parts side by side, each in a pytest process of its own that collects only its own files.
+
+    tools/run_test_parts.py [OPTION... --] FOLDER...        options are those of pytest
+
+The tests of the Spark session are two parts, those of Replicate and the others, and those of the Kafka broker one, so that
+two sessions and a broker are started per run. The other files are packed into parts of about the same cost. The costliest part
+begins first, so that all processes end at about the same time. Times are written to `.cache/suite-times.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+OUTPUT: Final = ROOT / ".cache" / "suite"
+_COUNT: Final = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|deselected)\b")
+_PART_SECONDS: Final = 60.0
+"""Processor time of a part that shares nothing: well above the 3 s that the start of a process takes."""
+_USES_KAFKA: Final = re.compile(r"empty_cluster|kafka_broker: KafkaBroker")
+_USES_PLACES: Final = re.compile(r"\b(log: hs\.Client|[a-z_]+: Place)\b")
+"""Fixtures of tests/behaviour/conftest.py: a log of each kind, Kafka among them."""
+
+
+@dataclass
+class Part:
+    """Files that one process runs.
+
+    Args:
+        name: What it is called in the output, and its files below `.cache/suite`.
+        files: Paths from the root of the repository.
+        cost: What its tests took when the budget was written, in seconds of processor time.
+    """
+
+    name: str
+    files: list[str] = field(default_factory=list)
+    cost: float = 0.0
+
+    def output(self, suffix: str) -> Path:
+        """Return where the part writes."""
+        return OUTPUT / f"{self.name}{suffix}"
+
+
+def make_parts(files: Iterable[str], costs: dict[str, float]) -> list[Part]:
+    """Divide files of tests into parts, the costliest first.
+
+    Args:
+        files: Paths from the root of the repository.
+        costs: Seconds of processor time per file.
+    """
+    shared: dict[str, Part] = {}
+    packed: list[Part] = []
+    for file in sorted(files):
+        cost = costs.get(file, 1.0)
+        name = _shared_process(file)
+        if name is not None:
+            part = shared.setdefault(name, Part(name))
+        else:
+            folder = "/".join(file.split("/")[1:2])
+            if not packed or not packed[-1].name.startswith(folder) or packed[-1].cost + cost > _PART_SECONDS:
+                packed.append(Part(f"{folder}-{len(packed) + 1}"))
+            part = packed[-1]
+        part.files.append(file)
+        part.cost += cost
+    return sorted([*shared.values(), *packed], key=lambda part: -part.cost)
+
+
+def _shared_process(file: str) -> str | None:
+    """Return which of the shared processes the tests of a file use: what they take is in their source."""
+    is_integration = file.startswith("tests/integration/")
+    if not is_integration and not file.startswith("tests/behaviour/"):
+        return None
+    text = (ROOT / file).read_text(encoding="utf-8")
+    if is_integration and "spark: SparkSession" in text:
+        return "spark-replicate" if file.startswith("tests/integration/replicate/") else "spark"
+    return "kafka" if (_USES_KAFKA if is_integration else _USES_PLACES).search(text) else None
+
+
+def read_costs(budget: dict[str, Any]) -> dict[str, float]:
+    """Return the seconds of processor time per file of `tests/suite_budget.json`."""
+    costs = {file: seconds for file, (_, seconds) in budget["others"].items()}
+    for test, seconds in budget["tests"].items():
+        file = test.partition("::")[0]
+        costs[file] = costs.get(file, 0.0) + seconds
+    return costs
+
+
+def run_part(part: Part, options: list[str]) -> int:
+    """Run a part; its output and times go to files below `.cache/suite`. Return the exit status of pytest."""
+    environment = os.environ | {"HEADSTREAM_SUITE_TIMES": str(part.output(".json"))}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling is two thirds of a collection
+    command = [sys.executable, "-m", "pytest", "-q", "-ra", "-n", "0", *options, *part.files]
+    with part.output(".log").open("wb") as log:
+        return subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+
+
+def run(parts: list[Part], options: list[str], processes: int) -> int:
+    """Run parts in so many processes at a time, say how each ended, and write the times of all; return 1 if one failed."""
+    shutil.rmtree(OUTPUT, ignore_errors=True)
+    OUTPUT.mkdir(parents=True)
+    begin = time.monotonic()
+    counts: Counter[str] = Counter()
+    skipped: set[str] = set()
+    failed = []
+    with ThreadPoolExecutor(processes) as pool:
+        running = {pool.submit(run_part, part, options): part for part in parts}
+        for ended in as_completed(running):
+            part, lines = running[ended], running[ended].output(".log").read_text("utf-8", "replace").splitlines()
+            print(f"{part.name}: {lines[-1] if lines else 'no output'}", flush=True)  # noqa: T201
+            counts.update({word: int(count) for count, word in _COUNT.findall(lines[-1] if lines else "")})
+            skipped.update(line for line in lines if line.startswith("SKIPPED"))
+            if ended.result() not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+                print("\n".join(lines), flush=True)  # noqa: T201
+                failed += [line for line in lines if line.startswith(("FAILED", "ERROR "))] or [f"FAILED {part.name}"]
+    minutes = (time.monotonic() - begin) / 60
+    totals = ", ".join(f"{count} {word}" for word, count in counts.items())
+    print("\n".join([*sorted(skipped), *failed, f"{totals} in {minutes:.1f} min"]))  # noqa: T201
+    own = os.times()
+    write_times(parts, 60 * minutes, own.children_user + own.children_system)
+    return 1 if failed else 0
+
+
+def write_times(parts: list[Part], wall_seconds: float, cpu_seconds: float) -> None:
+    """Write `.cache/suite-times.json` from the times of the parts."""
+    tests: dict[str, Any] = {}
+    for part in parts:
+        if part.output(".json").is_file():  # not where no test was selected
+            tests |= json.loads(part.output(".json").read_text(encoding="utf-8"))["tests"]
+    times = {"wall_seconds": round(wall_seconds, 1), "cpu_seconds": round(cpu_seconds, 1), "tests": tests}
+    (OUTPUT.parent / "suite-times.json").write_text(json.dumps(times, indent=0), encoding="utf-8")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the tests of the folders that the arguments name."""
+    options = arguments[: arguments.index("--") if "--" in arguments else 0]
+    folders = arguments[len(options) + 1 :] if options else arguments
+    files = [str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("test_*.py")]
+    costs = read_costs(json.loads((ROOT / "tests" / "suite_budget.json").read_text(encoding="utf-8")))
+    processes = 4 if (os.cpu_count() or 1) > 1 else 2  # half of the time a test waits
+    return run(make_parts(files, costs), options, processes)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
