@@ -24,7 +24,7 @@ stop() {
 trap stop EXIT
 trap 'exit 130' INT TERM
 
-if command -v initdb >/dev/null && command -v pg_ctl >/dev/null; then
+if [ "$(id -u)" != 0 ] && command -v initdb >/dev/null && command -v pg_ctl >/dev/null; then
     if [ ! -d "$directory/postgres" ]; then
         initdb --pgdata "$directory/postgres" --username postgres --auth scram-sha-256 --pwfile <(echo "$HEADSTREAM_PASSWORD") >/dev/null
     fi
@@ -32,7 +32,7 @@ if command -v initdb >/dev/null && command -v pg_ctl >/dev/null; then
         --options "-p $postgres -c listen_addresses=$bind -c wal_level=logical -c unix_socket_directories=''" start
     echo "PostgreSQL: postgresql://postgres@$bind:$postgres/postgres"
 else
-    echo "PostgreSQL: initdb and pg_ctl are not on the PATH, so none was started"
+    echo "PostgreSQL: this is root, or initdb and pg_ctl are not on the PATH, so none was started"
 fi
 
 "$headstream" server --data "$directory/log" --tcp "$bind:$tcp" --http "$bind:$http" --quic "$bind:$quic" --kafka "$bind:$kafka" \
