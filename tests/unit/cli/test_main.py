@@ -220,6 +220,7 @@ def test_json_forms_of_streams_and_topics(tmp_path: Path) -> None:
         "summary_headers": None,
         "deletion_grace_us": 7 * 86_400_000_000,
         "legal_hold": False,
+        "kafka_headers": "headstream",
         "messages": 0,
         "size_bytes": 0,
         "partitions": [{"partition": n, "first_offset": 0, "end_offset": 0, "messages": 0, "size_bytes": 0} for n in (1, 2)],

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable
 from concurrent import futures
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -201,7 +202,7 @@ class ReplicatePipeline:
         self._decoder = Decoder(self._zone, self._decoding)
         self._ledger = Ledger(config.state_directory / "ledger.sqlite")
         self._summary = Summary()
-        self._noted_us = self._kept_us = 0
+        self._noted_us = self._kept_us = self._idle_us = 0
         self._schema_count = -1
         self._is_collecting = False
         self._planned: int | None = None
@@ -455,7 +456,11 @@ class ReplicatePipeline:
 
     def _sweep(self, is_all_read: Callable[[], bool], *, last: bool = False) -> None:
         with self._lock:  # evaluated under the lock: no later micro-batch can begin meanwhile
-            if self._processor.sweep(last=last, all_read=is_all_read()) or self._now_us() - self._noted_us >= HEARTBEAT_US:
+            all_read = is_all_read()
+            if all_read and self._query.lastProgress is not None:  # a trigger that began then, or a later one, found nothing
+                began = datetime.fromisoformat(self._query.lastProgress["timestamp"])
+                self._idle_us = int(began.timestamp() * 1000) * 1000
+            if self._processor.sweep(last=last, all_read=all_read) or self._now_us() - self._noted_us >= HEARTBEAT_US:
                 self._report()
             self._processor.bounds.find_alarm(self._now_us())
 
@@ -474,6 +479,7 @@ class ReplicatePipeline:
 
     def _note_status(self, state: str) -> None:
         self._noted_us = self._now_us()
+        self._summary.read_until_us = max(self._idle_us, self._processor.read_until_us)
         if self._zone.scan() != self._schema_count:
             self._schema_count = self._zone.scan()
             note_targets(self._ledger, self._zone, self._config.rules)
@@ -486,7 +492,15 @@ class ReplicatePipeline:
             iceberg = self._iceberg.status()
         orders = describe_orders(self._decoder.orders, self._zone)
         note_status(
-            self._ledger, state, self._summary, self._zone.directory, self._noted_us, heartbeat_us, catalog, orders, iceberg
+            self._ledger,
+            state,
+            self._summary,
+            self._zone.directory,
+            self._noted_us,
+            heartbeat_us,
+            catalog,
+            orders,
+            iceberg,
         )
         if self._metrics.is_wanted:
             self._metrics.write(describe_pipeline(self.status()))
