@@ -28,6 +28,7 @@ LEAN = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.streaming.pollingDelay": "50ms",
 }
 """Settings of the first tier: queries over some rows need a third less processor time without generated code and stages."""
 

@@ -74,7 +74,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     help="The log with the messages, or kafka://host:9092.",
 )
 @click.option("--topics", type=_TOPICS, metavar="A,B", help="Topics with data messages.")
-@click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if other ones.")
+@click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if not the data topics.")
 @click.option(
     "--format",
     "form",
@@ -89,10 +89,8 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     help="Directory of the Delta tables, or a URI: s3://, abfss://, gs://, hdfs://; settings from [storage].",
 )
 @click.option("--checkpoint", type=StorablePlace(), help="Directory of the pipeline's state, or a URI.")
-@click.option(
-    "--checkpoint-from", type=LocalPath(exists=True), help="Begin a checkpoint in an object store with this directory's."
-)
-@click.option("--zone", type=StorablePlace(), help="Directory of the schema zone, or a URI.  [default: CHECKPOINT/zone]")
+@click.option("--checkpoint-from", type=LocalPath(exists=True), help="Move this directory's checkpoint to --checkpoint.")
+@click.option("--zone", type=StorablePlace(), help="Directory or URI of the schema store.  [default: CHECKPOINT/zone]")
 @click.option("--schemas", type=StorablePlace(), help="Directory of schemas that do not arrive in messages, or a URI.")
 @click.option(
     "--schema-wait",
@@ -126,8 +124,8 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     type=click.Choice(["wait", "apply", "fail"]),
     help="After --transaction-wait: wait on with a warning, apply what arrived, or stop.  [default: wait]",
 )
-@click.option("--change-tables", type=_TABLE_PLACE, help="The same for one Delta table per target with every change as received.")
-@click.option("--dead-letter-table", type=_TABLE_PLACE, help="Write dead letters to this Delta table too; the same.")
+@click.option("--change-tables", type=_TABLE_PLACE, help="Place of change tables (one per target, every change as received).")
+@click.option("--dead-letter-table", type=_TABLE_PLACE, help="Also write dead letters to this Delta table.")
 @click.option("--metrics", type=StorablePlace(directory=False), help="Write metrics to this file or URI (OpenMetrics).")
 @click.option("--metrics-otlp", is_flag=True, help="Send metrics to OpenTelemetry's collector (OTEL_EXPORTER_OTLP_ENDPOINT).")
 @click.option("--tracing", is_flag=True, help="Make OpenTelemetry spans of micro-batches and merges, linked to messages' spans.")
@@ -152,7 +150,14 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     "--max-bytes-per-batch", type=_SIZE, help="Maximum size of a micro-batch.  [default: an eighth of Spark's driver memory]"
 )
 @click.option("--driver-memory", metavar="SIZE", help="Memory of Spark's driver: 4g.  [default: Spark's, 1g]")
-@click.option("--conf", "spark", type=SPARK_SETTING, multiple=True, metavar="NAME=VALUE", help="A Spark setting; repeatable.")
+@click.option(
+    "--conf",
+    "spark",
+    type=SPARK_SETTING,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Setting of the Spark session, NAME=VALUE; repeatable.",
+)
 @click.option(
     "--mask-order",
     type=click.Choice(["auto", "little", "big"]),

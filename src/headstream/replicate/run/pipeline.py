@@ -1,6 +1,6 @@
 """The pipeline: a Spark query over the log, and the processing of its micro-batches.
 
-messages -> decode (executors, one pass) -> processor.py (driver): merged, a commit a table
+messages -> decode (executors, one pass) -> processor.py (driver): merged, a commit per table
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.frame_times import FrameTimes
 from headstream.replicate.engines.engines import Engines
 from headstream.replicate.engines.job_labels import JobLabels
-from headstream.replicate.iceberg.mirrors import IcebergMirrors
 from headstream.replicate.inputs.collecting import collect, find_planned_batch, find_source_fault, is_too_big, reason_of
 from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
 from headstream.replicate.parked.ledger import Ledger
@@ -46,6 +45,7 @@ from headstream.replicate.parked.own_log import recover_log
 from headstream.replicate.run.batch_spans import BatchSpans
 from headstream.replicate.run.decoded_storage import store_decoded
 from headstream.replicate.run.metrics import describe_pipeline
+from headstream.replicate.run.mirrors import IcebergMirrors
 from headstream.replicate.run.processor import Processor
 from headstream.replicate.run.progress import Listener, ProgressReports, batch_numbers
 from headstream.replicate.run.registration import CatalogTables
@@ -58,7 +58,6 @@ from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_check import check_stores
 from headstream.replicate.storage.store_files import StoreFiles
-from headstream.replicate.tables.table_places import place_table
 from headstream.replicate.tables.tables import TargetTables
 
 __all__ = ["ReplicatePipeline", "StoredMetrics", "open_keeper"]
@@ -211,7 +210,7 @@ class ReplicatePipeline:
         engines.check(config.table_places, config.rules.engines)
         self._store_session = open_store_session(spark) if engines.uses_spark(config.rules.engines) else None
         self._catalog = CatalogTables(spark, config, self._zone)
-        self._iceberg = _open_mirrors(config, self._now_us)
+        self._iceberg = None if config.iceberg is None else IcebergMirrors(config, self._now_us)
         self._labels = JobLabels(spark)
         self._metrics = _open_metrics(config)
         self._spans = BatchSpans(self._labels.writing, is_on=config.tracing, tracer_provider=tracer_provider)
@@ -515,14 +514,6 @@ class ReplicatePipeline:
 
     def _now_us(self) -> int:
         return self._clock() // 1000
-
-
-def _open_mirrors(config: ReplicateConfig, clock_us: Callable[[], int]) -> IcebergMirrors | None:
-    if config.iceberg is None:
-        return None
-    return IcebergMirrors(
-        config.iceberg, config.tables, config.vacuum_kept_us, lambda name: place_table(config.tables, *name), clock_us
-    )
 
 
 def _open_metrics(config: ReplicateConfig) -> MetricsOutput:
