@@ -19,7 +19,7 @@ from headstream.errors import SchemaError
 from headstream.interceptors import trace_contexts
 from headstream.replicate.codec import envelopes as forms
 from headstream.replicate.codec.envelopes import Envelopes, group_by_schema, split_envelopes, ungrouped_rows
-from headstream.replicate.columns.raw import COORDINATE_COLUMNS, in_raw_types, offsets_and_data, raw_rows
+from headstream.replicate.columns.raw import COORDINATE_COLUMNS, REPAIR_TOPIC, in_raw_types, offsets_and_data, raw_rows
 from headstream.replicate.columns.task_errors import naming_messages
 from headstream.replicate.decoding.debezium_rows import decode_debezium_rows
 from headstream.replicate.decoding.decoded import Decoded
@@ -156,13 +156,16 @@ class Decoder:
         if self._options.debezium is None:
             return np.zeros(0, np.int64)
         topics = raw.column("topic").dictionary_encode()
-        reads = np.array([self._options.debezium.reads(topic) for topic in topics.dictionary.to_pylist()], np.bool_)
+        reads = np.array([self._reads_debezium(topic) for topic in topics.dictionary.to_pylist()], np.bool_)
         ours = reads[topics.indices.to_numpy()] & raw.column("payload").is_valid().to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(ours)
         form[rows] = forms.NEITHER
         for row in reasons.keys() & set(rows.tolist()):
             del reasons[row]
         return rows
+
+    def _reads_debezium(self, topic: str) -> bool:
+        return topic != REPAIR_TOPIC and self._options.debezium is not None and self._options.debezium.reads(topic)
 
     def target_of(self, schema_id: str) -> tuple[str, str] | None:
         """Return the target of a schema id's table, even if its rows cannot be applied; None for unknown and unselected tables.
