@@ -43,7 +43,6 @@ SMALL_MODULES: Final = {
     "headstream.serializers.json_values": _SERIALIZER,
     "headstream.serializers.msgspec_values": _SERIALIZER,
     "headstream.serializers.pydantic_values": _SERIALIZER,
-    "headstream.server.http.pipelines": "the views of pipelines, beside browsing.py, letters.py and surveys.py",
     "headstream.server.iggy.fast_path.uncompiled_socket_primitives": "the interpreted twin of socket_primitives.pxd",
 }
 """Why small modules with one importer stand alone; fewer than 20."""
