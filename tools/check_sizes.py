@@ -30,7 +30,6 @@ SMALL_MODULES: Final = {
     "headstream.broker.commands.leases": _COMMAND,
     "headstream.broker.commands.partitions": _COMMAND,
     "headstream.broker.commands.producers": _COMMAND,
-    "headstream.broker.commands.sessions": _COMMAND,
     "headstream.broker.commands.tokens": _COMMAND,
     "headstream.broker.partitions": "one file per noun of the broker",
     "headstream.broker.streams": "one file per noun of the broker",
@@ -45,7 +44,6 @@ SMALL_MODULES: Final = {
     "headstream.serializers.pydantic_values": _SERIALIZER,
     "headstream.server.http.pipelines": "the views of pipelines, beside browsing.py, letters.py and surveys.py",
     "headstream.server.iggy.fast_path.uncompiled_socket_primitives": "the interpreted twin of socket_primitives.pxd",
-    "headstream.testing.process_guard": "a program that is started as a process",
 }
 """Why small modules with one importer stand alone; fewer than 20."""
 

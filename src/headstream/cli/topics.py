@@ -216,6 +216,7 @@ def _describe(found: Topic) -> dict[str, Any]:
         "summary_headers": found.summary_headers,
         "deletion_grace_us": found.deletion_grace_us,
         "legal_hold": found.legal_hold,
+        "kafka_headers": found.kafka_headers or "headstream",
         "created_us": found.created_us,
         "messages": found.messages_count,
         "size_bytes": found.size_bytes,

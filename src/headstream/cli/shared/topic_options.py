@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import click
 
 from headstream.cli.shared.parameters import Checked
 from headstream.core.model.quantities import DURATION_UNITS_US, SIZE_UNITS, parse_duration_us, parse_size_bytes
-from headstream.core.model.topology import Topic, split_header_names
+from headstream.core.model.topology import KafkaHeaders, Topic, check_kafka_headers, split_header_names
 from headstream.errors import InvalidInputError
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "parse_grace_us",
     "parse_header_names",
     "parse_hold",
+    "parse_kafka_headers",
     "parse_topic_size",
 ]
 
@@ -112,6 +113,16 @@ def parse_header_names(text: str) -> str | None:
     return None if text.strip().lower() == "none" else ",".join(split_header_names(text))
 
 
+def parse_kafka_headers(text: str) -> str:
+    """Return the name of a convention.
+
+    Raises:
+        InvalidOptionError: it is unknown.
+    """
+    check_kafka_headers(text)
+    return text
+
+
 _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
     (
         "--retention",
@@ -164,6 +175,13 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         Checked("on|off", parse_hold),
         "off",
         "Keep all messages: retention, compaction, marks, erase, purge and delete remove nothing.",
+    ),
+    (
+        "--kafka-headers",
+        "kafka_headers",
+        Checked("convention", parse_kafka_headers),
+        "headstream",
+        f"How Kafka's clients write and read headers: {', '.join(get_args(KafkaHeaders))}.",
     ),
 )
 

@@ -36,6 +36,10 @@ class SchemaId(NamedTuple):
     guid: str | None
     begin: int
 
+    def to_bytes(self) -> bytes:
+        """Return the id as a header has it."""
+        return b"\0" + (self.number or 0).to_bytes(4, "big") if self.guid is None else b"\1" + uuid.UUID(self.guid).bytes
+
     def __str__(self) -> str:
         return str(self.number) if self.guid is None else self.guid
 

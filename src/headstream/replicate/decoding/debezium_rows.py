@@ -7,7 +7,8 @@
     t              a notice: the rows of the table up to its position are removed
     m, heartbeats, transaction metadata, schema changes   counted; with `atomic` the end of a transaction is an event
 
-A value that was not sent is absent, not null. The table of a message is the one that its `source` names, its task the topic prefix.
+A value that was not sent is absent, not null. The table of a message is the one that its `source` names, its task is the topic
+prefix.
 Schemas are stored in the zone by the process that meets them first; their ids are digests of their columns.
 """
 
@@ -431,8 +432,8 @@ class _Values:
         for ordinal, rows in self.absent.items():
             present[rows, ordinal - 1] = False
         packed = np.packbits(present, axis=1, bitorder="little")
-        whole = present.all(axis=1)
-        return pa.array([None if all_sent else mask.tobytes() for all_sent, mask in zip(whole, packed, strict=True)], pa.binary())
+        masks = [None if row.all() else packed[place].tobytes() for place, row in enumerate(present)]
+        return pa.array(masks, pa.binary())
 
     def _mark_bare_deletions(self) -> None:
         """Mark the other columns of deletions whose row has only its key as absent: they are unknown, not null."""

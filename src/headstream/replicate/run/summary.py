@@ -40,6 +40,7 @@ class Summary:
         last_changes_us: (schema, table) -> when the source committed the newest change, microseconds since 1970 UTC.
         tables: (schema, table) -> rows inserted, updated and deleted.
         vectors: (schema, table) -> its deletion vectors, of tables that have some or are to get some.
+        read_until_us: All messages logged before this time have been read, microseconds since 1970 UTC; 0 if unknown.
         seconds: How long the micro-batches took.
     """
 
@@ -62,6 +63,7 @@ class Summary:
     last_changes_us: dict[tuple[str, str], int] = field(default_factory=dict)
     tables: dict[tuple[str, str], RowCounts] = field(default_factory=dict)
     vectors: dict[tuple[str, str], VectorState] = field(default_factory=dict)
+    read_until_us: int = 0
     seconds: float = 0.0
 
     def note_read(self, decoded: Decoded) -> None:
@@ -133,6 +135,7 @@ class Summary:
             "lag_seconds": {f"{schema}.{table}": round(us / 1e6, 3) for (schema, table), us in sorted(self.lags_us.items())},
             "last_change_us": {f"{schema}.{table}": us for (schema, table), us in sorted(self.last_changes_us.items())},
             "deletion_vectors": {f"{schema}.{table}": found.to_dict() for (schema, table), found in sorted(self.vectors.items())},
+            "read_until_us": self.read_until_us,
             "batches": self.batches,
             "seconds": round(self.seconds, 3),
         }

@@ -365,7 +365,7 @@ class SchemaZone:
         if len(fitting) != 1:
             known = "no table" if not fitting else "several tables"
             raise SchemaError(
-                f"the message has no schema id, and the namespace {namespace!r} of its own schema fits {known} of the schema store"
+                f"the message has no schema id, and the namespace {namespace!r} of its schema fits {known} of the schema store"
             )
         return fitting[0]
 

@@ -225,7 +225,7 @@ def test_decoder_finds_the_table_of_a_message_without_id_by_its_own_schema_else_
     decoded = Decoder(zone_of(tmp_path, kit)).decode(raw_batch(values))
     assert names(decoded, kit.schema_id) == ["n0"]
     (reason,) = reasons(decoded)
-    assert "the namespace 'shop.other' of its own schema fits no table of the schema store" in reason
+    assert "the namespace 'shop.other' of its schema fits no table of the schema store" in reason
 
 
 @pytest.mark.parametrize("schema_id", [None, KEYED.schema_id])

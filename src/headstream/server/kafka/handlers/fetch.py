@@ -259,7 +259,8 @@ class FetchSession:
             first, end = self._check_again(place, number, offset, end, polled)
             if polled.next_offset > offset:
                 last = min(polled.next_offset - 1, offset + _MOST_DELTA)
-                records.append(make_batch(polled.chunks, offset, last))
+                convention = place.topic.options.kafka_headers or "headstream"
+                records.append(make_batch(polled.chunks, offset, last, str(place.topic.name), convention))
         answer = {
             "partition_index": part.index,
             "log_start_offset": first,

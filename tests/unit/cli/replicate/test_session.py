@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from headstream.cli.replicate import command as replicate
+from headstream.cli.replicate import session
 
 
 def test_jars_that_cannot_be_fetched_are_left_out_with_a_warning(
@@ -14,7 +14,7 @@ def test_jars_that_cannot_be_fetched_are_left_out_with_a_warning(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("HEADSTREAM_JARS", str(tmp_path / "file" / "jars"))
-    assert replicate._available(["azure", "s3"]) == []
+    assert session._available(["azure", "s3"]) == []
     assert [record.getMessage().partition(": ")[0] for record in caplog.records] == [
         "the jars of the set azure cannot be fetched, and Spark writes no tables there without them",
         "the jars of the set s3 cannot be fetched, and Spark writes no tables there without them",
