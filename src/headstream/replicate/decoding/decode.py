@@ -63,7 +63,7 @@ _GATHERED_BYTES: Final = 32 << 20
 
 
 def open_zone(directory: Path, options: DecodeOptions, place: StorePlace | None = None) -> SchemaZone:
-    """Open a schema zone that fetches missing schemas from the pipeline's schema registry, if it has one.
+    """Open a schema store that fetches missing schemas from the pipeline's schema registry, if it has one.
 
     Args:
         directory: The zone's directory, or that of its copy.
@@ -77,11 +77,11 @@ class Decoder:
     """Decodes raw messages by the schemas of a zone.
 
     Args:
-        zone: The schema zone; read again for every id not found so far.
+        zone: The schema store; read again for every id not found so far.
         options: Tables, their settings, and the forms of messages.
 
     Attributes:
-        zone: The schema zone.
+        zone: The schema store.
         orders: The byte orders of masks.
     """
 
@@ -197,7 +197,7 @@ class Decoder:
         if isinstance(schema, SchemaError):
             raise schema
         if not isinstance(schema, TableSchema):
-            raise SchemaError(f"schema id {schema_id} is not in the schema zone, or not of a table that is wanted")
+            raise SchemaError(f"schema id {schema_id} is not in the schema store, or its table is not selected")
         return schema
 
     def schemas(self, decoded: Decoded) -> dict[str, TableSchema]:
@@ -254,7 +254,7 @@ def decode_partitions(
     """Return the function that Spark runs over each partition of raw messages, giving batches of decoded.DECODED_SCHEMA.
 
     Args:
-        zone: The schema zone; every executor must see its directory, or its store, and checks that.
+        zone: The schema store; every executor must see its directory, or its store, and checks that.
         options: The configuration for decoding.
         with_traits: As of Decoded.to_batch().
 

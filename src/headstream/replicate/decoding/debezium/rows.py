@@ -260,7 +260,7 @@ class _Decoding:
             self.result.unwanted += len(part.rows)
             self._add_events(part)
         else:
-            reason = str(found) if isinstance(found, SchemaError) else f"schema id {schema_id} is not in the schema zone"
+            reason = str(found) if isinstance(found, SchemaError) else f"schema id {schema_id} is not in the schema store"
             self.result.faults |= dict.fromkeys(part.rows.tolist(), reason)
             self.result.named |= dict.fromkeys(part.rows.tolist(), schema_id)
 
