@@ -90,13 +90,14 @@ soak: setup ## long campaigns of kills, faults and fuzz
 suite-times: ## what the last run of the tests took: the total, and the 40 costliest tests
 	@$(BIN)/python tools/suite_budget.py table
 
-check: setup ## format, lint, types, layers, sizes
+check: setup ## format, lint, types, layers, sizes, prose
 	@$(BIN)/ruff format --check --quiet . || { echo "make format mends this"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python tools/check_sizes.py
 	@$(BIN)/python tools/check_docstrings.py
+	@$(BIN)/python tools/check_prose.py
 
 vectors: setup ## write vectors/*.json, the bytes of every dialect for other implementers
 	@$(BIN)/python tools/make_vectors.py

@@ -30,13 +30,12 @@ SMALL_MODULES: Final = {
     "headstream.broker.commands.leases": _COMMAND,
     "headstream.broker.commands.partitions": _COMMAND,
     "headstream.broker.commands.producers": _COMMAND,
-    "headstream.broker.commands.sessions": _COMMAND,
     "headstream.broker.commands.tokens": _COMMAND,
     "headstream.broker.partitions": "one file per noun of the broker",
     "headstream.broker.streams": "one file per noun of the broker",
     "headstream.cli.importing.reading": "pure: lines of a file -> messages, without a log",
     "headstream.cli.top.keys": "the terminal's keyboard, the only part that needs a terminal",
-    "headstream.core.codec.kip82.down_conversion": "a step of the proposal of its own, named in docs/kip82.md",
+    "headstream.core.codec.kip82.down_conversion": "a step of the proposal of its own, named in docs/formats.md",
     "headstream.replicate.apply.type1.soft": "soft deletions, one concept of its own",
     "headstream.replicate.codec.avro.faults": "interpreted: the compiled rows.py calls it for rare faults",
     "headstream.serializers.avro_values": _SERIALIZER,
@@ -45,7 +44,6 @@ SMALL_MODULES: Final = {
     "headstream.serializers.pydantic_values": _SERIALIZER,
     "headstream.server.http.pipelines": "the views of pipelines, beside browsing.py, letters.py and surveys.py",
     "headstream.server.iggy.fast_path.uncompiled_socket_primitives": "the interpreted twin of socket_primitives.pxd",
-    "headstream.testing.process_guard": "a program that is started as a process",
 }
 """Why small modules with one importer stand alone; fewer than 20."""
 

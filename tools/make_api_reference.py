@@ -22,8 +22,8 @@ HEAD = """# API reference
 
 For those who write programs in Python. After this page you know the parameters, results and errors of every public name.
 
-Every name of `import headstream as hs` is here, made from the docstrings by `make docs`. The pages about [connecting](client.md),
-[producing](producing.md), [consuming](consuming.md) and [headers](headers.md) tell how they are used together.
+Every name of `import headstream as hs` is here, made from the docstrings by `make docs`. The pages about
+[connecting and producing](client.md), [consuming](consuming.md) and [headers](headers.md) tell how they are used together.
 """
 ROOMS: dict[str, tuple[str, ...]] = {
     "Connecting": ("connect", "connect_async", "Client", "AsyncClient", "Server", "AsyncServer"),

@@ -2,9 +2,10 @@
 
     tools/run_test_parts.py [OPTION... --] FOLDER...        options are those of pytest
 
-The tests of the Spark session are two parts, those of Replicate and the others, and those of the Kafka broker one, so that
-two sessions and a broker are started per run. The other files are packed into parts of about the same cost. The costliest part
-begins first, so that all processes end at about the same time. Times are written to `.cache/suite-times.json`.
+The tests of the Spark session are two parts, those of Replicate and the others, and so are those of the Kafka broker, those of
+tests/behaviour and the others: two sessions and two brokers are started per run. The other files are packed into parts of
+about the same cost. The costliest part begins first, so that all processes end at about the same time. Times are written to
+`.cache/suite-times.json`.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def _shared_process(file: str) -> str | None:
     text = (ROOT / file).read_text(encoding="utf-8")
     if is_integration and "spark: SparkSession" in text:
         return "spark-replicate" if file.startswith("tests/integration/replicate/") else "spark"
-    return "kafka" if (_USES_KAFKA if is_integration else _USES_PLACES).search(text) else None
+    if is_integration:
+        return "kafka" if _USES_KAFKA.search(text) else None
+    return "every-kind-of-log" if _USES_PLACES.search(text) else None
 
 
 def read_costs(budget: dict[str, Any]) -> dict[str, float]:

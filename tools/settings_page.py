@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.settings.debezium_settings import DebeziumSettings
 from headstream.replicate.settings.formats import MessageFormat
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.replicate.settings.merge_settings import MergeSettings
@@ -29,8 +30,8 @@ Replicate pipeline and of Spark's source and sink. It is made from the code.
 """
 _SERVER: Final = """## The server
 
-How they are given, and what those with an effect do, is told in [the server](server.md#settings). A key with a reason in the last
-column is accepted and has no effect; one with *only* accepts nothing else.
+[The server](server.md#settings) has the ways to set them, and what they do. A key with a reason in the last column is accepted
+and has no effect; one with *only* accepts nothing else.
 
 | key | default | variable | |
 |---|---|---|---|"""
@@ -42,16 +43,17 @@ command too, with `-` for `_`. In Python they are fields of `ReplicateConfig`, w
 _SECTIONS: Final = (
     ('### `[defaults]` and `[table."PATTERN"]`', TableSettings),
     ("### `[merge]`, which has `strategy` too: `merge_strategy` of all tables", MergeSettings),
+    ("### `[debezium]`", DebeziumSettings),
     ("### `[iceberg]`: [Iceberg tables beside the Delta tables](iceberg.md)", IcebergSettings),
     ("### `[registry]`", RegistrySettings),
     ("### `[storage]`", StorageSettings),
     ("### `[format]`", MessageFormat),
 )
-_ELSEWHERE: Final = {"local_copy", "rules", "registry", "format", "storage", "merge", "iceberg"}
+_ELSEWHERE: Final = {"local_copy", "rules", "registry", "format", "storage", "merge", "iceberg", "debezium"}
 """Fields of ReplicateConfig that are sections, or not for people."""
 _SPARK: Final = """## Spark
 
-Options of `format("headstream")`: [reading](spark-source.md) and [writing](spark-sink.md) tell their meaning.
+Options of `format("headstream")`: [reading](spark.md#options-of-a-read) and [writing](spark.md#writing) have their meaning.
 
 | | options |
 |---|---|"""

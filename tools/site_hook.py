@@ -2,6 +2,8 @@
 
     commands.md           the help of every command of `headstream`
     settings.md           every setting and option, from the code
+    metrics.md            every metric, from the code
+    <old page>.html       a redirect for each page that was merged into another one (`extra.moved` of mkdocs.yml)
     source/<path>.txt     files of the repository that pages link to (`../examples/audit_headers.py`); a directory is a list
 
 The site is complete by itself: it links to nothing outside.
@@ -22,7 +24,7 @@ from mkdocs.structure.files import File, Files
 from headstream.cli.main import cli
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tools.settings_page import make_page
+from tools import metrics_page, settings_page
 
 _ROOT = Path(__file__).parents[1]
 _LINK = re.compile(r"\]\(\.\./([^)#\s]+)(#[^)\s]*)?\)")
@@ -31,6 +33,12 @@ _COMMANDS = """# Commands
 
 For operators and for those who write scripts. After this page you know the options of every command of `headstream`.
 [JSON output of commands](cli-output.md) has the shapes of `--output json`.
+"""
+_REDIRECT = """<!doctype html>
+<title>Moved</title>
+<link rel="canonical" href="{new}">
+<meta http-equiv="refresh" content="0; url={new}">
+<a href="{new}">This page has moved</a>
 """
 
 
@@ -47,7 +55,10 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, _target(found), content=_content(found)))
     context = click.Context(cli, info_name="headstream", max_content_width=_WIDTH, terminal_width=_WIDTH)
     files.append(File.generated(config, "commands.md", content="\n".join([_COMMANDS, *_sections(cli, context, 2)])))
-    files.append(File.generated(config, "settings.md", content=make_page()))
+    files.append(File.generated(config, "settings.md", content=settings_page.make_page()))
+    files.append(File.generated(config, "metrics.md", content=metrics_page.make_page()))
+    for old, new in config.extra["moved"].items():
+        files.append(File.generated(config, f"{old}.html", content=_REDIRECT.format(new=f"{new}.html")))
     return files
 
 

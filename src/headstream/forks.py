@@ -22,7 +22,7 @@ __all__ = ["close_copy", "closed_by_fork", "keep_forever", "tell_of_forks"]
 
 
 class Forkable(Protocol):
-    """An object that is told of forks."""
+    """An object that is notified of forks."""
 
     def after_fork(self) -> None:
         """Begin anew in a child, or become unusable; it takes no lock, and sends nothing."""

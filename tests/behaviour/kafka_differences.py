@@ -1,4 +1,4 @@
-"""What tests of the suite do not hold over kafka://: the table of docs/kafka-client.md."""
+"""What tests of the suite do not hold over kafka://: a table of docs/proof.md."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 __all__ = ["differences", "skip_differing"]
 
-_PAGE = Path(__file__).parents[2] / "docs" / "kafka-client.md"
+_PAGE = Path(__file__).parents[2] / "docs" / "proof.md"
 
 
 @cache
 def differences() -> dict[str, str]:
     """Return the difference that stands against each test, by the test's name."""
     found: dict[str, str] = {}
-    table = _PAGE.read_text(encoding="utf-8").partition("## What differs")[2].partition("\n## ")[0]
+    table = _PAGE.read_text(encoding="utf-8").partition("## What does not apply over Kafka")[2].partition("\n## ")[0]
     for line in table.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 3:

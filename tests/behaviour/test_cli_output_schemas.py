@@ -60,7 +60,7 @@ def leave_letters(url: str) -> None:
                 consumer.reject(message, reason="unwanted")
 
 
-@pytest.mark.parametrize("form", ["json", "jsonl"])
+@pytest.mark.parametrize("form", ["json", pytest.param("jsonl", marks=pytest.mark.nightly)])
 def test_commands_print_the_documented_shapes(form: str, url: str) -> None:
     assert {command for command, _ in STORY} == set(DOCUMENT["commands"])
     for command, arguments in STORY:

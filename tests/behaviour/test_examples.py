@@ -19,15 +19,15 @@ PAGES = [
         "client.md",
         "consuming.md",
         "durability.md",
+        "formats.md",
         "handlers.md",
         "headers.md",
-        "interceptors.md",
-        "kip82.md",
-        "producing.md",
-        "replicate-python.md",
+        "replicate-input.md",
         "retries.md",
     )
 ]
+MADE_BY_THE_SITE = {"commands.md", "metrics.md", "settings.md"}
+"""mkdocs checks the links to these pages."""
 LINKING = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
@@ -57,9 +57,10 @@ def test_the_first_program_of_the_readme_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_the_commands_of_the_page_about_topics_run(tmp_path: Path) -> None:
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "topics.md").read_text("utf-8"), re.DOTALL)
-    assert len(blocks) >= 5
+@pytest.mark.parametrize(("page", "fewest"), [("README.md", 1), ("docs/topics.md", 5)])
+def test_the_commands_of_a_page_run(page: str, fewest: int, tmp_path: Path) -> None:
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+    assert len(blocks) >= fewest
     script = 'set -eu\nheadstream() { "$PYTHON" -m headstream.cli "$@"; }\n' + "\n".join(blocks)
     script = script.replace("file:///tmp/shop-log", f"file://{tmp_path}/log")
     environment = {**os.environ, "PYTHON": sys.executable}
@@ -78,5 +79,7 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
         if "://" not in link:
             path, _, anchor = link.partition("#")
             target = page.parent / path if path else page
+            if page.parent.name == "docs" and path in MADE_BY_THE_SITE:
+                continue
             assert target.exists(), link
             assert not anchor or anchor in anchors(target), link

@@ -124,7 +124,7 @@ STEPS = [pytest.param(1, 131, id="some"), pytest.param(1, 1, marks=EACH, id="eac
 NIGHTLY_STEPS = [pytest.param(1, 131, marks=pytest.mark.nightly, id="some"), STEPS[1]]
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("topic", [TOPICS[0], pytest.param(TOPICS[1], marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(("begin", "step"), STEPS)
 def test_the_command_is_killed_in_a_directory_and_a_second_run_finishes(
     template: Path, content: Content, tmp_path: Path, topic: str, begin: int, step: int
@@ -200,7 +200,7 @@ def erase_through_killed_server(template: Path, place: Path, topic: str, content
     return was_killed
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("topic", [pytest.param(TOPICS[0], marks=pytest.mark.nightly), TOPICS[1]])
 @pytest.mark.parametrize(("begin", "step"), [pytest.param(1, 787, id="few"), *NIGHTLY_STEPS])
 def test_the_server_is_killed_while_it_erases_and_nothing_comes_back(
     template: Path, content: Content, tmp_path: Path, topic: str, begin: int, step: int

@@ -2,8 +2,8 @@
 
     python -m tests.campaigns iceberg --seeds 1-200
 
-The steps are those of vector_histories.py: merges by deletion vectors of several writers, folds, rewrites, restores, vacuum. After
-each one a mirror, one of two that do not know of each other, brings the Iceberg table up to date:
+The steps are those of vector_histories.py: merges by deletion vectors of several writers, folds, rewrites, restores, vacuum.
+After each one a mirror, one of two that do not know of each other, brings the Iceberg table up to date:
 
     kills       before the commit, after it, or when some of its files are written; another mirror goes on
     catalog     another mirror commits first; the answer to a commit is lost; the catalog is down for some steps
@@ -23,7 +23,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 
 from headstream.errors import StorageError
-from headstream.replicate.iceberg import mirror as mirror_module
+from headstream.replicate.iceberg import access, files
 from headstream.replicate.iceberg.mirror import TableMirror
 from tests.campaigns.vector_histories import Killed, Model, Row, VectorHistory
 from tests.support.replicate.iceberg_tables import IDENTIFIER, iceberg_rows, make_mirror, sql_catalog
@@ -57,9 +57,9 @@ class IcebergHistory(VectorHistory):
         self._catalog = sql_catalog(self._table.parent)
         self._mirrors = [make_mirror(self._catalog, self._table, most_snapshots=10) for _ in range(2)]
         super()._run()
-        self._down = 0
-        self._mirror()
-        found = self._mirrors[0].check()
+        self._mirrors[0].sync()
+        self._compare_iceberg()
+        found = self._mirrors[1].check()
         assert found.is_equal, found
 
     def _note(self, step: str) -> None:
@@ -99,7 +99,8 @@ class IcebergHistory(VectorHistory):
     def _failing(self, fault: str | None, other: TableMirror) -> Iterator[None]:
         """Have the first commit within meet a fault."""
         assert self._catalog is not None
-        commit, met = self._catalog.commit_table, []
+        commit = self._catalog.commit_table
+        met: list[str | None] = []
 
         def meet(*arguments: Any) -> Any:
             if met:
@@ -119,14 +120,14 @@ class IcebergHistory(VectorHistory):
         with ExitStack() as stack:
             if fault == "killed among files":
                 written = itertools.count()
-                own, last = mirror_module.make_file, self._rng.randrange(3)
+                own, last = access.make_file, self._rng.randrange(3)
 
                 def make(*arguments: Any, **options: Any) -> Any:
                     if next(written) == last:
                         raise Killed
                     return own(*arguments, **options)
 
-                stack.enter_context(mock.patch.object(mirror_module, "make_file", make))
+                stack.enter_context(mock.patch.object(files, "make_file", make))
             elif fault == "down":
                 stack.enter_context(mock.patch.object(self._catalog, "load_table", meet))
             elif fault is not None:
@@ -157,4 +158,4 @@ _FAULTS = ("killed before", "killed after", "killed among files", "overtaken", "
 def _rows_of(listed: list[tuple[Any, ...]]) -> list[Row]:
     names, *rows = listed
     places = [names.index(name) for name in ("id", "seq", "city", "value")] if names else []
-    return sorted(tuple(row[place] for place in places) for row in rows)  # type: ignore[misc]
+    return sorted(tuple(row[place] for place in places) for row in rows)

@@ -74,6 +74,7 @@ CAMPAIGNS: Final = (
         "iceberg", "an Iceberg table beside a Delta table: kills, a catalog that fails", "iceberg_histories", "IcebergHistory"
     ),
     Campaign("vectors", "a table with deletion vectors: kills, other writers", "vector_histories", "VectorHistory"),
+    Campaign("debezium", "Debezium from a PostgreSQL: kills of all parts", "debezium_histories", "DebeziumHistory"),
 )
 
 

@@ -28,6 +28,7 @@ LEAN = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.streaming.pollingDelay": "50ms",
 }
 """Settings of the first tier: queries over some rows need a third less processor time without generated code and stages."""
 
@@ -41,9 +42,10 @@ def spark(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
     pyspark = pytest.importorskip("pyspark")
     jars = pyspark.__version__.startswith(SPARK_VERSION)
     lean = LEAN if pytestconfig.option.markexpr == FIRST_TIER else {}
+    databases = ("postgresql",) if jars else ()
     config = lean | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     try:
-        started = session("headstream-tests", master="local[2]", quick_start=True, config=config, jars=jars)
+        started = session("headstream-tests", master="local[2]", quick_start=True, config=config, jars=jars, with_jars=databases)
     except JavaError as error:
         pytest.skip(str(error))
     yield started

@@ -151,6 +151,11 @@ def _fitting(mode: str, given: dict[str, Any]) -> dict[str, Any]:
     return {"flat": False} | given if mode == "atomic" else given  # that form has no number within the transaction
 
 
+def _modes(*first: str) -> list[Any]:
+    """Return all modes as parameters, of which those given are in the first tier."""
+    return [pytest.param(mode, marks=() if mode in first else pytest.mark.nightly) for mode in MODES]
+
+
 def check(
     directory: Path,
     seed: int,
@@ -203,19 +208,19 @@ def test_tables_equal_the_source_with_loads_whatever_the_reading(tmp_path: Path,
 
 
 @pytest.mark.parametrize("seed", range(2000, 2004))
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", _modes("type 1", "type 2, soft", "atomic"))
 def test_tables_equal_the_source_with_loads_whatever_is_cut_off(tmp_path: Path, seed: int, mode: str) -> None:
     check(tmp_path, seed, mode, crash=True)
 
 
 @pytest.mark.parametrize("seed", range(4000, 4006))
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", _modes("soft", "type 2"))
 def test_tables_equal_the_source_with_loads_when_executors_merge_by_bucket_of_keys(tmp_path: Path, seed: int, mode: str) -> None:
     check(tmp_path, seed, mode, executors=BucketedWork, crash=seed % 2 == 0)
 
 
 @pytest.mark.parametrize("seed", range(4100, 4104))
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", _modes("type 1", "type 2", "atomic"))
 def test_executors_write_what_the_driver_would_with_all_bookkeeping(tmp_path: Path, seed: int, mode: str) -> None:
     check_same(tmp_path, seed, mode)
 

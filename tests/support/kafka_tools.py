@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +18,14 @@ from headstream.spark.sessions.jar_sets import BROKER, Jar, JarSet
 from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
 
-__all__ = ["run_kafka_tool"]
+__all__ = ["CONNECT", "STREAMS", "kafka_program", "run_kafka_tool"]
 
 _TOOLS: Final = JarSet("kafka-tools", (Jar("org.apache.kafka", "kafka-tools", "4.2.0"),), transitive=False)
+_APACHE: Final = "org.apache.kafka"
+_CONNECT_JARS: Final = tuple(Jar(_APACHE, name, "4.2.0") for name in ("connect-runtime", "connect-file", "connect-mirror"))
+CONNECT: Final = JarSet("kafka-connect", _CONNECT_JARS, transitive=True)
+"""Connect with its file connectors, and MirrorMaker 2."""
+STREAMS: Final = JarSet("kafka-streams", (Jar(_APACHE, "kafka-streams", "4.2.0"),), transitive=True)
 _LOGGING: Final = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -46,10 +53,43 @@ def run_kafka_tool(
         CalledProcessError: it failed; the error contains its output.
         TimeoutExpired: it timed out, and was killed.
     """
-    folders = [fetch(jar_set=jar_set)[0].parent for jar_set in (BROKER, _TOOLS)]
+    with _command((BROKER, _TOOLS), heap_mb, name, *arguments) as command:
+        return subprocess.run(command, input=given, capture_output=True, text=True, check=True, timeout=timeout_s)
+
+
+@contextmanager
+def kafka_program(
+    jar_set: JarSet, name: str, *arguments: str, output: Path, heap_mb: int = 256
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run one of Kafka's programs as long as the body does.
+
+    Args:
+        jar_set: CONNECT or STREAMS.
+        name: Its class, or a file with its source.
+        output: The file that gets its output.
+        heap_mb: Maximum Java heap, MiB.
+    """
+    with (
+        _command((jar_set, BROKER), heap_mb, name, *arguments) as command,
+        output.open("wb") as file,
+        subprocess.Popen(command, stdout=file, stderr=file) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def _command(jar_sets: tuple[JarSet, ...], heap_mb: int, *words: str) -> Iterator[list[str]]:
+    folders = [fetch(jar_set=jar_set)[0].parent for jar_set in jar_sets]
     with tempfile.TemporaryDirectory(prefix="headstream-kafka-tool-") as directory:
         logging = Path(directory) / "log4j2.properties"
         logging.write_text(_LOGGING)
-        java = [str(find_java().executable), f"-Xmx{heap_mb}m", f"-Dlog4j2.configurationFile={logging}"]
-        command = [*java, "-cp", ":".join(f"{folder}/*" for folder in folders), name, *arguments]
-        return subprocess.run(command, input=given, capture_output=True, text=True, check=True, timeout=timeout_s)
+        java = [
+            str(find_java().executable),
+            f"-Xmx{heap_mb}m",
+            "-XX:TieredStopAtLevel=1",
+            f"-Dlog4j2.configurationFile={logging}",
+        ]
+        yield [*java, "-cp", ":".join(f"{folder}/*" for folder in folders), *words]

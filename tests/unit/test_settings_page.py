@@ -38,7 +38,7 @@ def test_page_has_every_setting_that_a_pipelines_file_can_have_with_a_text() -> 
     assert "| `schema_wait` | `60s` |" in PAGE
 
 
-@pytest.mark.parametrize(("page", "names"), [("spark-source", source.OPTION_NAMES), ("spark-sink", sink.OPTION_NAMES)])
+@pytest.mark.parametrize(("page", "names"), [("spark", source.OPTION_NAMES), ("spark", sink.OPTION_NAMES)])
 def test_pages_about_spark_tell_every_option(page: str, names: tuple[str, ...]) -> None:
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     assert [name for name in names if not re.search(rf"`{name}\b", text)] == []

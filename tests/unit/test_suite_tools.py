@@ -48,12 +48,10 @@ def test_make_parts_puts_each_file_in_one_part_and_those_that_share_a_session_or
     found = {file: part.name for part in parts for file in part.files}
     assert found["tests/integration/replicate/test_pipeline.py"] == "spark-replicate"
     assert found["tests/integration/spark/test_sink_stream.py"] == "spark"
-    for name in (
-        "integration/kafka/test_kafka_client.py",
-        "integration/kafka/test_kafka_clients.py",
-        "behaviour/test_ids_behaviour.py",
-    ):
-        assert found[f"tests/{name}"] == "kafka"
+    assert (
+        found["tests/integration/kafka/test_kafka_client.py"] == found["tests/integration/kafka/test_kafka_clients.py"] == "kafka"
+    )
+    assert found["tests/behaviour/test_ids_behaviour.py"] == "every-kind-of-log"
     assert found["tests/behaviour/test_cli.py"].startswith("behaviour")
 
 

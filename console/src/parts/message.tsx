@@ -10,6 +10,7 @@ import { ConfirmName, Dialog, Field } from "./dialog";
 import { Payload } from "./payload";
 
 const MOST_HEADER_BYTES = 65_536; // of a value; the server cuts there
+const SCHEMA_HEADER = "__value_schema_id"; // of Confluent: the id of the payload's schema
 const MARKED = "marked_for_deletion";
 const STATES = ["available", "unavailable", "poisoned", MARKED];
 
@@ -159,7 +160,7 @@ export function MessageDetail({ at, message, topic, canManage, decodes, onChange
       {payload === null ? (
         <p class="muted none">Null: a message that deletes its key.</p>
       ) : (
-        <Payload cut={payload} path={path} decodes={decodes} key={message.offset} />
+        <Payload cut={payload} path={path} decodes={decodes} namesSchema={message.headers.some((header) => header.key === SCHEMA_HEADER)} key={message.offset} />
       )}
       {isSetting && <SetState at={at} message={message} topic={topic} onClose={() => setSetting(false)} onDone={onChanged} />}
     </aside>

@@ -15,12 +15,12 @@ const ENVELOPE = [...new TextEncoder().encode("atMSG")]; // of Replicate
 const SINGLE_OBJECT = [0xc3, 0x01]; // of Avro: the fingerprint of its schema follows
 const REGISTRY = [0x00]; // the number of its schema follows
 
-/** Whether the server can try to decode a payload, by its first bytes. */
-function isDecoded(data: Uint8Array, sizeBytes: number, { replicate, avro }: Decodes): boolean {
+/** Whether the server can try to decode a payload, by its first bytes or by a header that names its schema. */
+function isDecoded(data: Uint8Array, sizeBytes: number, { replicate, avro }: Decodes, namesSchema: boolean): boolean {
   if (sizeBytes > MOST_EXPLAINED_BYTES) return false;
   const begins = (mark: number[]) => mark.every((byte, index) => data[index] === byte);
   if (begins(ENVELOPE)) return replicate;
-  return avro && ((begins(SINGLE_OBJECT) && data.length >= 10) || (begins(REGISTRY) && data.length >= 5));
+  return avro && (namesSchema || (begins(SINGLE_OBJECT) && data.length >= 10) || (begins(REGISTRY) && data.length >= 5));
 }
 
 /** Loads bytes with their progress, until it is stopped; what is loading is null or the bytes that have come. */
@@ -48,7 +48,7 @@ function useDownload(path: string): { loading: number | null; error: Error | nul
   return { loading, error, load, stop };
 }
 
-export function Payload({ cut, path, decodes }: { cut: Cut; path: string; decodes: Decodes }): JSX.Element {
+export function Payload({ cut, path, decodes, namesSchema }: { cut: Cut; path: string; decodes: Decodes; namesSchema: boolean }): JSX.Element {
   const [whole, setWhole] = useState<Uint8Array | null>(null);
   const [form, setForm] = useState<string | null>(null);
   const { loading, error, load, stop } = useDownload(`${path}/payload`);
@@ -56,7 +56,7 @@ export function Payload({ cut, path, decodes }: { cut: Cut; path: string; decode
   const isCut = data.length < cut.size_bytes;
   const text = readableText(data, isCut);
   const json = text !== null && !isCut && /^\s*[[{"\d-tfn]/.test(text) ? readJson(text) : undefined;
-  const forms = [...(isDecoded(data, cut.size_bytes, decodes) ? ["Decoded"] : []), ...(json !== undefined ? ["JSON"] : []), ...(text !== null ? ["Text"] : []), "Hex"];
+  const forms = [...(isDecoded(data, cut.size_bytes, decodes, namesSchema) ? ["Decoded"] : []), ...(json !== undefined ? ["JSON"] : []), ...(text !== null ? ["Text"] : []), "Hex"];
   const shown = form !== null && forms.includes(form) ? form : forms[0]!;
   const loadWhole = async () => {
     const found = await load(WHOLE_BYTES);

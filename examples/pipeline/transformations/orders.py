@@ -1,4 +1,4 @@
-"""A declarative pipeline over a log: a table of orders, headers typed. docs/spark-deploy.md tells how to run it."""
+"""A declarative pipeline over a log: a table of orders, headers typed. docs/spark.md tells how to run it."""
 
 from __future__ import annotations
 

@@ -52,11 +52,11 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
     "--directory",
     type=LocalPath(),
     show_default="headstream-demo; with --log a temporary one",
-    help="Directory for the log, state and tables; recreated.",
+    help="Directory for the log, state and tables; deleted and created again.",
 )
 @click.option("--seed", default=7, show_default=True, help="Seed of the simulated source.")
-@click.option("--rows", default=1000, show_default=True, help="Rows a table in the full load.")
-@click.option("--transactions", default=4000, show_default=True, help="Transactions after the full load.")
+@click.option("--rows", default=1000, show_default=True, help="Rows per table in the full load.")
+@click.option("--transactions", default=4000, show_default=True, help="Number of transactions after the full load.")
 def demo(log_only: bool, directory: Path | None, seed: int, rows: int, transactions: int) -> None:
     """Run the complete pipeline on this machine, in a minute; or with --log a log alone, in seconds.
 

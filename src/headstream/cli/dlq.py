@@ -43,12 +43,12 @@ def _parse_rate(text: str) -> float:
     return float(found[1])
 
 
-_dry_run_option = click.option("--dry-run", is_flag=True, help="Only count the letters that would be concerned.")
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Only count the dead letters that match.")
 
 
 @click.group()
 def dlq() -> None:
-    """Dead letters: messages that a consumer gave up, in a topic of their own; or those of a Replicate pipeline, with
+    """Dead letters: messages that a consumer gave up, in a topic of their own; or messages of a Replicate pipeline, with
     --checkpoint and the topic replicate/dead-letter or its delayed topic.
 
     \b
@@ -62,12 +62,12 @@ def dlq() -> None:
 
 @dlq.command("list")
 @topic_argument
-@click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of letters.")
+@click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of dead letters to print.")
 @filter_options
 @source_options
 @output_option
 def list_letters(source: LetterSource, count: int, chosen: FilterInput, output: str) -> None:
-    """List the letters of TOPIC: where each came from, which group gave it up, and why.
+    """List the dead letters of TOPIC: where each came from, which group gave it up, and why.
 
     \b
     Example:
@@ -86,9 +86,9 @@ def list_letters(source: LetterSource, count: int, chosen: FilterInput, output: 
 @source_options
 @output_option
 def reasons(source: LetterSource, chosen: FilterInput, output: str) -> None:
-    """Count the letters of TOPIC by origin, group and reason, the most frequent first.
+    """Count the dead letters of TOPIC by origin, group and reason, the most frequent first.
 
-    500 different reasons are counted; the letters of further ones are added up.
+    500 different reasons are counted; dead letters with further reasons are added up.
 
     \b
     Example:
@@ -112,7 +112,7 @@ def reasons(source: LetterSource, chosen: FilterInput, output: str) -> None:
 @source_options
 @output_option
 def show(source: LetterSource, number: int, offset: int, output: str) -> None:
-    """Show one letter of TOPIC, by PARTITION and OFFSET, with its whole story.
+    """Show one dead letter of TOPIC, by PARTITION and OFFSET, with its delivery history.
 
     \b
     Example:
@@ -134,11 +134,11 @@ def show(source: LetterSource, number: int, offset: int, output: str) -> None:
 @topic_argument
 @filter_options
 @_dry_run_option
-@click.option("--rate", type=Checked("rate", _parse_rate), help="The most letters a second, as in 100/s.")
+@click.option("--rate", type=Checked("rate", _parse_rate), help="Maximum number of dead letters per second, for example 100/s.")
 @source_options
 @output_option
 def redrive(source: LetterSource, chosen: FilterInput, dry_run: bool, rate: float | None, output: str) -> None:
-    """Send the letters of TOPIC back to where they came from, each once, and mark them for deletion.
+    """Send the dead letters of TOPIC back to where they came from, each once, and mark them for deletion.
 
     A message keeps its payload, key, id and headers; hs.redrives counts. All groups of the topic see it. An interrupted
     redrive is finished by the next one. With --checkpoint it is a request: the pipeline applies the messages like new
@@ -186,7 +186,7 @@ def _redrive(source: LetterSource, letters: Letters, chosen: FilterInput, rate: 
 @source_options
 @output_option
 def discard(source: LetterSource, chosen: FilterInput, dry_run: bool, yes: bool, output: str) -> None:
-    """Mark letters of TOPIC for deletion: consumers and `dlq` skip them; they are removed within the
+    """Mark dead letters of TOPIC for deletion: consumers and `dlq` skip them; they are removed within the
     topic's grace. With --checkpoint it is a request, as for redrive.
 
     \b
@@ -220,7 +220,7 @@ def _short(name: str) -> str:
 
 
 def _plain(letter: ReceivedMessage, name: str) -> Any:
-    """Return a header's value for output, None without it."""
+    """Return a header's value for output, None if there is none."""
     value = letter.headers.get(name)
     return None if value is None else value.value
 

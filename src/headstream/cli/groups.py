@@ -81,8 +81,8 @@ def show(topic: str, name: str, url: str, output: str) -> None:
     """Show one consumer group of TOPIC: the process that reads for it, its messages by status, and whether it is paused.
 
     A message is pending until its first attempt, then leased (in work), delayed (failed, and tried again), deferred (set
-    aside), done, or poisoned (given up). open_letters counts those of the newest 100 of a partition that were given up
-    whose dead letters are neither redriven nor discarded.
+    aside), done, or poisoned (given up). open_letters counts dead letters that are neither redriven
+    nor discarded, of the newest 100 messages of a partition that were given up.
 
     \b
     Example:
@@ -114,7 +114,7 @@ def show(topic: str, name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def message(topic: str, name: str, partition: int, offset: int, url: str, output: str) -> None:
-    """Tell what a group has done with the message at OFFSET of a PARTITION of TOPIC: its attempts, and what comes next.
+    """Show the delivery history of a message of TOPIC, by PARTITION and OFFSET: its attempts in a group, and what comes next.
 
     The last 5 failed attempts are remembered with time, worker and error; of messages that were given up, the newest 100
     of a partition.
@@ -140,7 +140,7 @@ def message(topic: str, name: str, partition: int, offset: int, url: str, output
 @topic_argument
 @_group_argument
 @click.option(
-    "--at", type=start_parameter("first", "last"), default="first", show_default=True, help="Where it starts, as for seek."
+    "--at", type=start_parameter("first", "last"), default="first", show_default=True, help="Start of the group, as for seek."
 )
 @url_option
 @output_option
@@ -185,7 +185,7 @@ def lag(topic: str, name: str, url: str, output: str) -> None:
 @_group_argument
 @click.argument("to", type=start_parameter("first", "last"))
 @click.option(
-    "--partition", "partitions", type=click.IntRange(1), multiple=True, help="The partition, repeatable; all by default."
+    "--partition", "partitions", type=click.IntRange(1), multiple=True, help="Partition, repeatable; all partitions by default."
 )
 @url_option
 @output_option

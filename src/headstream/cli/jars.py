@@ -24,9 +24,9 @@ __all__ = ["jars"]
 @click.option(
     "--with",
     "extras",
-    type=click.Choice(["s3", "azure", "gcs"]),
+    type=click.Choice(["s3", "azure", "gcs", "postgresql", "mariadb"]),
     multiple=True,
-    help="Download more, with which Spark reads and writes s3://, abfss:// (azure) or gs:// (gcs).",
+    help="Download more, with which Spark reads and writes s3://, abfss:// (azure), gs:// (gcs), or reads a database.",
 )
 @output_option
 def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> None:

@@ -46,7 +46,7 @@ _TAIL_COUNT: Final = 1000
 @topic_argument
 @click.argument("payload", required=False)
 @click.option("--key", help="Text that chooses the partition.")
-@click.option("--partition", type=PARTITION, help="The partition; by default the key's, or the emptiest.")
+@click.option("--partition", type=PARTITION, help="Partition; by default that of the key, or the emptiest.")
 @click.option(
     "--header", "headers", multiple=True, type=Checked("k=kind:value", parse_header), help="A typed header; repeatable."
 )
@@ -54,7 +54,7 @@ _TAIL_COUNT: Final = 1000
 @click.option("--null", "is_null", is_flag=True, help="Send a null payload, to a topic with wide limits.")
 @click.option("--lines", "by_line", is_flag=True, help="Send every line of standard input as a message.")
 @click.option("--key-delimiter", metavar="TEXT", help="With --lines: the part of a line before the first TEXT is its key.")
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of times to send it.")
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of times to send the message.")
 @url_option
 @output_option
 def send(
@@ -114,7 +114,7 @@ def send(
 
 @click.command()
 @topic_argument
-@click.option("--partition", type=PARTITION, help="The partition; all by default.")
+@click.option("--partition", type=PARTITION, help="Partition number; all by default.")
 @click.option(
     "--offset",
     "--from",
@@ -133,7 +133,7 @@ def send(
     type=Checked("name", lambda text: check_name(text, "consumer")),
     default="cli",
     show_default=True,
-    help="The consumer name for next.",
+    help="Name of the consumer for --offset next.",
 )
 @choice_options
 @url_option
@@ -204,7 +204,7 @@ def _poll_until(
 
 @click.command()
 @topic_argument
-@click.option("--partition", "partitions", type=PARTITION, multiple=True, help="The partitions; all by default.")
+@click.option("--partition", "partitions", type=PARTITION, multiple=True, help="Numbers of the partitions; all by default.")
 @click.option(
     "--from",
     "--offset",
@@ -220,7 +220,7 @@ def _poll_until(
     type=Checked("group", lambda text: check_name(text, "group")),
     help="Read as a member of this group: share its partitions, continue from its commits, and commit what was shown.",
 )
-@click.option("--count", type=click.IntRange(1), help="End after so many messages.")
+@click.option("--count", type=click.IntRange(1), help="End after this number of messages.")
 @choice_options
 @url_option
 @form_options

@@ -38,7 +38,7 @@ def _parse_rate(text: str) -> int:
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST")
 @click.option(
-    "--topics", multiple=True, metavar="TOPIC", help="A topic, or a pattern as 'shop/*'; repeatable. All topics by default."
+    "--topics", multiple=True, metavar="TOPIC", help="Topic or pattern, for example 'shop/*'; repeatable. All topics by default."
 )
 @click.option("--once", is_flag=True, help="End when the messages that exist at the start are copied.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and copy nothing.")
@@ -48,7 +48,7 @@ def _parse_rate(text: str) -> int:
     type=click.Choice(["keep", "available"]),
     default="keep",
     show_default=True,
-    help="keep: copy messages in any state, with it; available: leave out those in other states.",
+    help="keep: copy messages in any state, and set the same state; available: leave out messages in other states.",
 )
 @click.option("--metrics", type=LocalPath(directory=False), metavar="FILE", help="Write OpenMetrics to FILE every few seconds.")
 @click.option("--metrics-otlp", is_flag=True, help="Send metrics to OpenTelemetry's collector (OTEL_EXPORTER_OTLP_ENDPOINT).")

@@ -107,19 +107,19 @@ def delete(topic: str, count: int, yes: bool, url: str, output: str) -> None:
         _print(log.delete_partitions(topic, count), output)
 
 
-_partition_option = click.option("--partition", "number", type=PARTITION, default=1, show_default=True, help="The partition.")
+_partition_option = click.option(
+    "--partition", "number", type=PARTITION, default=1, show_default=True, help="Partition number, from 1."
+)
 
 
 @partition.command()
 @topic_argument
 @_partition_option
-@click.option(
-    "--offset", type=click.IntRange(0), help="Tell the story of this message: its state, and what each group did with it."
-)
+@click.option("--offset", type=click.IntRange(0), help="Show one message: its state, and its delivery history in each group.")
 @url_option
 @output_option
 def states(topic: str, number: int, offset: int | None, url: str, output: str) -> None:
-    """List the messages of a partition of TOPIC that are not available, with the reasons; or tell the story of one message.
+    """List the messages of a partition of TOPIC that are not available, with the reasons; or the state of one message.
 
     \b
     Examples:
@@ -139,8 +139,8 @@ def states(topic: str, number: int, offset: int | None, url: str, output: str) -
 @click.argument("state", type=Checked("state", parse_state))
 @click.argument("offsets", type=click.IntRange(0), nargs=-1, required=True)
 @_partition_option
-@click.option("--reason", default="", help="Why.")
-@click.option("--by", default="", help="Author of the change.")
+@click.option("--reason", default="", help="Reason stored with the state change, up to 1000 bytes.")
+@click.option("--by", default="", help="Author stored with the state change; on a server the logged-in user.")
 @url_option
 @output_option
 def set_state(topic: str, state: int, offsets: tuple[int, ...], number: int, reason: str, by: str, url: str, output: str) -> None:

@@ -18,12 +18,12 @@ __all__ = ["server"]
 
 @click.command()
 @click.option("--data", metavar="DIR", help="The log's directory; created if missing.  [default: local_data]")
-@click.option("--tcp", metavar="HOST:PORT", help="TCP address; port 0 is any free one.  [default: 127.0.0.1:8090]")
-@click.option("--http", metavar="HOST:PORT", help="HTTP address.  [default: 127.0.0.1:3000]")
-@click.option("--quic", metavar="HOST:PORT", help="QUIC address; QUIC is off by default.")
-@click.option("--kafka", metavar="HOST:PORT", help="Address for Kafka clients; off by default.")
+@click.option("--tcp", metavar="HOST:PORT", help="TCP address; port 0 chooses a free port.  [default: 127.0.0.1:8090]")
+@click.option("--http", metavar="HOST:PORT", help="Address of the HTTP listener.  [default: 127.0.0.1:3000]")
+@click.option("--quic", metavar="HOST:PORT", help="QUIC address, for example 127.0.0.1:8080; off by default.")
+@click.option("--kafka", metavar="HOST:PORT", help="Address for Kafka's clients; off by default.")
 @click.option("--kafka-user", metavar="NAME", help="Let Kafka clients without a login act as this user.  [default: refuse them]")
-@click.option("--config", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Settings file, in TOML.")
+@click.option("--config", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with settings.")
 @click.option(
     "-c", "--config-provider", type=click.Choice(["file"]), hidden=True, help="Accepted for Iggy's command line; no effect."
 )
@@ -38,7 +38,7 @@ __all__ = ["server"]
     "--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
     help="Answer HTTP requests for this host name, as of a proxy; can be repeated.",
 )  # fmt: skip
-@click.option("--no-http", is_flag=True, help="Disable HTTP.")
+@click.option("--no-http", is_flag=True, help="Do not listen for HTTP.")
 @click.option("--allow-default-password", is_flag=True, help="Listen on non-local addresses even with the default password iggy.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.  [default: text]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Minimum log level.  [default: info]")

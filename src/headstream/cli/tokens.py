@@ -69,7 +69,7 @@ def show(name: str, url: str, output: str) -> None:
     default="forever",
     show_default=True,
     metavar="90s|30m|12h|7d|forever",
-    help="How long it is valid.",
+    help="Lifetime of the token, for example 30d.",
 )
 @url_option
 @output_option

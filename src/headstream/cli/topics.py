@@ -119,7 +119,9 @@ def create(
 
 @topic.command()
 @topic_argument
-@click.option("--name", type=Checked("name", lambda text: check_name(text, "topic")), help="Its new name, without the stream.")
+@click.option(
+    "--name", type=Checked("name", lambda text: check_name(text, "topic")), help="New name of the topic, without the stream."
+)
 @changing_options
 @url_option
 @output_option
@@ -214,6 +216,7 @@ def _describe(found: Topic) -> dict[str, Any]:
         "summary_headers": found.summary_headers,
         "deletion_grace_us": found.deletion_grace_us,
         "legal_hold": found.legal_hold,
+        "kafka_headers": found.kafka_headers or "headstream",
         "created_us": found.created_us,
         "messages": found.messages_count,
         "size_bytes": found.size_bytes,

@@ -100,7 +100,7 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
 
 @click.command()
 @topic_argument
-@click.option("--partition", "partitions", type=PARTITION, multiple=True, help="The partitions; all by default.")
+@click.option("--partition", "partitions", type=PARTITION, multiple=True, help="Numbers of the partitions; all by default.")
 @click.option(
     "--from",
     "start",
@@ -113,7 +113,7 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
 @click.option("--file", type=LocalPath(directory=False), help="The output file, instead of standard output.")
 @choice_options
 @url_option
-@click.option("--output", type=click.Choice(FORMS), default="jsonl", show_default=True, help="import reads jsonl.")
+@click.option("--output", type=click.Choice(FORMS), default="jsonl", show_default=True, help="Output format; import reads jsonl.")
 def export(
     topic: str,
     partitions: tuple[int, ...],

@@ -91,7 +91,7 @@ def create(name: str, allow: tuple[Grant, ...], *, inactive: bool, url: str, out
 
 @user.command()
 @_name_argument
-@click.option("--name", "new_name", metavar="NAME", help="New name.")
+@click.option("--name", "new_name", metavar="NAME", help="New name of the user.")
 @click.option("--active/--inactive", "is_active", default=None, help="Whether the user can log in.")
 @url_option
 @output_option
@@ -131,7 +131,7 @@ def permissions(name: str, allow: tuple[Grant, ...], url: str, output: str) -> N
 @url_option
 @output_option
 def password(name: str, url: str, output: str) -> None:
-    """Change a user's password; the command asks for the old and the new one, or reads them from standard input, one a line.
+    """Change a user's password; the command asks for the old and the new one, or reads them from standard input, one per line.
 
     \b
     Example:

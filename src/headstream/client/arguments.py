@@ -17,7 +17,7 @@ from headstream.core.model.message import parse_state
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.model.polling import OffsetOwner, PollingStrategy
 from headstream.core.model.quantities import parse_duration_us
-from headstream.core.model.topology import Fsync, Limits
+from headstream.core.model.topology import Fsync, KafkaHeaders, Limits
 from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError
 
 __all__ = [
@@ -57,6 +57,7 @@ class TopicOptionsInput(TypedDict, total=False):
     summary_headers: str | Iterable[str] | None
     deletion_grace_us: int | timedelta | None
     legal_hold: bool
+    kafka_headers: KafkaHeaders | None
 
 
 class ProducerOptions(TypedDict, total=False):

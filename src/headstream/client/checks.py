@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from headstream.client.arguments import ConsumerOptions, Milliseconds, TopicOptionsInput
+from headstream.core.model.topology import check_kafka_headers
 from headstream.errors import InvalidInputError, InvalidOptionError
 
 __all__ = [
@@ -152,6 +153,10 @@ def check_topic_options(options: TopicOptionsInput) -> dict[str, Any]:
     for name, value in options.items():
         if name == "summary_headers":
             found[name] = _join_names(value)
+            continue
+        if name == "kafka_headers":
+            check_kafka_headers(value)
+            found[name] = value
             continue
         if name.endswith("_us") and isinstance(value, timedelta):
             value = value // timedelta(microseconds=1)

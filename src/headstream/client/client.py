@@ -243,8 +243,8 @@ class Client:
                 acknowledgement; `interval`: within a second; `never`: whenever the operating system writes them.
             if_not_exists: Return an existing topic of that name unchanged.
             options: See update_topic(): retention_us, retention_bytes, compaction_delay_us,
-                deduplication_count, summary_headers, deletion_grace_us, legal_hold. Omitted options are off, but the grace is
-                a week.
+                deduplication_count, summary_headers, deletion_grace_us, legal_hold, kafka_headers. Omitted options are off, but
+                the grace is a week.
 
         Raises:
             AlreadyExistsError: the name is taken.
@@ -299,6 +299,8 @@ class Client:
                 deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None
                     keeps them.
                 legal_hold: Whether nothing is removed, in whatever way.
+                kafka_headers: The convention in which Kafka's clients of the server write and read headers: `headstream` (the
+                    default), `spring`, `connect`, `connect-json`, `cloudevents` or `raw`.
 
         Raises:
             TopicNotFoundError: the topic does not exist.

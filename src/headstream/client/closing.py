@@ -41,7 +41,7 @@ def unlimited() -> Iterator[None]:
 
 
 def until_closed_s() -> float | None:
-    """Return when requests have to end, by the monotonic clock; None without such a context."""
+    """Return when requests have to end, by the monotonic clock; None outside of such a context."""
     return _until.get()
 
 

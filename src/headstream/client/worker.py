@@ -83,7 +83,7 @@ class Worker:
 
         Args:
             call: What to run.
-            put_back: Called in the thread with the result if the caller was cancelled: nobody receives it. It undoes the call.
+            put_back: Called in the thread with the result if the caller was cancelled and cannot receive it. It undoes the call.
                 None drops the result.
         """
         async with self._next_turn():

@@ -5,7 +5,7 @@ headers: hs.Headers                              its headers
 attempt: hs.uint8                                the header `attempt`, which has to be a uint8: a HeaderValue
 attempt: Annotated[int, hs.uint8]                its Python value
 trace: Annotated[str, hs.string, "trace.id"]     the header of another name
-source: hs.HeaderValue | None = None             of any kind, and None without the header
+source: hs.HeaderValue | None = None             of any kind, and None if the header is missing
 order: Order                                     the payload, decoded; one parameter at most
 """
 

@@ -41,10 +41,10 @@ class _Counts:
 
 _COUNTERS: Final = (
     ("sent_messages", "sent", "Messages sent and stored."),
-    ("sent_bytes", "sent_bytes", "Size of their payloads."),
+    ("sent_bytes", "sent_bytes", "Size of the payloads sent."),
     ("failed_messages", "failed", "Messages that could not be stored, or whose storage is not known."),
     ("received_messages", "received", "Messages received."),
-    ("received_bytes", "received_bytes", "Size of their payloads."),
+    ("received_bytes", "received_bytes", "Size of the payloads received."),
     ("commits", "commits", "Commits of offsets."),
 )
 

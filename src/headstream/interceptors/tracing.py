@@ -4,7 +4,7 @@
     receive    a span `receive shop/orders` (CONSUMER), child of the sender's
     process    `with tracing.process(message):`, a span around what a program does with it
 
-With a rate, most messages are of no sampled trace. They are told by the current context and by their header names, before
+With a rate, most messages are of no sampled trace. They are recognised by the current context and by their header names, before
 anything of OpenTelemetry or a Message is made. Which of the others begins a trace is decided by counting down a random gap.
 
 OpenTelemetry's names for messaging attributes are still in development; those used here are of its version 1.27.

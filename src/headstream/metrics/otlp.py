@@ -1,7 +1,7 @@
 """Metrics over OTLP: families of prometheus_client, converted and sent to a collector by OpenTelemetry's exporter.
 
 The conversion follows OpenTelemetry's document on Prometheus compatibility: counters are monotonic cumulative sums, and names
-stay, so that a collector that exports to Prometheus again makes the same series of them. The unit is told from the name.
+stay, so that a collector that exports to Prometheus again makes the same series of them. The unit is derived from the name.
 
 OpenTelemetry's variables say where to and how: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME,
 OTEL_METRIC_EXPORT_INTERVAL, and those beside them.

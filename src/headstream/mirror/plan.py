@@ -128,5 +128,6 @@ def create_like(target: Client, topic: Topic, name: str) -> Topic:
         compaction_delay_us=topic.compaction_delay_us,
         deduplication_count=topic.deduplication_count,
         summary_headers=None if isinstance(target.transport, ClusterCounts) else topic.summary_headers,
+        kafka_headers=None if isinstance(target.transport, ClusterCounts) else topic.kafka_headers,
         deletion_grace_us=DEFAULT_DELETION_GRACE_US if topic.deletion_grace_us is None else topic.deletion_grace_us,
     )

@@ -53,7 +53,7 @@ class OffsetRuns:
 
     @property
     def end(self) -> int:
-        """One past the greatest offset; 0 without any."""
+        """One past the greatest offset; 0 if there are none."""
         return self._ends[-1] if self._ends else 0
 
     def __contains__(self, offset: int) -> bool:

@@ -170,7 +170,9 @@ def _gauges(queries: Sequence[_Query]) -> Iterator[Metric]:
         behind.add_metric(labels, value)
     yield behind
     read = GaugeMetricFamily("headstream_source_offset", "The next offset that a query reads.", labels=_OF_PARTITION)
-    ends = GaugeMetricFamily("headstream_source_end_offset", "Where the partition ends.", labels=_OF_PARTITION)
+    ends = GaugeMetricFamily(
+        "headstream_source_end_offset", "The offset after the newest message of a partition.", labels=_OF_PARTITION
+    )
     for each in lags[:MOST_SERIES]:
         read.add_metric(_labels_of(each), each.offset)
         ends.add_metric(_labels_of(each), each.end_offset)

@@ -293,7 +293,7 @@ def find_postgresql() -> Path:
 
 
 def _unprivileged_user() -> tuple[int, int] | None:
-    """Return user and group of the server if this process runs as root, whom PostgreSQL rejects."""
+    """Return user and group of the server if this process runs as root, which PostgreSQL rejects."""
     if os.geteuid() != 0:
         return None
     import pwd

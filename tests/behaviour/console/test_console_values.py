@@ -49,6 +49,7 @@ def _fill(http: Http) -> None:
         Message(payload=b"{}", key=b"\xff\xfe\0key", headers=hs.Headers({name: one for name, (one, _) in NUMBERS.items()})),
         Message(payload=b'{"a": NaN}', key=b"one\n  two" + b"k" * 600, headers=hs.Headers({"long": "L" * 9000})),
         Message(payload=bytes(LARGE_BYTES)),
+        Message(payload=b"\x54\2x", headers=hs.Headers({"__value_schema_id": hs.raw(b"\0\0\0\0\x07")})),
     )
 
 
@@ -80,6 +81,8 @@ def test_avro_is_decoded_where_its_schema_is_known(page: Page, axe: str) -> None
     assert "Order" in decoded.inner_text()
     assert page.locator("main img").count() == 0
     assert find_violations(page, axe) == []
+    show(page, 5)  # its id is in a header
+    assert "Order" in page.get_by_role("group", name="Decoded message").inner_text()
     show(page, 1)
     page.get_by_text("the schema 8 is not known here").wait_for()
     page.get_by_role("button", name="Hex").click()

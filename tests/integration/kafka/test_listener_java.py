@@ -62,7 +62,7 @@ def test_kafkas_own_tools_work_when_they_are_given_the_listener(listener: KafkaL
 def test_kafkas_verifiable_producer_and_consumer_agree_when_they_use_the_listener(
     listener: KafkaListener, tmp_path: Path
 ) -> None:
-    _run(listener, tmp_path, "TopicCommand", "--create", "--topic", "verified", "--partitions", "1")
+    _run(listener, tmp_path, "TopicCommand", "--create", "--topic", "verified")
     flags = ["--topic", "verified", "--max-messages", str(_RECORDS), "--acks", "-1"]
     sent = _run(listener, tmp_path, "VerifiableProducer", *flags, mechanism="SCRAM-SHA-256")
     assert f'"sent":{_RECORDS},"acked":{_RECORDS}' in sent

@@ -62,7 +62,7 @@ def test_aiokafka_acts_as_its_user_when_it_logs_in_by_scram(listener: KafkaListe
         )
         await admin.start()
         try:
-            return await admin.list_topics()
+            return list(await admin.list_topics())
         finally:
             await admin.close()
 

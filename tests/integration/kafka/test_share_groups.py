@@ -1,4 +1,4 @@
-"""What docs/workers.md says of Kafka's share groups, beside a real broker and Kafka's client for Java."""
+"""What docs/consuming.md says of Kafka's share groups, beside a real broker and Kafka's client for Java."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_rows_follow_changes_whatever_their_order(open_engine: Open, tmp_path: P
     assert rows.content() == {1: ("a11", amount("11"), "n")}
 
 
-@pytest.mark.parametrize("strategy", ["auto", "deletion-vectors"])
+@pytest.mark.parametrize("strategy", [pytest.param("auto", marks=pytest.mark.nightly), "deletion-vectors"])
 def test_both_engines_in_turn_write_deletion_vectors_into_one_table_where_the_strategy_says_so(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: MergeStrategy
 ) -> None:
@@ -138,7 +138,9 @@ def test_both_engines_in_turn_write_deletion_vectors_into_one_table_where_the_st
     assert engines == {"Heads", "Apach"}
 
 
-@pytest.mark.parametrize("open_engine", ["deltalake", "spark", "in turn"], indirect=True)
+@pytest.mark.parametrize(
+    "open_engine", [*(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("deltalake", "spark")), "in turn"], indirect=True
+)
 def test_merge_is_remembered_whichever_engine_comes_next(open_engine: Open, tmp_path: Path) -> None:
     rows = Rows(open_engine, tmp_path)
     rows.merge(change("INSERT", 1, "a", at=1), version=7)
@@ -157,7 +159,7 @@ def test_rows_are_those_of_the_sorted_history_when_changes_are_shuffled(open_eng
     assert rows.content() == current(tell(changes))
 
 
-@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("soft", [pytest.param(False, marks=pytest.mark.nightly), True])
 @pytest.mark.parametrize("open_engine", ["spark"], indirect=True)
 def test_rows_equal_the_source_when_they_change_keys_and_batches_are_swapped(
     open_engine: Open, tmp_path: Path, soft: bool
@@ -257,7 +259,7 @@ def test_column_that_needs_mapping_is_added_to_a_table_without(open_engine: Open
     ]
 
 
-@pytest.mark.parametrize("history", [False, True])
+@pytest.mark.parametrize("history", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_table_is_created_with_column_mapping_by_its_setting_and_merged_like_any_other(
     open_engine: Open, tmp_path: Path, history: bool
 ) -> None:

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
+from headstream.cli.main import cli
 from headstream.connect import connect
 from headstream.errors import HeadstreamError, InvalidOptionError, SchemaError, StorageError
 from headstream.replicate.apply.type1.merge import Scd1Table
+from headstream.replicate.iceberg.catalog import open_catalog
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC, ParkingLot
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.schemas.zone import SchemaZone
 from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.replicate.tables.tables import table_path
 from headstream.testing import SHOP_TABLES, CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle, split
 from headstream.testing.samples import sample_messages
 from headstream.testing.source_capture import SourceMessage
 from tests.support.crashes import CrashError
+from tests.support.replicate.iceberg_tables import iceberg_rows
 
 pytestmark = pytest.mark.spark
 
@@ -102,6 +108,39 @@ def test_pipeline_equals_the_source_when_everything_comes_in_order(run: Run) -> 
     for metadata in source.tables():
         schema, table = metadata.lineage.schema, metadata.lineage.table
         assert digest_rows(run.rows_by_spark(schema, table), metadata.key_columns) == source.digest(schema, table)
+
+
+def test_iceberg_tables_equal_the_source_and_the_command_compares_and_repairs_them(run: Run) -> None:
+    source = SourceDatabase(6, rows=20, transactions=60)
+    catalog = {"type": "sql", "uri": f"sqlite:///{run.directory / 'catalog.db'}"}
+    settings = IcebergSettings(catalog=catalog, namespace="lake.{schema}", snapshots=5)
+    options: dict[str, Any] = {"iceberg": settings, "compact_every_us": 1, "vacuum_every_us": 1, "vacuum_kept_us": 0}
+    for part in split(source.capture(), 2, seed=6):
+        run.send(part)
+        run.run(max_messages_per_batch=150, **options)
+    tables = {(m.lineage.schema, m.lineage.table): m.key_columns for m in source.tables()}
+    opened = open_catalog(settings, run.directory)
+    mapped = 0
+    for (schema, name), keys in tables.items():
+        table = opened.load_table(("lake", schema, name))
+        mapped += any(" " in field.name for field in table.schema().fields)
+        columns, *rows = iceberg_rows(table)
+        found = [dict(zip(columns, row, strict=True)) for row in rows]
+        assert digest_rows(found, keys) == source.digest(schema, name), f"{schema}.{name}"
+    assert mapped, "one of the tables should have column mapping"
+    text = f'source = "{run.url}"\ntopics = ["{DATA}"]\ntables = "tables"\ncheckpoint = "checkpoint"\n[iceberg]\n'
+    text += f'namespace = "lake.{{schema}}"\n[iceberg.catalog]\ntype = "sql"\nuri = "{catalog["uri"]}"\n'
+    (run.directory / "pipeline.toml").write_text(text)
+    command = ["replicate", "iceberg", "check", "--config", str(run.directory / "pipeline.toml"), "--output", "json"]
+    checked = CliRunner().invoke(cli, command)
+    assert checked.exit_code == 0, checked.output
+    assert {(row["table"], row["state"]) for row in json.loads(checked.stdout)} == {(".".join(t), "equal") for t in tables}
+    opened.drop_table(("lake", "SHOP", "customers"))
+    assert CliRunner().invoke(cli, command).exit_code == 1
+    repaired = CliRunner().invoke(cli, [*command, "--repair"])
+    assert repaired.exit_code == 0, repaired.output
+    assert [row["table"] for row in json.loads(repaired.stdout) if row["state"] == "repaired"] == ["SHOP.customers"]
+    opened.close()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from headstream.errors import ReplicateError, StorageError
 from headstream.replicate.codec import data_message, metadata_message
@@ -20,6 +22,7 @@ from headstream.replicate.tables.tables import table_path
 from headstream.replicate.tables.target_owner import OWNER_FILE, Owner
 from headstream.testing import SourceDatabase
 from tests.property.test_replicate_delivery import deliver
+from tests.support.replicate.iceberg_tables import IDENTIFIER, delta_rows, iceberg_rows, make_mirror, sql_catalog
 from tests.support.replicate.pipeline_work import LINES, SECOND_US, Work, plain
 from tests.support.replicate.plain_engine import open_plain_engine
 from tests.support.replicate.replicate_messages import make_change, make_table
@@ -316,3 +319,30 @@ def test_vacuum_keeps_deletion_vectors_in_a_store(server: S3Server, tmp_path: Pa
     engine.vacuum(0)
     assert len([name for name in StoreFiles(table).names() if "deletion_vector" in name]) == 2
     assert sorted(engine.read(["id"], "TRUE")["id"].to_pylist()) == ROWS
+
+
+def test_iceberg_table_beside_a_delta_table_equals_it_when_the_store_refuses_some_requests(
+    server: S3Server, tmp_path: Path
+) -> None:
+    place = server.place(f"{tmp_path.name}/t")
+    catalog = sql_catalog(tmp_path, place)
+    for version, faulty in enumerate((False, True, False)):
+        rows = pa.table({"id": [version, 10 + version], "city": ["c/d e", None]})
+        write_deltalake(str(place), rows, mode="append", partition_by=["city"], storage_options=place.delta_options)
+        if faulty:
+            server.break_down(refused=0.2, seed=3)
+        try:
+            make_mirror(catalog, place, most_snapshots=2).sync()
+        except StorageError:
+            assert faulty
+            server.recover()
+            make_mirror(catalog, place, most_snapshots=2).sync()
+        server.recover()
+        table = catalog.load_table(IDENTIFIER)
+        assert iceberg_rows(table) == delta_rows(place)
+    assert SECRET_KEY not in str(table.properties)
+    mirror = make_mirror(catalog, place)
+    assert mirror.check().is_equal
+    mirror.clean()
+    assert iceberg_rows(table) == delta_rows(place), "nothing is old enough to be removed"
+    catalog.close()

@@ -165,7 +165,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("query", "options", "what"), REFUSED)
+@pytest.mark.parametrize(
+    ("query", "options", "what"), [*REFUSED[:4], *(pytest.param(*case, marks=pytest.mark.nightly) for case in REFUSED[4:])]
+)
 def test_what_cannot_be_written_is_refused_before_anything_runs(
     spark: SparkSession, log: hs.Client, url: str, query: str, options: dict[str, str], what: str
 ) -> None:
@@ -195,7 +197,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("columns", "what"), BAD)
+@pytest.mark.parametrize(("columns", "what"), [*BAD[:2], *(pytest.param(*case, marks=pytest.mark.nightly) for case in BAD[2:])])
 def test_a_bad_row_fails_everything_and_is_named(spark: SparkSession, log: hs.Client, url: str, columns: str, what: str) -> None:
     good, names = columns.replace("NULL", "'x'").replace("256", "255").replace("'' h", "'h' h").replace("4 p", "1 p"), {}
     good = good.replace("'no uuid'", f"'{uuid.uuid4()}'").replace("X'000000'", "X''")

@@ -19,13 +19,13 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_every_block_of_the_page_runs(spark: SparkSession, url: str) -> None:
-    page = (ROOT / "docs/spark-sink.md").read_text()
+    page = (ROOT / "docs/spark.md").read_text().partition("\n## Writing\n")[2]
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 3
     names: dict[str, Any] = {"spark": spark}
     for block in blocks:  # they check themselves what they have written
         code = block.replace("file:///tmp/shop-write", url).replace("spark = session()\n", "")
-        exec(compile(code, "docs/spark-sink.md", "exec"), names)
+        exec(compile(code, "docs/spark.md", "exec"), names)
 
 
 def test_example_writes_and_copies_once(spark: SparkSession, url: str, tmp_path: Path) -> None:

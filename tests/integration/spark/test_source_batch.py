@@ -202,17 +202,22 @@ def test_source_splits_and_coalesces_tasks(spark: SparkSession, url: str) -> Non
         ({"headers": "list"}, "headers=list"),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger is for streams"),
         ({"startingOffsets": '{"shop/orders": {"1": 900}}'}, "shop/orders partition 1"),
-        ({"startingOffsets": '{"shop/orders": {"7": 0}}'}, "startingOffsets names shop/orders partition 7"),
-        (
-            {"startingOffsets": '{"shop/orders": {"1": 3}}', "endingOffsets": '{"shop/orders": {"1": 2}}'},
-            "endingOffsets ends shop/orders partition 1 at 2",
+        *(
+            pytest.param(*case, marks=pytest.mark.nightly)
+            for case in (
+                ({"startingOffsets": '{"shop/orders": {"7": 0}}'}, "startingOffsets names shop/orders partition 7"),
+                (
+                    {"startingOffsets": '{"shop/orders": {"1": 3}}', "endingOffsets": '{"shop/orders": {"1": 2}}'},
+                    "endingOffsets ends shop/orders partition 1 at 2",
+                ),
+                ({"subscribe": "shop/nothing"}, "there is no topic 'shop/nothing'"),
+                ({"subscribe": "nothing/orders"}, "there is no stream 'nothing'"),
+                ({"subscribe": "orders"}, "'orders' is not a topic"),
+                ({"url": "headstream://host:8090"}, "Write headstream://user:password@"),
+                ({"url": "file:///proc/self"}, "NotALogError"),
+                ({"url": "file:///nowhere/at/all"}, "there is no log here"),
+            )
         ),
-        ({"subscribe": "shop/nothing"}, "there is no topic 'shop/nothing'"),
-        ({"subscribe": "nothing/orders"}, "there is no stream 'nothing'"),
-        ({"subscribe": "orders"}, "'orders' is not a topic"),
-        ({"url": "headstream://host:8090"}, "Write headstream://user:password@"),
-        ({"url": "file:///proc/self"}, "NotALogError"),
-        ({"url": "file:///nowhere/at/all"}, "there is no log here"),
     ],
 )
 def test_source_says_what_is_wrong_when_it_cannot_read(spark: SparkSession, url: str, options: dict[str, str], said: str) -> None:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 
 @needs_spark_4_2
 def test_every_block_of_the_page_runs(spark: SparkSession, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs/spark-source.md").read_text()
+    page = (ROOT / "docs/spark.md").read_text().partition("\n## Writing\n")[0]
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) >= 6
     names: dict[str, Any] = {"spark": spark}
@@ -31,7 +31,7 @@ def test_every_block_of_the_page_runs(spark: SparkSession, url: str, capsys: pyt
             .replace("/tmp/shop-read", urlsplit(url).path)
             .replace("spark = session()\n", "")
         )
-        exec(compile(code, "docs/spark-source.md", "exec"), names)
+        exec(compile(code, "docs/spark.md", "exec"), names)
     assert "headstream_source_lag" in capsys.readouterr().out
 
 

@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
-from headstream.replicate.iceberg.access import open_catalog
+from headstream.replicate.iceberg.catalog import open_catalog
 from headstream.replicate.iceberg.mirror import TableMirror
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.replicate.storage.places import Place, StorePlace

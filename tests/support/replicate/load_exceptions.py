@@ -19,7 +19,7 @@ A change is merged with the micro-batch that reads it, or, where it waits, with 
 can have been merged before another if it was read with an earlier micro-batch than the other was merged with; or with the same
 one if the other had waited, because what waited is merged on its own.
 
-Both are documented in docs/replicate-guarantees.md: the three sentences after "What is not guaranteed", and "Not covered".
+Both are limitations in docs/replicate-guarantees.md: the late change of key that omits columns, and the end of an old version.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Listener(logging.Handler):
         self.warned: Warned = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "which change %s of its key leaves out" in str(record.msg) and isinstance(record.args, tuple):
+        if "because change %s changed the key" in str(record.msg) and isinstance(record.args, tuple):
             table, _, _, sequence, _ = record.args
             self.warned.add((str(table), str(sequence)))
 

@@ -43,10 +43,12 @@ VERBS = {
     "context": "list show create update use delete",
     "replicate": "run inspect parked redrive reload remove-deletion-vectors schemas status",
 }
-ALL = [(name,) for name in COMMANDS if name not in VERBS] + [(noun, verb) for noun in VERBS for verb in VERBS[noun].split()]
+ICEBERG = ("replicate", "iceberg", "check")
+ALL: list[tuple[str, ...]] = [(name,) for name in COMMANDS if name not in VERBS]
+ALL += [*((noun, verb) for noun in VERBS for verb in VERBS[noun].split()), ICEBERG]
 
 
-OF_A_CHECKPOINT = [("replicate", name) for name in VERBS["replicate"].split() if name != "run"]
+OF_A_CHECKPOINT = [*(("replicate", name) for name in VERBS["replicate"].split() if name != "run"), ICEBERG]
 """What looks at a pipeline's own files, or at none of a log."""
 
 OF_NO_LOG = ("demo", "server", "console", "jars", "inspect", "convert", "context", "completion", "mirror")
@@ -218,6 +220,7 @@ def test_json_forms_of_streams_and_topics(tmp_path: Path) -> None:
         "summary_headers": None,
         "deletion_grace_us": 7 * 86_400_000_000,
         "legal_hold": False,
+        "kafka_headers": "headstream",
         "messages": 0,
         "size_bytes": 0,
         "partitions": [{"partition": n, "first_offset": 0, "end_offset": 0, "messages": 0, "size_bytes": 0} for n in (1, 2)],

@@ -1,4 +1,4 @@
-"""What a table comes to in the cases that pipelines get wrong, where no other file has them; see docs/replicate-guarantees.md."""
+"""What a table comes to in the cases that pipelines get wrong, where no other file has them; see docs/proof.md."""
 
 from __future__ import annotations
 

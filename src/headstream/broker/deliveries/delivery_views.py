@@ -24,7 +24,7 @@ __all__ = ["DeliveryViews", "GroupAges"]
 
 
 class GroupAges(NamedTuple):
-    """What metrics tell of a group.
+    """The ages of a group's messages, for metrics.
 
     Args:
         topic: Stream and topic.

@@ -1,9 +1,9 @@
-"""Leases: lends messages of a group to workers that share its partitions, and records what they say.
+"""Leases: lends messages of a group to workers that share its partitions, and records their steps.
 
     lease    end what is over -> finish what an interrupted call left -> grant -> journal -> offset
     settle   end what is over -> apply -> journal -> dead letters -> offset
 
-Each grant and each step is in the group's journal before the worker hears of it. The process that holds the group's lock
+Each grant and each step is in the group's journal before the worker gets the response. The process that holds the group's lock
 decides; a worker's word counts by its token, so it needs no lock and no clock of its own.
 """
 

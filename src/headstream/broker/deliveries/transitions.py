@@ -1,4 +1,4 @@
-"""Transitions: counts what happens to messages, for groups and for all, and tells it to an audit, once it is stored."""
+"""Transitions: counts what happens to messages, for groups and for all, and reports it to an audit once it is stored."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Transitions:
             return dict(self._states)
 
     def record(self, place: GroupPlace, found: Iterable[Transition]) -> None:
-        """Count transitions that are stored, and tell the audit."""
+        """Count transitions that are stored, and report them to the audit."""
         with self._lock:
             for each in found:
                 self._counts[each.kind] += each.size

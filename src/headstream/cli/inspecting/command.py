@@ -20,7 +20,7 @@ _COLUMNS: Final = ("byte", "size", "field", "value")
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE|-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--as", "name", type=click.Choice(list(FORMATS)), help="Read it in this format, without detection.")
+@click.option("--as", "name", type=click.Choice(list(FORMATS)), help="Format of the file; detected by default.")
 @click.option(
     "--limit", type=click.IntRange(1), default=20, show_default=True, help="Number of messages whose fields are printed."
 )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -15,19 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from headstream.cli.replicate.compare import compare
 from headstream.cli.replicate.iceberg import iceberg
 from headstream.cli.replicate.inspection import inspect
 from headstream.cli.replicate.operation import parked, redrive, reload, remove_deletion_vectors, schemas, status
+from headstream.cli.replicate.session import SPARK_SETTING, open_session, show_progress
 from headstream.cli.shared.output import print_object, print_table, print_text
 from headstream.cli.shared.parameters import Checked, LocalPath, StorablePlace, output_option
 from headstream.core.model.quantities import parse_duration_us, parse_size_bytes
-from headstream.errors import InvalidInputError, JarsError, ReplicateError
+from headstream.errors import ReplicateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
     from headstream.replicate.run.pipeline import ReplicatePipeline
     from headstream.replicate.run.summary import Summary
     from headstream.replicate.settings.config import ReplicateConfig
@@ -39,16 +35,6 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name in text.split(",")))
 _PLACE: Final = LocalPath()
 _TABLE_PLACE: Final = StorablePlace(is_table=True)
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name.startswith("spark.") and equals):
-        raise InvalidInputError(f"{text!r} is not a Spark setting", advice="Write it as in spark.driver.memory=4g")
-    return name, value
-
-
-_SETTING: Final = Checked("setting", _setting)
 _DURATION: Final = Checked("duration", parse_duration_us)
 _SIZE: Final = Checked("size", parse_size_bytes)
 
@@ -66,7 +52,7 @@ def replicate() -> None:
     """
 
 
-for _command in (inspect, status, schemas, parked, redrive, reload, remove_deletion_vectors, iceberg):
+for _command in (inspect, status, schemas, parked, redrive, reload, compare, remove_deletion_vectors, iceberg):
     replicate.add_command(_command)
 
 
@@ -88,7 +74,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, remove_delet
     help="The log with the messages, or kafka://host:9092.",
 )
 @click.option("--topics", type=_TOPICS, metavar="A,B", help="Topics with data messages.")
-@click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if other ones.")
+@click.option("--metadata", type=_TOPICS, default=(), metavar="C", help="Topics with metadata messages, if not the data topics.")
 @click.option(
     "--format",
     "form",
@@ -103,10 +89,8 @@ for _command in (inspect, status, schemas, parked, redrive, reload, remove_delet
     help="Directory of the Delta tables, or a URI: s3://, abfss://, gs://, hdfs://; settings from [storage].",
 )
 @click.option("--checkpoint", type=StorablePlace(), help="Directory of the pipeline's state, or a URI.")
-@click.option(
-    "--checkpoint-from", type=LocalPath(exists=True), help="Begin a checkpoint in an object store with this directory's."
-)
-@click.option("--zone", type=StorablePlace(), help="Directory of the schema zone, or a URI.  [default: CHECKPOINT/zone]")
+@click.option("--checkpoint-from", type=LocalPath(exists=True), help="Move this directory's checkpoint to --checkpoint.")
+@click.option("--zone", type=StorablePlace(), help="Directory or URI of the schema store.  [default: CHECKPOINT/zone]")
 @click.option("--schemas", type=StorablePlace(), help="Directory of schemas that do not arrive in messages, or a URI.")
 @click.option(
     "--schema-wait",
@@ -140,8 +124,8 @@ for _command in (inspect, status, schemas, parked, redrive, reload, remove_delet
     type=click.Choice(["wait", "apply", "fail"]),
     help="After --transaction-wait: wait on with a warning, apply what arrived, or stop.  [default: wait]",
 )
-@click.option("--change-tables", type=_TABLE_PLACE, help="The same for one Delta table per target with every change as received.")
-@click.option("--dead-letter-table", type=_TABLE_PLACE, help="Write dead letters to this Delta table too; the same.")
+@click.option("--change-tables", type=_TABLE_PLACE, help="Place of change tables (one per target, every change as received).")
+@click.option("--dead-letter-table", type=_TABLE_PLACE, help="Also write dead letters to this Delta table.")
 @click.option("--metrics", type=StorablePlace(directory=False), help="Write metrics to this file or URI (OpenMetrics).")
 @click.option("--metrics-otlp", is_flag=True, help="Send metrics to OpenTelemetry's collector (OTEL_EXPORTER_OTLP_ENDPOINT).")
 @click.option("--tracing", is_flag=True, help="Make OpenTelemetry spans of micro-batches and merges, linked to messages' spans.")
@@ -166,7 +150,14 @@ for _command in (inspect, status, schemas, parked, redrive, reload, remove_delet
     "--max-bytes-per-batch", type=_SIZE, help="Maximum size of a micro-batch.  [default: an eighth of Spark's driver memory]"
 )
 @click.option("--driver-memory", metavar="SIZE", help="Memory of Spark's driver: 4g.  [default: Spark's, 1g]")
-@click.option("--conf", "spark", type=_SETTING, multiple=True, metavar="NAME=VALUE", help="A Spark setting; repeatable.")
+@click.option(
+    "--conf",
+    "spark",
+    type=SPARK_SETTING,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Setting of the Spark session, NAME=VALUE; repeatable.",
+)
 @click.option(
     "--mask-order",
     type=click.Choice(["auto", "little", "big"]),
@@ -253,20 +244,22 @@ def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
     from headstream.replicate.run.pipeline import ReplicatePipeline
 
     _show_log()
-    with _progress() as show, _kept_handlers():
-        show("starting Spark")
-        with _session(config) as spark:
-            pipeline = ReplicatePipeline(spark, config, on_progress=lambda summary: show(_describe(summary)))
-            came = _stop_by_signals(pipeline)
-            show("waiting for messages")
-            try:
-                return pipeline.run(), bool(came)
-            except Exception as error:
-                if not came:
-                    raise
-                raise ReplicateError(  # a signal to the whole process group ends Spark's processes early
-                    "the run was interrupted during a micro-batch", advice="Run it again: it continues where it stopped"
-                ) from error
+    with (
+        show_progress("starting Spark") as show,
+        _kept_handlers(),
+        open_session("headstream-replicate", config.spark, config.table_places) as spark,
+    ):
+        pipeline = ReplicatePipeline(spark, config, on_progress=lambda summary: show(_describe(summary)))
+        came = _stop_by_signals(pipeline)
+        show("waiting for messages")
+        try:
+            return pipeline.run(), bool(came)
+        except Exception as error:
+            if not came:
+                raise
+            raise ReplicateError(  # a signal to the whole process group ends Spark's processes early
+                "the run was interrupted during a micro-batch", advice="Run it again: it continues where it stopped"
+            ) from error
 
 
 def _show_log() -> None:
@@ -277,44 +270,6 @@ def _show_log() -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
-
-
-@contextmanager
-def _session(config: ReplicateConfig) -> Iterator[SparkSession]:
-    """Yield a session, and stop it; a stopped Spark does not hide an error of the body."""
-    from headstream.replicate.storage.places import StorePlace
-    from headstream.spark import session, stop
-    from headstream.spark.sessions.given_settings import find_given
-    from headstream.spark.sessions.spark_home import SESSION_VERSIONS, find_pyspark
-
-    jars = {place.access.jars for place in config.table_places if isinstance(place, StorePlace)}
-    given = find_given(os.environ, find_pyspark(SESSION_VERSIONS)) | dict(config.spark)
-    name = None if "spark.app.name" in given else "headstream-replicate"
-    spark = session(name, config=config.spark, with_jars=_available(sorted(name for name in jars if name is not None)))
-    try:
-        yield spark
-    except BaseException:
-        with suppress(Exception):
-            stop(spark)
-        raise
-    stop(spark)
-
-
-def _available(names: Sequence[str]) -> list[str]:
-    """Return those sets of jars that the session has or can have; without the others `deltalake` still merges."""
-    from headstream.spark.sessions.jar_sets import SETS
-    from headstream.spark.sessions.jars import fetch
-    from headstream.spark.sessions.session import lacking_sets
-
-    found = list(names)
-    for jar_set in lacking_sets([SETS[name] for name in names]):
-        try:
-            fetch(jar_set=jar_set)
-        except JarsError as error:
-            told = "the jars of the set %s cannot be fetched, and Spark writes no tables there without them: %s"
-            logging.getLogger("headstream.replicate").warning(told, jar_set.name, error)
-            found.remove(jar_set.name)
-    return found
 
 
 def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
@@ -346,19 +301,6 @@ def _kept_handlers() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows a progress line on a terminal, and does nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda text: None
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    with Console(stderr=True, highlight=False).status("") as status:
-        yield lambda text: status.update(Text(text))
 
 
 def _describe(summary: Summary) -> str:

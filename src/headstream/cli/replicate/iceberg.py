@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import asdict
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,6 @@ from headstream.errors import HeadstreamError, InvalidOptionError, ReplicateErro
 
 if TYPE_CHECKING:
     from headstream.replicate.iceberg.mirror import TableMirror
-    from headstream.replicate.settings.config import ReplicateConfig
 
 __all__ = ["iceberg"]
 
@@ -58,14 +57,29 @@ def check(config_file: Path, pattern: str, repair: bool, output: str) -> None:
       headstream replicate iceberg check --config pipeline.toml
       headstream replicate iceberg check --config pipeline.toml --table SHOP.orders --repair
     """
+    from headstream.replicate.parked.ledger import Ledger
+    from headstream.replicate.run.mirrors import MirrorOpener
+    from headstream.replicate.run.status import read_targets
     from headstream.replicate.settings.config_file import load_config
+    from headstream.replicate.tables.table_places import has_table, place_table
 
     config = load_config(config_file)
     if config.iceberg is None:
         raise InvalidOptionError("the file has no [iceberg]", where=str(config_file))
-    rows = [_check(name, identifier, mirror, repair=repair) for name, identifier, mirror in _open(config, pattern)]
+    opener, rows = MirrorOpener(config), []
+    with read_checkpoint(config.checkpoint) as read, closing(Ledger(read() / "ledger.sqlite", read_only=True)) as ledger:
+        names = sorted(set(read_targets(ledger).values()))
+    for name in names:
+        identifier = opener.identify(name)
+        if identifier is None or not fnmatchcase(".".join(name), pattern) or not has_table(place_table(config.tables, *name)):
+            continue
+        try:
+            mirror = opener.open(name)
+        except Exception as error:  # of any kind: a catalog's implementation is not ours
+            raise ReplicateError(f"the Iceberg catalog cannot be opened: {error}", where=config.iceberg.catalog_name) from error
+        rows.append({"table": ".".join(name), "name": ".".join(identifier), **_check(mirror, repair=repair)})
     print_objects(rows, _COLUMNS, output)
-    bad = [row for row in rows if row["state"] not in ("equal", "repaired")]
+    bad = [row for row in rows if row["state"] == "different"]
     if bad:
         raise ReplicateError(
             f"{len(bad)} of {len(rows)} Iceberg tables differ from their Delta tables",
@@ -74,42 +88,12 @@ def check(config_file: Path, pattern: str, repair: bool, output: str) -> None:
         )
 
 
-def _open(config: ReplicateConfig, pattern: str) -> list[tuple[str, str, TableMirror]]:
-    """Return the tables that exist and are chosen: name, name in the catalog, and mirror."""
-    from fnmatch import fnmatchcase
-
-    from headstream.replicate.iceberg.access import check_pyiceberg, open_catalog
-    from headstream.replicate.iceberg.mirrors import open_mirror
-    from headstream.replicate.parked.ledger import Ledger
-    from headstream.replicate.run.status import read_targets
-    from headstream.replicate.tables.table_places import has_table, place_table
-
-    settings = config.iceberg
-    assert settings is not None, "check() has looked"
-    check_pyiceberg()
-    with read_checkpoint(config.checkpoint) as read, closing(Ledger(read() / "ledger.sqlite", read_only=True)) as ledger:
-        names = sorted(set(read_targets(ledger).values()))
-    try:
-        catalog = open_catalog(settings, config.tables)
-    except Exception as error:  # of any kind: a catalog's implementation is not ours
-        raise ReplicateError(f"the Iceberg catalog cannot be opened: {error}", where=settings.catalog_name) from error
-    found = []
-    for name in names:
-        identifier, place = settings.identify(*name), place_table(config.tables, *name)
-        if identifier is not None and fnmatchcase(".".join(name), pattern) and has_table(place):
-            mirror = open_mirror(catalog, settings, identifier, place, config.vacuum_kept_us)
-            found.append((".".join(name), ".".join(identifier), mirror))
-    return found
-
-
-def _check(name: str, identifier: str, mirror: TableMirror, *, repair: bool) -> dict[str, Any]:
-    difference = mirror.check()
-    state = "equal" if difference.is_equal else "different"
+def _check(mirror: TableMirror, *, repair: bool) -> dict[str, Any]:
+    difference, state = mirror.check(), "equal"
     if repair and not difference.is_equal:
         try:
             mirror.repair()
         except HeadstreamError as error:
-            return {"table": name, "name": identifier, **asdict(difference), "state": "different", "reason": str(error)}
-        difference = mirror.check()
-        state = "repaired" if difference.is_equal else "different"
-    return {"table": name, "name": identifier, "state": state, **asdict(difference)}
+            return {**difference._asdict(), "state": "different", "reason": str(error)}
+        difference, state = mirror.check(), "repaired"
+    return {**difference._asdict(), "state": state if difference.is_equal else "different"}

@@ -3,7 +3,7 @@
 An input is one message, or many:
 
     one message     the bytes of a Kafka value, in Avro or in JSON (a document of any number of lines)
-    one a line      messages in JSON, or lines of `headstream export` with any messages
+    one per line    messages in JSON, or lines of `headstream export` with any messages
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Sample(NamedTuple):
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE|-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option(
-    "--zone", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The schema zone of a pipeline, for schemas."
+    "--zone",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A pipeline's schema store, to decode data messages.",
 )
 @click.option(
     "--mask-order",
@@ -59,8 +61,8 @@ class Sample(NamedTuple):
 def inspect(files: tuple[str, ...], zone: Path | None, mask_order: Literal["little", "big"], output: str) -> None:
     """Explain the Replicate messages in each FILE, or on standard input: type, schema, table, columns, masks by name.
 
-    FILE contains one message as in Kafka, or one message a line, in JSON or as written by export. Avro data messages
-    are decoded with the metadata messages before them, or with those of --zone. Exit code 1 means that a message is invalid.
+    FILE contains one message as in Kafka, or one message per line, in JSON or as written by export. Avro data messages
+    are decoded with the metadata messages before them, or with --zone. Exit code 1 means that a message is invalid.
 
     \b
     Examples:

@@ -72,7 +72,7 @@ def _selection_options(function: _Function) -> _Function:
 
 @click.command()
 @checkpoint_options
-@click.option("--watch", is_flag=True, help="Show it every second, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Refresh the status every second, until Ctrl-C.")
 @output_option
 def status(checkpoint: Place, watch: bool, output: str) -> None:
     """Show a pipeline's status: totals, waiting messages, failing tables, lag.
@@ -98,8 +98,8 @@ def status(checkpoint: Place, watch: bool, output: str) -> None:
 
 @click.command()
 @checkpoint_options
-@click.option("--zone", type=StorablePlace(), help="The schema zone, if it is elsewhere: a directory or a URI.")
-@click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="The history of one source table.")
+@click.option("--zone", type=StorablePlace(), help="Schema store (directory or URI), if not in the checkpoint.")
+@click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Only schema versions of this source table, as SHOP.orders.")
 @output_option
 def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None, output: str) -> None:
     """List the schemas that a pipeline knows, in order of arrival.
@@ -157,7 +157,7 @@ def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
     type=click.Choice(["dead", "delayed", "all"]),
     default="dead",
     show_default=True,
-    help="From the dead letters, from the delayed topic, or from both.",
+    help="Where from: dead letters, delayed topic, or both.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the selected messages without redriving them.")
 @output_option
@@ -197,7 +197,7 @@ def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: 
 
     The pipeline detects loads itself, except one that begins within five minutes of a change of the table. Rows of
     the table stay until the load replaces them; rows missing from the load are deleted at the table's next change or
-    with --ended. Times are those of the messages in their log. `status` shows the result.
+    with --ended. Times are log times of messages. `status` shows the result.
 
     \b
     Examples:

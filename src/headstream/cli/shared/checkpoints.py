@@ -35,6 +35,7 @@ __all__ = [
 
 _READ: Final = ("ledger.sqlite", "zone")
 _LOG: Final = "log"
+_TABLES: Final = "tables.sqlite"
 
 
 def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True) -> Callable[..., Any]:
@@ -127,11 +128,12 @@ def ask_pipeline(checkpoint: Place, kind: RequestKind, arguments: dict[str, Any]
 
 
 @contextmanager
-def read_checkpoint(checkpoint: Place, *, with_log: bool = False) -> Iterator[Callable[[], Path]]:
+def read_checkpoint(checkpoint: Place, *, with_log: bool = False, with_tables: bool = False) -> Iterator[Callable[[], Path]]:
     """Yield a function that returns a directory with the newest ledger and schema zone of a checkpoint.
 
     Args:
         with_log: Whether to fetch the pipeline's own log from an object store too.
+        with_tables: Whether to fetch the state of its tables too.
     """
     if isinstance(checkpoint, Path):
         yield lambda: checkpoint
@@ -139,7 +141,8 @@ def read_checkpoint(checkpoint: Place, *, with_log: bool = False) -> Iterator[Ca
     from headstream.replicate.checkpoint.reading import CheckpointReader
 
     with TemporaryDirectory(prefix="headstream-") as directory:
-        reader = CheckpointReader(checkpoint, Path(directory), (*_READ, _LOG) if with_log else _READ)
+        only = (*_READ, *([_LOG] if with_log else []), *([_TABLES] if with_tables else []))
+        reader = CheckpointReader(checkpoint, Path(directory), only)
 
         def read() -> Path:
             reader.refresh()

@@ -28,7 +28,7 @@ class Letters:
     """Letters of an open log.
 
     Args:
-        aside: What the pipeline says of them; None without a pipeline.
+        aside: Their status in the pipeline; None if the topic is not a pipeline's.
     """
 
     log: Client

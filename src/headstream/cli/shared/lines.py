@@ -1,4 +1,4 @@
-"""Messages as JSON, one object a line: the form of import, export and --output json.
+"""Messages as JSON, one object per line: the form of import, export and --output json.
 
     {"topic": "shop/orders", "partition": 1, "key": base64 | null, "payload": base64 | null, "id": UUID,
      "headers": [{"key": "attempt", "kind": "uint8", "value": 3}, ...], "timestamp_us": 1690000000000000,

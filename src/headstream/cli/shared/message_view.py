@@ -1,4 +1,4 @@
-"""Messages as text for people: one line a message, in a table or a stream.
+"""Messages as text for people: one line per message, in a table or a stream.
 
     1:42  2026-01-31T12:00:00.000000Z  key 42  attempt=uint8:3 source=string:web  {"total": 12.5}
 
@@ -56,7 +56,7 @@ def form_options(function: _Function) -> _Function:
         "--format",
         "template",
         metavar="TEMPLATE",
-        help="Line for each message: %t topic, %p partition, %o offset, %d time (%T in us), %i id, %S state, %k key, %s payload, "
+        help="Line per message: %t topic, %p partition, %o offset, %d time (%T in us), %i id, %S state, %k key, %s payload, "
         "%h headers, %h{name} one header, %K %R bytes of key and payload.",
     )
     @functools.wraps(function)
@@ -78,7 +78,7 @@ def is_before(message: ReceivedMessage, until: PollingStrategy) -> bool:
 
 
 def print_message_table(messages: Sequence[ReceivedMessage], form: MessageForm) -> None:
-    """Print a complete list of messages: as a table, or one a line if a terminal is too narrow."""
+    """Print a complete list of messages: as a table, or one per line if a terminal is too narrow."""
     if form.line is not None or form.output != "table":
         print_message_lines(messages, form)
         return
@@ -93,7 +93,7 @@ def print_message_table(messages: Sequence[ReceivedMessage], form: MessageForm) 
 
 
 def print_message_lines(messages: Iterable[ReceivedMessage], form: MessageForm, *, flush: bool = False) -> None:
-    """Print messages as they arrive, one a line.
+    """Print messages as they arrive, one per line.
 
     Args:
         messages: Any number of messages.

@@ -2,7 +2,7 @@
 
 --output table    aligned columns, fitted to the terminal without loss; as wide as necessary without a terminal
 --output json     one document: a list for many objects, an object for one
---output jsonl    one object a line
+--output jsonl    one object per line
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def print_object(members: Mapping[str, Any], form: str) -> None:
 
 
 def write_json_list(documents: Iterable[Any], *, flush: bool = False) -> None:
-    """Print a list of JSON documents, one a line, as they arrive; the list is closed even after Ctrl-C.
+    """Print a list of JSON documents, one per line, as they arrive; the list is closed even after Ctrl-C.
 
     Args:
         documents: Any number of documents.

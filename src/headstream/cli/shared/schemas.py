@@ -25,7 +25,7 @@ schemas_option = click.option(
 
 
 def open_schemas(place: str | None, where: str) -> Callable[[bytes], dict[str, Any]] | None:
-    """Return a function that explains an Avro payload, or None without schemas.
+    """Return a function that explains an Avro payload, or None if there are no schemas.
 
     The variables HEADSTREAM_SCHEMAS_USERNAME and HEADSTREAM_SCHEMAS_PASSWORD, or HEADSTREAM_SCHEMAS_TOKEN, log in at a registry.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import click
 
 from headstream.cli.shared.parameters import Checked
 from headstream.core.model.quantities import DURATION_UNITS_US, SIZE_UNITS, parse_duration_us, parse_size_bytes
-from headstream.core.model.topology import Topic, split_header_names
+from headstream.core.model.topology import KafkaHeaders, Topic, check_kafka_headers, split_header_names
 from headstream.errors import InvalidInputError
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "parse_grace_us",
     "parse_header_names",
     "parse_hold",
+    "parse_kafka_headers",
     "parse_topic_size",
 ]
 
@@ -112,20 +113,30 @@ def parse_header_names(text: str) -> str | None:
     return None if text.strip().lower() == "none" else ",".join(split_header_names(text))
 
 
+def parse_kafka_headers(text: str) -> str:
+    """Return the name of a convention.
+
+    Raises:
+        InvalidOptionError: it is unknown.
+    """
+    check_kafka_headers(text)
+    return text
+
+
 _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
     (
         "--retention",
         "retention_us",
         Checked("age", parse_age_us),
         "forever",
-        "Messages older than this can be dropped: 12h, 7d, forever.",
+        "Age after which messages can be dropped, for example 12h or 7d; forever: never.",
     ),
     (
         "--retention-bytes",
         "retention_bytes",
         Checked("size", parse_topic_size),
         "unlimited",
-        "Above this size, the oldest messages can be dropped: 500MB, 10GB, unlimited.",
+        "Size of the topic above which the oldest messages can be dropped, for example 500MB or 10GB; unlimited: never.",
     ),
     (
         "--compaction",
@@ -140,30 +151,37 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "deduplication_count",
         Checked("count", parse_deduplication),
         "none",
-        "Drop a message if one of this many newest messages of its partition has the same id: 100000; none drops none.",
+        "Number of newest messages per partition whose ids are remembered, to drop repeats, for example 100000.",
     ),
     (
         "--summary-headers",
         "summary_headers",
         Checked("names", parse_header_names),
         "none",
-        "Note what these headers have in each file of messages that is full, so that --where skips files without what it looks "
-        "for: tenant,user_id; at most 8; none notes nothing.",
+        "Headers (at most 8) whose values are summarised per segment, so that --where skips segments, for example "
+        "tenant,user_id; none: no summaries.",
     ),
     (
         "--deletion-grace",
         "deletion_grace_us",
         Checked("age", parse_grace_us),
         "7d",
-        "Messages marked for deletion can be restored so long, and are removed from the disk within it: 7d, 0s; forever keeps "
-        "them.",
+        "Time within which messages marked for deletion can be restored, and after which they have left the disk, for example "
+        "7d or 0s; forever: never removed.",
     ),
     (
         "--legal-hold",
         "legal_hold",
         Checked("on|off", parse_hold),
         "off",
-        "Whether nothing is removed: not by retention, compaction, marks, erase, purge or delete.",
+        "Keep all messages: retention, compaction, marks, erase, purge and delete remove nothing.",
+    ),
+    (
+        "--kafka-headers",
+        "kafka_headers",
+        Checked("convention", parse_kafka_headers),
+        "headstream",
+        f"How Kafka's clients write and read headers: {', '.join(get_args(KafkaHeaders))}.",
     ),
 )
 

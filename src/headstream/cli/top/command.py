@@ -103,7 +103,7 @@ def parse_interval(text: str) -> float:
     metavar="DURATION",
     help="Time between two samples.",
 )
-@click.option("--count", type=click.IntRange(1), help="End after so many samples.  [default: until q or Ctrl-C]")
+@click.option("--count", type=click.IntRange(1), help="End after this number of samples.  [default: until q or Ctrl-C]")
 @click.option("--sort", "order", type=click.Choice(ORDERS), default="rate", show_default=True, help="Order of the topics.")
 @click.option(
     "--topic",

@@ -6,7 +6,7 @@
     fetching.finish()                  the body has processed it: its offset can be committed
     fetching.seek(partition, offset)   continue there; the position is committed with the next message, or by release()
     fetching.hand_out(count)           several messages; the caller marks them as done with release()
-    fetching.undeliver(messages)       nobody received what was delivered last: it is next again
+    fetching.undeliver(messages)       the caller did not receive the last messages: they are next again
     fetching.committable()             partition -> offset to commit, once
     fetching.follow(assignment)        a group member: partitions it loses, can release, gets
 

@@ -38,7 +38,7 @@ class FilterPlan:
         states: The states of the messages that it is applied to, by code; None for all.
         on_filter_error: What happens to a message that it cannot be applied to.
         summarized: Those of the headers that the topic summarizes; empty without a topic.
-        segments: How many segments of the topic it skips, and how many there are; None without a topic, and over `kafka://`.
+        segments: How many segments of the topic it skips, and how many there are; None if no topic is given, and over `kafka://`.
     """
 
     where: str
@@ -54,7 +54,7 @@ class FilterPlan:
 
 
 def make_filter(where: str | None, on_error: str, states: frozenset[int] | None) -> Filter | None:
-    """Return the filter of a poll or consumer, None without one.
+    """Return the filter of a poll or consumer, None if there is none.
 
     Args:
         on_error: What happens to a message that it cannot be applied to.

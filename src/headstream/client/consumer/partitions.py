@@ -177,7 +177,7 @@ class Partitions:
         return False
 
     def report_commit(self, offsets: Mapping[int, int]) -> None:
-        """Tell the client's interceptors of a commit."""
+        """Call the interceptors' hook of a commit."""
         if self._options.chain is not None:
             with unlimited():  # also for tasks that an interceptor starts, which inherit the context
                 self._options.chain.commit(str(self.topic), dict(offsets))

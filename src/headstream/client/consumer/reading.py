@@ -38,7 +38,7 @@ class ReadingOptions:
         on_assigned: Called with the topic and the partitions that the consumer starts to read, from a call of the consumer.
         on_revoked: Called with the partitions it stops reading, if possible before another member starts to read them.
         transform: Called with each message when it is delivered, or None.
-        chain: The client's interceptors, which are told of commits, or None.
+        chain: The client's interceptors, whose hook of commits is called, or None.
     """
 
     committer: OffsetOwner | None
@@ -57,7 +57,7 @@ class Reading(ABC):
     """How one consumer reads its topic; one thread at a time.
 
     Attributes:
-        may_wait: Whether take() can block although a message is buffered: it tells the log of the previous one first.
+        may_wait: Whether take() can block although a message is buffered: it records the previous one in the log first.
     """
 
     may_wait: bool = True

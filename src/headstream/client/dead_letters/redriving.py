@@ -86,7 +86,7 @@ class Redrive:
     Args:
         log: A client without interceptors: messages are sent as they are stored.
         where: A filter of letters, or None for all.
-        per_second: The most letters a second, None for no limit.
+        per_second: The most letters per second, None for no limit.
         on_filter_error: What run() does with letters that the filter cannot be applied to, as for Client.consumer().
     """
 

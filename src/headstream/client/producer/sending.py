@@ -256,7 +256,7 @@ class Sending:
         return None
 
     def next_due_us(self) -> int | None:
-        """Return when the next batch is due if no message is added, or None without a batch."""
+        """Return when the next batch is due if no message is added, or None if there is no batch."""
         return self._batches[0].due_us if self._batches else None
 
     def settle(self, batch: Batch) -> None:

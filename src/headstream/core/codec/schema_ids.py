@@ -36,6 +36,10 @@ class SchemaId(NamedTuple):
     guid: str | None
     begin: int
 
+    def to_bytes(self) -> bytes:
+        """Return the id as a header has it."""
+        return b"\0" + (self.number or 0).to_bytes(4, "big") if self.guid is None else b"\1" + uuid.UUID(self.guid).bytes
+
     def __str__(self) -> str:
         return str(self.number) if self.guid is None else self.guid
 
@@ -54,7 +58,7 @@ def read_schema_id(data: bytes) -> SchemaId | None:
 
 
 def find_schema_id(data: bytes, headers: Headers, *, is_key: bool = False) -> SchemaId | None:
-    """Return the id of a value's schema: that of its header, else that before it; None without either.
+    """Return the id of a value's schema: that of its header, else that before it; None if there is neither.
 
     Args:
         data: The payload, or the key.

@@ -170,7 +170,7 @@ class Delivery:
     Args:
         failures: How often it has failed.
         is_begun: Whether an attempt has begun and not ended: its consumer is at work, or was killed.
-        failed_us: The last failure, microseconds since 1970 UTC; 0 without one.
+        failed_us: The last failure, microseconds since 1970 UTC; 0 if there is none.
         delay_us: How long it waits after the last failure, microseconds.
         first_error: The text of the first error.
         last_error: The text of the last error.
@@ -202,7 +202,7 @@ class PartitionDeliveries:
     """What a group has not finished in a partition.
 
     Args:
-        base: The committed offset, None without one.
+        base: The committed offset, None if there is none.
         frontier: One past the last message that was begun.
         pending: Ranges of waiting messages.
         failing: Messages that failed or were begun, by offset.

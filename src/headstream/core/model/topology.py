@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
 from headstream.core.model.identifiers import TopicName, check_name
 from headstream.errors import InvalidOptionError, LegalHoldError
@@ -15,6 +15,7 @@ __all__ = [
     "MAX_PARTITIONS",
     "ClusterStats",
     "Fsync",
+    "KafkaHeaders",
     "Limits",
     "Partition",
     "Stream",
@@ -23,6 +24,7 @@ __all__ = [
     "check_added_partitions",
     "check_dead_letter_options",
     "check_deleted_partitions",
+    "check_kafka_headers",
     "check_legal_hold",
     "check_partition_count",
     "split_header_names",
@@ -61,6 +63,9 @@ class Fsync(enum.StrEnum):
     INTERVAL = "interval"
     NEVER = "never"
 
+
+KafkaHeaders: TypeAlias = Literal["headstream", "spring", "connect", "connect-json", "cloudevents", "raw"]
+"""The convention of typed headers in Kafka's records (core/codec/kafka/conventions.py)."""
 
 DEFAULT_DELETION_GRACE_US: Final = 7 * 86_400 * 1_000_000
 """How long a message marked for deletion can be restored unless a topic says otherwise: a week."""
@@ -118,9 +123,11 @@ class TopicOptions:
         deletion_grace_us: Messages marked for deletion are removed from the disk within so many microseconds, 0 or more, and
             can be restored until then; None keeps them.
         legal_hold: Whether nothing is removed: not by retention, compaction, marks, an erasure, a purge or a deletion.
+        kafka_headers: The convention by which Kafka's clients write and read headers: `headstream` (or None), `spring`,
+            `connect`, `connect-json`, `cloudevents` or `raw`.
 
     Raises:
-        InvalidOptionError: a number is out of range, or `summary_headers` is no list of headers.
+        InvalidOptionError: a number is out of range, `summary_headers` is no list of headers, or `kafka_headers` is unknown.
     """
 
     retention_us: int | None = None
@@ -130,6 +137,7 @@ class TopicOptions:
     summary_headers: str | None = None
     deletion_grace_us: int | None = DEFAULT_DELETION_GRACE_US
     legal_hold: bool = False
+    kafka_headers: KafkaHeaders | None = None
 
     def __post_init__(self) -> None:
         if self.legal_hold not in (None, 0, 1):
@@ -139,6 +147,9 @@ class TopicOptions:
             if not isinstance(self.summary_headers, str):
                 raise InvalidOptionError("summary_headers is no text", advice="Write names of headers, as in tenant,user_id")
             object.__setattr__(self, "summary_headers", ",".join(split_header_names(self.summary_headers)))
+        check_kafka_headers(self.kafka_headers)
+        if self.kafka_headers == "headstream":
+            object.__setattr__(self, "kafka_headers", None)
         for name, (least, most, none) in _OPTION_RANGES.items():
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and least <= value <= most):
@@ -154,6 +165,16 @@ class TopicOptions:
     def summarized(self) -> tuple[str, ...]:
         """The names of the headers that are summarized."""
         return () if self.summary_headers is None else tuple(self.summary_headers.split(","))
+
+
+def check_kafka_headers(name: object) -> None:
+    """Check the name of a convention; InvalidOptionError if it is unknown.
+
+    Args:
+        name: None is Headstream's own.
+    """
+    if name is not None and name not in get_args(KafkaHeaders):
+        raise InvalidOptionError(f"kafka_headers is {name!r}", advice=f"Use one of {', '.join(get_args(KafkaHeaders))}")
 
 
 def check_dead_letter_options(name: str, options: TopicOptions) -> None:
@@ -257,6 +278,7 @@ class Topic:
         summary_headers: The headers that are summarized for filters, separated by commas; None if there are none.
         deletion_grace_us: Messages marked for deletion are removed within so many microseconds; None keeps them.
         legal_hold: Whether nothing is removed.
+        kafka_headers: The convention of headers for Kafka's clients; None is Headstream's own.
         identity: Distinguishes it from earlier topics of its name, before a purge or deletion.
     """
 
@@ -274,6 +296,7 @@ class Topic:
     summary_headers: str | None = None
     deletion_grace_us: int | None = None
     legal_hold: bool = False
+    kafka_headers: KafkaHeaders | None = None
     identity: str = ""
 
     @property

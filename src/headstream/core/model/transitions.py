@@ -1,4 +1,4 @@
-"""Transitions: what happens to messages, for a consumer group or for all, as metrics count it and audit rows tell it."""
+"""Transitions: what happens to messages, for a consumer group or for all, as metrics count it and audit rows record it."""
 
 from __future__ import annotations
 

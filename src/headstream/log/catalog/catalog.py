@@ -11,7 +11,7 @@
 
 `id` is what users see: the smallest free one, as in Iggy, so it is reused after a deletion. `number` names the
 directory and is never reused: files left of a deleted topic cannot turn up in a new one.
-A purge gives a topic a new number, and with it a new, empty directory. A partition's created_us tells it from an
+A purge gives a topic a new number, and with it a new, empty directory. A partition's created_us distinguishes it from an
 earlier one of its number. A group is created explicitly; its committed offsets are stored with the others.
 
 The one writer holds the log's lock. Readers, in any process, open the database read-only and check with one cheap

@@ -11,6 +11,7 @@
     8    topics.summary_headers                                     before: none
     9    topics.deletion_grace_us, topics.legal_hold, marked_states before: see _GRACE_BEFORE, 0, none
     10   users.scram                                                before: NULL
+    11   topics.kafka_headers                                       before: none
 
 A writer migrates an older database when it opens it; until then readers take the value under `before` for missing
 columns. A reader queries the version each time, since a writer can migrate in between.
@@ -22,7 +23,7 @@ from typing import Final
 
 __all__ = ["SCHEMA", "STEPS", "VERSION", "topic_columns"]
 
-VERSION: Final = 10
+VERSION: Final = 11
 _STATES: Final = """
 CREATE TABLE IF NOT EXISTS states (
     topic INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL, state INTEGER NOT NULL,
@@ -82,7 +83,7 @@ CREATE TABLE IF NOT EXISTS topics (
     id INTEGER NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL, limits TEXT NOT NULL,
     fsync TEXT NOT NULL DEFAULT 'interval', retention_us INTEGER, retention_bytes INTEGER,
     compaction_delay_us INTEGER, deduplication_count INTEGER, summary_headers TEXT,
-    deletion_grace_us INTEGER, legal_hold INTEGER NOT NULL DEFAULT 0,
+    deletion_grace_us INTEGER, legal_hold INTEGER NOT NULL DEFAULT 0, kafka_headers TEXT,
     compression INTEGER NOT NULL DEFAULT 1, replication INTEGER NOT NULL DEFAULT 1,
     UNIQUE (stream, id), UNIQUE (stream, name));
 CREATE TABLE IF NOT EXISTS partitions (
@@ -117,6 +118,7 @@ STEPS: Final = {
     "ALTER TABLE topics ADD COLUMN legal_hold INTEGER NOT NULL DEFAULT 0; "
     f"UPDATE topics SET deletion_grace_us = {_GRACE_BEFORE}; {_MARKED_STATES} PRAGMA user_version = 9; COMMIT;",
     9: f"BEGIN IMMEDIATE; ALTER TABLE users ADD COLUMN {_SCRAM}; PRAGMA user_version = 10; COMMIT;",
+    10: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN kafka_headers TEXT; PRAGMA user_version = 11; COMMIT;",
 }
 """From each older version to the next."""
 
@@ -129,5 +131,6 @@ def topic_columns(version: int) -> str:
         "compaction_delay_us, deduplication_count" if version > 3 else "NULL, NULL",
         "summary_headers" if version > 7 else "NULL",
         "deletion_grace_us, legal_hold" if version > 8 else f"{_GRACE_BEFORE if version > 3 else 'NULL'}, 0",
+        "kafka_headers" if version > 10 else "NULL",
     ]
     return f"{fsync}, {'compression, replication' if version > 5 else '1, 1'}, {', '.join(options)}"

@@ -102,7 +102,7 @@ class SegmentCheck:
         on_bytes: Called with the bytes checked since the last call.
 
     Attributes:
-        generation: Of the .log that the index names; None without a readable index.
+        generation: Of the .log that the index names; None if there is no readable index.
     """
 
     def __init__(

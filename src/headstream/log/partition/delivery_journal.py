@@ -116,7 +116,7 @@ class DeliveryJournal:
         """Return the current state, reading the file if another process changed it.
 
         Args:
-            committed: The group's committed offset and its time, None without one.
+            committed: The group's committed offset and its time, None if there is none.
             is_writer: Whether the caller changes the state, and so removes what a rewind has made obsolete.
         """
         file = self._files.open_read(self._path)

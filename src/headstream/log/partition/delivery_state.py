@@ -107,8 +107,8 @@ class DeliveryState:
         """Apply the committed offset: what is before it is done; return whether it was set back, which begins anew.
 
         Args:
-            committed: The offset, 0 without one.
-            committed_us: When it was committed, 0 without one.
+            committed: The offset, 0 if there is none.
+            committed_us: When it was committed, 0 if there is none.
         """
         is_rewound = committed < self.base and committed_us > self.stored_us
         if is_rewound:

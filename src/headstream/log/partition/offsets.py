@@ -206,7 +206,7 @@ class OffsetStore:
                 file.close()
 
     def greatest(self, partition: int) -> int:
-        """Return the greatest readable offset committed in a partition, 0 without any."""
+        """Return the greatest readable offset committed in a partition, 0 if there are none."""
         found = [0]
         for consumer in self.consumers():
             with suppress(CorruptLogError):

@@ -1,7 +1,7 @@
 """Syncing to the disk: senders that share a sync, and syncs in the background.
 
 always     append -> data -> index entry -> GroupCommit.wait -> acknowledged
-interval   append -> data -> index entry -> acknowledged        IntervalSyncer: changed partitions, once a second
+interval   append -> data -> index entry -> acknowledged        IntervalSyncer: changed partitions, once per second
 never      append -> data -> index entry -> acknowledged
 """
 

@@ -305,5 +305,5 @@ def unindexed_logs(names: list[str]) -> dict[int, list[int]]:
 
 
 def topic_directory(root: str, stream_number: int, topic_number: int) -> str:
-    """Return the directory of a topic, which contains one directory a partition, named by its number."""
+    """Return the directory of a topic, which contains one directory per partition, named by its number."""
     return f"{root}/{STREAMS_NAME}/{stream_number}/{topic_number}"

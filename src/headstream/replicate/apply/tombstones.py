@@ -77,7 +77,7 @@ class Tombstones:
             write_deltalake(self._table, remembered, mode="overwrite", schema_mode="overwrite")
 
     def divide(self, changes: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Divide changes, one a key: those to apply, and the upserts that are older than their key's tombstone."""
+        """Divide changes, one per key: those to apply, and the upserts that are older than their key's tombstone."""
         late = pc.and_(pc.invert(changes["_hs_delete"]), pc.less(changes["_hs_sequence"], self._highest))
         nothing = changes.slice(0, 0)
         if self._table is None or not pc.any(late).as_py():

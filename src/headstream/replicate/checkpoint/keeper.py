@@ -77,7 +77,7 @@ class Keeper(Protocol):
         """
 
     def check(self) -> None:
-        """Raise the error of an earlier call once more if another process has the checkpoint; asks nobody.
+        """Raise the error of an earlier call once more if another process has the checkpoint; sends no request.
 
         Raises:
             ReplicateError: another process has taken the checkpoint over.
@@ -91,7 +91,7 @@ class LocalKeeper:
     """The keeper of a checkpoint that is a directory: the files themselves are kept.
 
     Args:
-        directory: The checkpoint; None if nobody else can use it.
+        directory: The checkpoint; None if no other process can use it.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -222,7 +222,7 @@ class StoreKeeper:
             self._commit(below, check=True)
 
     def check(self) -> None:
-        """Raise the error of an earlier call once more if another process has the checkpoint; asks nobody."""
+        """Raise the error of an earlier call once more if another process has the checkpoint; sends no request."""
         if self._lost is not None:
             raise self._refusal()
 

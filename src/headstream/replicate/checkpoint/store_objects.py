@@ -6,10 +6,10 @@
     drivers/0000000013      says that commit 13 takes the checkpoint over
     requests/…              requests from other machines, see remote_requests.py
 
-Whoever creates commit 13 has the checkpoint: of two processes that try, one is refused by the store, and ends. A process takes a
-checkpoint over by such a commit, without changes. That object is never deleted, so that the process before it, however late,
-finds its next number taken. A process that takes over looks after that whether a snapshot has its commit's number or
-a higher one: then it has read an old state, and created a commit that had been written and deleted; it begins again.
+The process that creates commit 13 has the checkpoint: of two processes that try, one is refused by the store, and ends. A
+process takes a checkpoint over by such a commit, without changes. That object is never deleted, so that the process before it,
+however late, finds its next number taken. A process that takes over then looks whether a snapshot has its commit's number or a
+higher one: then it has read an old state, and created a commit that had been written and deleted; it begins again.
 """
 
 from __future__ import annotations

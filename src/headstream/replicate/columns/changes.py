@@ -87,7 +87,7 @@ class Collapsed:
     """The changes reduced without reading the table.
 
     Args:
-        changes: One change a key: the schema's columns, `_hs_operation`, `_hs_delete`, `_hs_sequence`, `_hs_versions`.
+        changes: One change per key: the schema's columns, `_hs_operation`, `_hs_delete`, `_hs_sequence`, `_hs_versions`.
         count: Number of input changes.
         rejected: Rejected rows: (topic, partition, offset, reason).
         events: All changes of the other keys: the schema's columns, the key before as `_hs_old.<key>`, `_hs_sequence`,

@@ -136,7 +136,7 @@ class Loads:
         over = [
             load
             for load in self.loads
-            if self.ended_us >= load.begun_us or (load.ended_us >= load.begun_us and self._newest_change > load.floor)
+            if self.ended_us >= load.begun_us or (load.ended_us >= load.begun_us and self.newest_change > load.floor)
         ]
         bounds = [(f"{load.floor}{LOAD_MARK}", load.begun_us) for load in over if load.floor or self.has_below_first]
         bounds = sorted([*bounds, *((f"{sequence}{LOAD_MARK}", logged_us) for logged_us, sequence in self.truncations)])
@@ -148,7 +148,8 @@ class Loads:
         return max([0, *(load.begun_us for load in self.loads[-1:]), *(us for us, _ in self.truncations)]) + self.truncation_count
 
     @property
-    def _newest_change(self) -> str:
+    def newest_change(self) -> str:
+        """The highest change sequence learned so far; "" without changes."""
         return self.marks[-1][1] if self.marks else self.highest
 
     def begin(self, at_us: int) -> bool:

@@ -19,6 +19,7 @@ __all__ = [
     "CHANGE_COORDINATES",
     "COORDINATE_COLUMNS",
     "RAW_SCHEMA",
+    "REPAIR_TOPIC",
     "SOURCE_COLUMNS",
     "TRANSACTION",
     "Coordinates",
@@ -52,6 +53,8 @@ RAW_SCHEMA: Final = pa.schema(
 )
 
 
+REPAIR_TOPIC: Final = "replicate/repair"
+"""The topic in the coordinates of messages that a repair makes, which does not exist; they are Replicate's, in the flat form."""
 COORDINATE_COLUMNS: Final = ("topic", "partition", "offset")
 CHANGE_COORDINATES: Final = tuple(f"_hs_{name}" for name in COORDINATE_COLUMNS)
 """Their names in decoded changes."""

@@ -216,7 +216,7 @@ class KeyState:
 
 
 def join_key(deletions: Iterable[str], upserts: Iterable[tuple[str, KnownRow]], ended: Sequence[str] = ()) -> KeyState | None:
-    """Join the facts about one key; None without facts.
+    """Join the facts about one key; None if there are no facts.
 
     Args:
         deletions: Places of deletions.

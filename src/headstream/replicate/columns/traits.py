@@ -37,8 +37,8 @@ class ChangeTraits:
 
     Args:
         count: Number of changes.
-        least: The lowest change sequence of those that are not REFRESH rows; None without any.
-        most: The highest; "" without any.
+        least: The lowest change sequence of those that are not REFRESH rows; None if there are none.
+        most: The highest; "" if there are none.
         first_logged_us: When the log took the first of them, microseconds since 1970 UTC.
         trace: The columns that Loads.learn() reads.
         size_bytes: Their size in memory.
@@ -58,7 +58,7 @@ class ChangeTraits:
 
     @property
     def last_load_us(self) -> int | None:
-        """When the log took the last REFRESH row, microseconds since 1970 UTC; None without any."""
+        """When the log took the last REFRESH row, microseconds since 1970 UTC; None if there are none."""
         found: int | None = pc.max(self.trace.filter(_are_loads(self.trace))["_hs_logged_us"]).as_py()
         return found
 

@@ -15,7 +15,6 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -29,14 +28,13 @@ from headstream.replicate.codec.debezium.order import SOURCE_FIELDS
 __all__ = ["JsonGroup", "fit", "read_groups", "read_key"]
 
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
+_READ_ALONE: Final = 16
+_SCHEMA: Final = '{"schema":'
+_PAYLOAD: Final = b',"payload":'
+_DECODER: Final = json.JSONDecoder()
 _TRANSACTION: Final = pa.struct([("id", pa.string()), ("total_order", pa.int64())])
 _SOURCE: Final = pa.struct(list(SOURCE_FIELDS.items()))
 _OTHERS: Final = pa.schema([("status", pa.string()), ("event_count", pa.int64()), ("id", pa.string())])
-
-
-class _Whole(msgspec.Struct):
-    schema: msgspec.Raw
-    payload: msgspec.Raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ def read_groups(payloads: pa.BinaryArray, rows: RowNumbers, known: Known) -> Ite
         known: Finds columns for messages without a schema.
     """
     left = np.arange(len(rows))
-    with_schema = pc.starts_with(payloads, '{"schema":').to_numpy(zero_copy_only=False)
+    with_schema = pc.starts_with(payloads, _SCHEMA).to_numpy(zero_copy_only=False)
     bare = left[~with_schema]
     if len(bare):
         yield from _read_bare(payloads.take(pa.array(bare)), rows[bare], known)
@@ -93,17 +91,17 @@ def read_groups(payloads: pa.BinaryArray, rows: RowNumbers, known: Known) -> Ite
 def _find_prefix(message: bytes) -> bytes | None:
     """Return what all messages of a schema begin with; None if the message is written in another way."""
     try:
-        whole = msgspec.json.decode(message, type=_Whole)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        _, end = _DECODER.raw_decode(message.decode(), len(_SCHEMA))
+    except ValueError:
         return None
-    prefix = message[: len(message) - len(bytes(whole.payload)) - 1]
-    return prefix if prefix.endswith(b'"payload":') and message.endswith(b"}") else None
+    prefix = message.decode()[:end].encode() + _PAYLOAD
+    return prefix if message.startswith(prefix) and message.endswith(b"}") else None
 
 
 @lru_cache(maxsize=1000)
 def _parse_schema(prefix: bytes) -> tuple[tuple[ConnectField, ...] | None, pa.Schema] | SchemaError:
     """Return the columns of the rows and the schema in which messages are read; or why they cannot be."""
-    schema = json.loads(prefix[: prefix.rindex(b',"payload":')] + b"}")["schema"]
+    schema = json.loads(prefix[: -len(_PAYLOAD)] + b"}")["schema"]
     members = {member.get("field"): member for member in (schema or {}).get("fields", ())}
     if "op" not in members or "after" not in members:
         return None, _OTHERS
@@ -125,12 +123,24 @@ def _read_schema(
     if isinstance(parsed, SchemaError):
         return JsonGroup(rows[:0], None, _OTHERS.empty_table(), dict.fromkeys(rows.tolist(), str(parsed)))
     fields, schema = parsed
-    table = None
-    if fields is None or not any(one.has_map for one in fields):
-        table = _read_lines(lines, schema)
+    if any(one.has_map for one in fields or ()):
+        return _read_each(lines, rows, fields, schema)
+    return _read_halved(lines, rows, fields, schema)
+
+
+def _read_halved(
+    lines: pa.BinaryArray, rows: RowNumbers, fields: tuple[ConnectField, ...] | None, schema: pa.Schema
+) -> JsonGroup:
+    """Return messages as columns; where Arrow refuses some, halve until few are left to be read alone."""
+    table = _read_lines(lines, schema)
     if table is not None:
         return JsonGroup(rows, fields, table)
-    return _read_each(lines, rows, fields, schema)
+    if len(rows) <= _READ_ALONE:
+        return _read_each(lines, rows, fields, schema)
+    middle = len(rows) // 2
+    parts = [_read_halved(lines[at:end], rows[at:end], fields, schema) for at, end in ((0, middle), (middle, len(rows)))]
+    joined = pa.concat_tables([part.table for part in parts]).combine_chunks()
+    return JsonGroup(np.concatenate([part.rows for part in parts]), fields, joined, parts[0].faults | parts[1].faults)
 
 
 def _read_bare(payloads: pa.BinaryArray, rows: RowNumbers, known: Known) -> Iterator[JsonGroup]:
@@ -158,14 +168,14 @@ def _infer(lines: pa.BinaryArray, known: Known) -> list[_Inferred]:
     members: dict[tuple[str, str], dict[str, ConnectField]] = {}
     for row, text in enumerate(lines.to_pylist()):
         try:
-            document = msgspec.json.decode(text)
+            document = json.loads(text)
             source = document.get("source") or {}
             table = source.get("schema") or source.get("db") or "", source.get("table") or ""
             if table not in members:
                 members[table] = {one.name: one for one in known(*table)}
             for section in ("before", "after"):
                 _add_columns(members[table], document.get(section) or {})
-        except (msgspec.DecodeError, AttributeError, TypeError, UnicodeDecodeError):
+        except (ValueError, AttributeError, TypeError):
             table = ("", "")  # read alone, and rejected with the reason
         rows.setdefault(table, []).append(row)
     found = []

@@ -1,4 +1,4 @@
-"""Debezium's messages -> the same changes as Replicate's, and what they say of a whole table.
+"""Debezium's messages -> the same changes as Replicate's, and notices about a whole table.
 
     c, u, d        INSERT, UPDATE, DELETE at the sequence of their position (codec/debezium/order.py)
     r              REFRESH: a row of a full load; of an incremental snapshot an INSERT at the position that it was read at
@@ -7,7 +7,8 @@
     t              a notice: the rows of the table up to its position are removed
     m, heartbeats, transaction metadata, schema changes   counted; with `atomic` the end of a transaction is an event
 
-A value that was not sent is absent, not null. The table of a message is the one that its `source` names, its task the topic prefix.
+A value that was not sent is absent, not null. The table of a message is the one that its `source` names, its task is the topic
+prefix.
 Schemas are stored in the zone by the process that meets them first; their ids are digests of their columns.
 """
 
@@ -62,7 +63,7 @@ class DebeziumRows:
         unwanted: Number of messages that are no change of a target.
         events: Transaction events of those, if requested.
         findings: Warning for the user -> number of rows concerned.
-        notices: What they say of whole tables.
+        notices: Messages about whole tables.
     """
 
     faults: Faults = field(default_factory=dict)
@@ -431,8 +432,8 @@ class _Values:
         for ordinal, rows in self.absent.items():
             present[rows, ordinal - 1] = False
         packed = np.packbits(present, axis=1, bitorder="little")
-        whole = present.all(axis=1)
-        return pa.array([None if all_sent else mask.tobytes() for all_sent, mask in zip(whole, packed, strict=True)], pa.binary())
+        masks = [None if row.all() else packed[place].tobytes() for place, row in enumerate(present)]
+        return pa.array(masks, pa.binary())
 
     def _mark_bare_deletions(self) -> None:
         """Mark the other columns of deletions whose row has only its key as absent: they are unknown, not null."""

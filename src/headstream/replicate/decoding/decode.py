@@ -19,7 +19,7 @@ from headstream.errors import SchemaError
 from headstream.interceptors import trace_contexts
 from headstream.replicate.codec import envelopes as forms
 from headstream.replicate.codec.envelopes import Envelopes, group_by_schema, split_envelopes, ungrouped_rows
-from headstream.replicate.columns.raw import COORDINATE_COLUMNS, in_raw_types, offsets_and_data, raw_rows
+from headstream.replicate.columns.raw import COORDINATE_COLUMNS, REPAIR_TOPIC, in_raw_types, offsets_and_data, raw_rows
 from headstream.replicate.columns.task_errors import naming_messages
 from headstream.replicate.decoding.debezium_rows import decode_debezium_rows
 from headstream.replicate.decoding.decoded import Decoded
@@ -27,7 +27,8 @@ from headstream.replicate.decoding.frame_times import PartitionTimes, times_of
 from headstream.replicate.decoding.json_rows import decode_json_rows
 from headstream.replicate.decoding.mask_orders import MaskOrders
 from headstream.replicate.decoding.rows import decode_avro_events, decode_avro_rows
-from headstream.replicate.schemas.registry import RegistrySchemas, framed_ids
+from headstream.replicate.schemas.registry import RegistrySchemas, frame_by_headers, framed_ids
+from headstream.replicate.schemas.registry_client import RegistryClient
 from headstream.replicate.schemas.schema_catalog import DecodeOptions, Missing, SchemaCatalog, Unwanted
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.zone import SchemaZone, check_zone
@@ -87,6 +88,8 @@ class Decoder:
     def __init__(self, zone: SchemaZone, options: DecodeOptions | None = None) -> None:
         self._options = DecodeOptions() if options is None else options
         self._catalog = SchemaCatalog(zone, self._options)
+        registry = self._options.registry
+        self._registry = None if registry is None else RegistryClient(registry)
         self.orders = MaskOrders(zone.directory, zone.place)
         self.zone, self._told = zone, set[str]()
 
@@ -96,7 +99,9 @@ class Decoder:
         Args:
             raw: The columns of raw.SOURCE_COLUMNS.
         """
-        raw = in_raw_types(raw)
+        received = raw = in_raw_types(raw)
+        if self._registry is not None:
+            raw = frame_by_headers(raw, self._registry)
         payloads = raw.column("payload")
         offsets, data = offsets_and_data(payloads)
         ends = np.frombuffer(offsets, np.int32)
@@ -143,7 +148,7 @@ class Decoder:
             parts.append(Decoded(unwanted=found.unwanted, events=found.events, findings=found.findings, notices=found.notices))
             reasons |= found.faults
             named |= found.named
-        parts.append(_not_decoded(raw, metadata + json.metadata, waiting | json.waiting, reasons | json.faults, named))
+        parts.append(_not_decoded(received, metadata + json.metadata, waiting | json.waiting, reasons | json.faults, named))
         return Decoded.join(parts)
 
     def _debezium_rows(self, raw: pa.RecordBatch, form: np.ndarray, reasons: dict[int, str]) -> np.ndarray:
@@ -151,13 +156,16 @@ class Decoder:
         if self._options.debezium is None:
             return np.zeros(0, np.int64)
         topics = raw.column("topic").dictionary_encode()
-        reads = np.array([self._options.debezium.reads(topic) for topic in topics.dictionary.to_pylist()], np.bool_)
+        reads = np.array([self._reads_debezium(topic) for topic in topics.dictionary.to_pylist()], np.bool_)
         ours = reads[topics.indices.to_numpy()] & raw.column("payload").is_valid().to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(ours)
         form[rows] = forms.NEITHER
         for row in reasons.keys() & set(rows.tolist()):
             del reasons[row]
         return rows
+
+    def _reads_debezium(self, topic: str) -> bool:
+        return topic != REPAIR_TOPIC and self._options.debezium is not None and self._options.debezium.reads(topic)
 
     def target_of(self, schema_id: str) -> tuple[str, str] | None:
         """Return the target of a schema id's table, even if its rows cannot be applied; None for unknown and unselected tables.

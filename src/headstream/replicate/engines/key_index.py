@@ -183,7 +183,7 @@ class KeyIndex:
             return self._size
 
     def find(self, file: str, rows: int | None, columns: Sequence[str]) -> FileKeys | None:
-        """Return the index of a data file; None without one.
+        """Return the index of a data file; None if there is none.
 
         Args:
             file: The data file's name in the table's log.

@@ -354,7 +354,7 @@ def _candidates(snapshot: LogSnapshot, sought: SoughtKeys) -> list[DataFile]:
 
 
 def _file_test(name: str, values: pa.ChunkedArray, is_partition: bool) -> Callable[[DataFile], bool] | None:
-    """Return what tells whether a file can have one of some values of a column; None if no statistics tell."""
+    """Return a predicate for files that can have one of some values of a column; None if there are no statistics."""
     kind, is_date = values.type, pa.types.is_date32(values.type)
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or is_date):
         return None

@@ -1,6 +1,6 @@
 """What a merge of changes into a table is, as SQL text; pure, and the same for every engine.
 
-The source `s` has one row a key, the target `t` is the table. A whole image takes effect only where it is newer than the
+The source `s` has one row per key, the target `t` is the table. A whole image takes effect only where it is newer than the
 row, so that order, repeats and restarts do not matter; a row that was joined to what is stored (resolve.py) always does:
 
     matched, s deletes, s newer or resolved     delete
@@ -44,7 +44,7 @@ class MergePlan:
         update: Column -> expression of an update.
         insert_when: When an unmatched source row is inserted.
         insert: Column -> expression of an insert.
-        effect: Which matched source rows take effect, if that and the rows can be told without evaluating SQL: `all`, or those
+        effect: Which matched source rows take effect, if that and the rows are known without evaluating SQL: `all`, or those
             `newer` than the target row, by `_hs_sequence`. Each expression is then a source column, a matched row is deleted if
             its source row has `_hs_delete` (unless `update` assigns DELETED), and others are updated. Otherwise `sql`.
     """

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile as IcebergFile
 
 from headstream.errors import SchemaError
-from headstream.replicate.iceberg.access import FileFacts, file_location
+from headstream.replicate.iceberg.access import FileStats, make_file
 from headstream.replicate.iceberg.schema import IcebergSchema, read_partition_value, write_bound
-from headstream.replicate.storage.deletion_vectors import Positions
 from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, open_parquet
+from headstream.replicate.storage.places import Place, StorePlace
 
-if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-
-__all__ = ["FOLDER", "WantedFiles", "describe_data", "metadata_location", "write_deletes"]
+__all__ = ["FOLDER", "WantedFiles", "describe_data", "locate", "write_deletes"]
 
 FOLDER: Final = "_iceberg"
 """The directory in a Delta table for all that is Iceberg's: Delta's vacuum passes over it, as its name begins with _."""
@@ -42,13 +40,13 @@ _DELETES_SCHEMA: Final = pa.schema(
 )
 
 
-def metadata_location(log: LogSnapshot) -> str:
-    """Return the location of the directory for Iceberg's files."""
-    return f"{file_location(log.table)}/{FOLDER}"
+def locate(table: Place, path: str = "") -> str:
+    """Return the location of a table, or of a file in it, as Iceberg's readers take it: nothing in it is escaped."""
+    root = str(table) if isinstance(table, StorePlace) else f"file://{table.absolute().as_posix()}"
+    return f"{root}/{path}" if path else root
 
 
-@dataclass(frozen=True, slots=True)
-class WantedFiles:
+class WantedFiles(NamedTuple):
     """The files of a version.
 
     Args:
@@ -56,31 +54,30 @@ class WantedFiles:
         deletes: Location of a file with position deletes -> the data file.
     """
 
-    data: Mapping[str, DataFile] = field(default_factory=dict)
-    deletes: Mapping[str, DataFile] = field(default_factory=dict)
+    data: Mapping[str, DataFile]
+    deletes: Mapping[str, DataFile]
 
     @classmethod
     def of(cls, log: LogSnapshot) -> WantedFiles:
         """Return those of the version that was read."""
-        root, folder = file_location(log.table), metadata_location(log)
-        data = {_locate(root, file): file for file in log.files.values()}
-        with_vectors = (file for file in data.values() if file.vector is not None)
-        return cls(data, {f"{folder}/deletes-{_digest(file)}.parquet": file for file in with_vectors})
+        data = {_locate_data(log, file): file for file in log.files.values()}
+        with_vectors = {at: file for at, file in data.items() if file.vector is not None}
+        return cls(data, {locate(log.table, f"{FOLDER}/deletes-{_digest(file)}.parquet"): file for file in with_vectors.values()})
 
 
-def _locate(root: str, file: DataFile) -> str:
+def _locate_data(log: LogSnapshot, file: DataFile) -> str:
     path = unquote(file.path)
     if "://" in path or path.startswith("/"):
         raise SchemaError("a file of another table (a shallow clone) cannot be a file of an Iceberg table", where=path)
-    return f"{root}/{path}"
+    return locate(log.table, path)
 
 
 def _digest(file: DataFile) -> str:
     return hashlib.sha256(f"{unquote(file.path)}\0{file.vector}".encode()).hexdigest()[:32]
 
 
-def describe_data(log: LogSnapshot, schema: IcebergSchema, location: str, file: DataFile) -> FileFacts:
-    """Return what Delta's log says of a data file.
+def describe_data(log: LogSnapshot, schema: IcebergSchema, location: str, file: DataFile) -> IcebergFile:
+    """Return a data file by what Delta's log says of it.
 
     Raises:
         StorageError: the log has no number of rows, and the file cannot be read.
@@ -89,46 +86,33 @@ def describe_data(log: LogSnapshot, schema: IcebergSchema, location: str, file: 
     rows = stats.get("numRecords")
     if rows is None:
         rows = open_parquet(log, file).metadata.num_rows
-    nulls = stats.get("nullCount") or {}
-    counts = {number: int(nulls[name]) for name, (number, _) in schema.physical.items() if _is_count(nulls.get(name))}
-    lower, upper = (_bounds(schema, stats.get(f"{side}Values") or {}, is_upper=side == "max") for side in ("min", "max"))
-    values = dict.fromkeys(counts, int(rows))
-    return FileFacts(location, file.size, int(rows), _partition(log, schema, file), values, counts, lower, upper)
+    counted = stats.get("nullCount") or {}
+    nulls = {number: counted[name] for name, (number, _) in schema.physical.items() if type(counted.get(name)) is int}
+    lower, upper = (_bounds(schema, stats.get(name) or {}) for name in ("minValues", "maxValues"))
+    columns = FileStats(nulls, lower, upper)
+    return make_file(location, file.size, int(rows), _partition(log, schema, file), columns, deletes=False)
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int
-
-
-def _bounds(schema: IcebergSchema, values: Mapping[str, Any], *, is_upper: bool) -> dict[int, bytes]:
-    found = {}
-    for name, value in values.items():
-        if name in schema.physical:
-            number, kind = schema.physical[name]
-            bound = write_bound(kind, value, upper=is_upper)
-            if bound is not None:
-                found[number] = bound
-    return found
+def _bounds(schema: IcebergSchema, values: Mapping[str, Any]) -> dict[int, bytes]:
+    known = [(*schema.physical[name], value) for name, value in values.items() if name in schema.physical]
+    found = ((number, write_bound(kind, value)) for number, kind, value in known)
+    return {number: bound for number, bound in found if bound is not None}
 
 
 def _partition(log: LogSnapshot, schema: IcebergSchema, file: DataFile) -> list[Any]:
-    if not schema.spec.fields:
-        return []
     numbers = {number: (name, kind) for name, (number, kind) in schema.physical.items()}
-    stored = file.partition_values
-    found = []
+    stored, found = file.partition_values, []
     for part in schema.spec.fields:
         name, kind = numbers[part.source_id]
         try:
             found.append(read_partition_value(kind, stored.get(name)))
         except (ValueError, ArithmeticError) as error:
-            raise SchemaError(
-                f"the partition's value {stored.get(name)!r} is not of type {kind}", where=str(log.table)
-            ) from error
+            what = f"the partition's value {stored.get(name)!r} is not of type {kind}"
+            raise SchemaError(what, where=str(log.table)) from error
     return found
 
 
-def write_deletes(log: LogSnapshot, schema: IcebergSchema, io: FileIO, wanted: Mapping[str, DataFile]) -> Iterable[FileFacts]:
+def write_deletes(log: LogSnapshot, schema: IcebergSchema, io: FileIO, wanted: Mapping[str, DataFile]) -> list[IcebergFile]:
     """Write files with position deletes.
 
     Args:
@@ -139,26 +123,20 @@ def write_deletes(log: LogSnapshot, schema: IcebergSchema, io: FileIO, wanted: M
     """
     if not wanted:
         return []
-    root, positions = file_location(log.table), log.deleted_rows(wanted.values())
+    positions = log.deleted_rows(wanted.values())
 
-    def write(item: tuple[str, DataFile]) -> FileFacts:
-        location, file = item
-        content = _encode(_locate(root, file), positions[file.path])
+    def write(location: str, file: DataFile) -> IcebergFile:
+        target, rows = _locate_data(log, file), pa.array(positions[file.path], pa.int64())
+        table = pa.table([pa.repeat(target, len(rows)), rows], schema=_DELETES_SCHEMA)
+        sink = pa.BufferOutputStream()
+        options: dict[str, Any] = {"use_dictionary": ["file_path"], "column_encoding": {"pos": "DELTA_BINARY_PACKED"}}
+        pq.write_table(table, sink, compression="zstd", store_schema=False, **options)
+        content = sink.getvalue()
         with io.new_output(location).create(overwrite=True) as stream:
             stream.write(content)
-        target = _locate(root, file).encode()
-        bounds = {_PATH_ID: target}  # equal bounds tell readers that the deletes are those of one file
-        partition = _partition(log, schema, file)
-        return FileFacts(location, len(content), len(positions[file.path]), partition, {}, {}, bounds, bounds)
+        bounds = {_PATH_ID: target.encode()}  # equal bounds tell readers that the deletes are those of one file
+        stats = FileStats({}, bounds, bounds)
+        return make_file(location, content.size, len(rows), _partition(log, schema, file), stats, deletes=True)
 
     with ThreadPoolExecutor(_THREADS, "headstream-iceberg-deletes") as threads:
-        return list(threads.map(write, wanted.items()))
-
-
-def _encode(location: str, positions: Positions) -> bytes:
-    rows = pa.array(positions, pa.int64())
-    table = pa.table([pa.array([location]).take(pa.nulls(len(rows), pa.int64()).fill_null(0)), rows], schema=_DELETES_SCHEMA)
-    sink = pa.BufferOutputStream()
-    options: dict[str, Any] = {"compression": "zstd", "use_dictionary": ["file_path"]}
-    pq.write_table(table, sink, column_encoding={"pos": "DELTA_BINARY_PACKED"}, store_schema=False, **options)
-    return bytes(sink.getvalue())
+        return list(threads.map(write, wanted.keys(), wanted.values()))

@@ -10,33 +10,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, NamedTuple
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Summary
 
 from headstream.errors import HeadstreamError, ReplicateError, StorageError
-from headstream.replicate.iceberg.access import (
-    FileFacts,
-    Manifests,
-    NextSnapshot,
-    commit,
-    expire,
-    file_location,
-    make_file,
-    new_snapshot_id,
-)
+from headstream.replicate.iceberg.access import Manifests, commit, expire, new_snapshot_id
 from headstream.replicate.iceberg.cleaning import Cleaning
-from headstream.replicate.iceberg.files import WantedFiles, describe_data, metadata_location, write_deletes
-from headstream.replicate.iceberg.schema import NAME_MAPPING, IcebergSchema, derive_schema
+from headstream.replicate.iceberg.files import FOLDER, WantedFiles, describe_data, locate, write_deletes
+from headstream.replicate.iceberg.schema import NAME_MAPPING, derive_schema
 from headstream.replicate.storage.delta_log import LogSnapshot
 from headstream.replicate.storage.places import Place, StorePlace
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
 __all__ = ["DELTA_VERSION", "Difference", "TableMirror"]
 
@@ -49,20 +40,19 @@ _ATTEMPTS: Final = 5
 _CLEAN_EVERY: Final = 20
 """Commits between two removals of files that no snapshot needs."""
 _MARGIN_MS: Final = 600_000
-"""How much earlier than its commit a file's removal can be dated, milliseconds: a long merge dates it when it begins to commit."""
+"""How much earlier than its commit a file's removal can be dated, milliseconds: a merge dates it before it commits."""
 _ADVICE: Final = "Run: headstream replicate iceberg check --repair"
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """How an Iceberg table differs from its Delta table.
 
     Args:
-        delta_version: The newest Delta version.
+        delta_version: The newest Delta version; None if it cannot be read.
         iceberg_version: The Delta version of the Iceberg table's snapshot; None for none.
         missing: Files that the snapshot lacks, those of position deletes too.
         surplus: Files that it should not have.
-        delta_rows: Rows by Delta's statistics, None where those do not say.
+        delta_rows: Rows by Delta's statistics; None where those do not say.
         iceberg_rows: Rows by Iceberg's.
         reason: Why both cannot be compared; None if they were.
     """
@@ -78,7 +68,7 @@ class Difference:
     @property
     def is_equal(self) -> bool:
         """Whether both have the same rows."""
-        rows_fit = self.delta_rows is None or self.delta_rows == self.iceberg_rows
+        rows_fit = self.delta_rows in (None, self.iceberg_rows)
         return self.reason is None and not (self.missing or self.surplus) and rows_fit
 
 
@@ -96,6 +86,7 @@ class TableMirror:
         self._catalog = catalog
         self._path = path
         self._identifier = identifier
+        self._shown = ".".join(identifier)
         self._most_snapshots = most_snapshots
         self._kept_ms = kept_us // 1000
         self._log: LogSnapshot | None = None
@@ -110,9 +101,7 @@ class TableMirror:
             ReplicateError: the Iceberg table is not this mirror's, or another writer has changed it.
             StorageError: the catalog or the store fails, or other writers were faster five times.
         """
-        from pyiceberg.exceptions import CommitFailedException
-
-        with _Translated(self._shown):
+        with _translated(self._shown):
             for _ in range(_ATTEMPTS):
                 log = self._advanced()
                 try:
@@ -125,14 +114,12 @@ class TableMirror:
     def check(self) -> Difference:
         """Compare the Iceberg table with the newest Delta version, by file names and statistics."""
         try:
-            with _Translated(self._shown):
+            with _translated(self._shown):
                 log = self._advanced()
                 table = self._load()
                 if table is None:
                     return Difference(log.version, reason="there is no Iceberg table")
                 self._check_origin(table, log)
-                if derive_schema(log, *_present(table)).schema.fields != table.schema().fields:
-                    return Difference(log.version, _version_of(table), reason="the columns differ")
                 return self._compare(table, log)
         except HeadstreamError as error:
             return Difference(None if self._log is None else self._log.version, reason=str(error))
@@ -143,28 +130,25 @@ class TableMirror:
         Raises:
             ReplicateError: there is an Iceberg table of that name that Headstream did not make.
         """
-        from pyiceberg.exceptions import NoSuchTableError
-
-        with _Translated(self._shown):
+        with _translated(self._shown):
             try:
                 found = self._load()
             except (OSError, ValueError) as error:
                 _LOGGER.warning("%s: its metadata cannot be read and is replaced: %s", self._shown, error)
             else:
                 if found is not None and _DELTA_ID not in found.properties:
-                    raise ReplicateError(
-                        "Headstream did not make this Iceberg table", where=self._shown, advice="Drop it yourself"
-                    )
-            try:
+                    what = "Headstream did not make this Iceberg table"
+                    raise ReplicateError(what, where=self._shown, advice="Drop it yourself")
+            with suppress(NoSuchTableError):
                 self._catalog.drop_table(self._identifier)
-            except NoSuchTableError:
-                pass
         self._paths = {}
         return self.sync()
 
-    @property
-    def _shown(self) -> str:
-        return ".".join(self._identifier)
+    def clean(self) -> None:
+        """Remove the files in the directory for Iceberg that no snapshot needs any more."""
+        table = self._load()
+        if table is not None:
+            self._cleaning.run(table)
 
     def _advanced(self) -> LogSnapshot:
         if self._log is None:
@@ -174,8 +158,6 @@ class TableMirror:
         return self._log
 
     def _load(self) -> Table | None:
-        from pyiceberg.exceptions import NoSuchTableError
-
         try:
             return self._catalog.load_table(self._identifier)
         except NoSuchTableError:
@@ -183,115 +165,88 @@ class TableMirror:
 
     def _loaded(self, log: LogSnapshot) -> Table:
         """Return the Iceberg table, made if there is none."""
-        from pyiceberg.exceptions import TableAlreadyExistsError
-
         table = self._load()
         if table is None:
             wanted = derive_schema(log, None, 0, None)
-            namespace = self._identifier[:-1]
-            for level in range(1, len(namespace) + 1):
-                self._catalog.create_namespace_if_not_exists(namespace[:level])
+            for level in range(1, len(self._identifier)):
+                self._catalog.create_namespace_if_not_exists(self._identifier[:level])
             if not isinstance(self._path, StorePlace):
-                (self._path / metadata_location(log).rpartition("/")[2]).mkdir(exist_ok=True)
+                (self._path / FOLDER).mkdir(exist_ok=True)
+            properties = {
+                "format-version": "2",
+                "gc.enabled": "false",  # the data files are Delta's
+                "write.metadata.path": locate(self._path, FOLDER),
+                "write.metadata.delete-after-commit.enabled": "true",
+                "write.metadata.previous-versions-max": "20",
+                NAME_MAPPING: wanted.mapping,
+                _DELTA_ID: str(log.metadata["id"]),
+            }
+            place, spec = locate(self._path), wanted.spec
             try:
-                table = self._catalog.create_table(
-                    self._identifier,
-                    wanted.schema,
-                    location=file_location(self._path),
-                    partition_spec=wanted.spec,
-                    properties=self._properties(log, wanted),
-                )
+                table = self._catalog.create_table(self._identifier, wanted.schema, place, spec, properties=properties)
             except TableAlreadyExistsError:  # another mirror was faster
                 table = self._catalog.load_table(self._identifier)
         self._check_origin(table, log)
         return table
 
-    def _properties(self, log: LogSnapshot, wanted: IcebergSchema) -> dict[str, str]:
-        return {
-            "format-version": "2",
-            "gc.enabled": "false",  # the data files are Delta's
-            "write.metadata.path": metadata_location(log),
-            "write.metadata.delete-after-commit.enabled": "true",
-            "write.metadata.previous-versions-max": "20",
-            NAME_MAPPING: wanted.mapping,
-            _DELTA_ID: str(log.metadata["id"]),
-        }
-
     def _check_origin(self, table: Table, log: LogSnapshot) -> None:
+        snapshot, version = table.current_snapshot(), _version_of(table)
+        problem = None
         if table.properties.get(_DELTA_ID) != log.metadata["id"]:
-            raise ReplicateError(
-                f"the Iceberg table is not made from the Delta table at {self._path}", where=self._shown, advice=_ADVICE
-            )
-        snapshot = table.current_snapshot()
-        if snapshot is not None and _version(snapshot) is None:
-            raise ReplicateError(
-                f"another writer has committed snapshot {snapshot.snapshot_id}", where=self._shown, advice=_ADVICE
-            )
-        if snapshot is not None and (_version(snapshot) or 0) > log.version:
-            raise ReplicateError(
-                f"the Iceberg table has Delta version {_version(snapshot)}, and the Delta table ends at {log.version}",
-                where=self._shown,
-                advice=_ADVICE,
-            )
+            problem = f"the Iceberg table is not made from the Delta table at {self._path}"
+        elif snapshot is not None and version is None:
+            problem = f"another writer has committed snapshot {snapshot.snapshot_id}"
+        elif version is not None and version > log.version:
+            problem = f"the Iceberg table has Delta version {version}, and the Delta table ends at {log.version}"
+        if problem is not None:
+            raise ReplicateError(problem, where=self._shown, advice=_ADVICE)
 
     def _manifests(self, table: Table) -> tuple[Manifests, Manifests]:
         snapshot = table.current_snapshot()
         found = [] if snapshot is None else snapshot.manifests(table.io)
-        data, deletes = (Manifests(table.io, found, self._paths, deletes=kind) for kind in (False, True))
+        data, deletes = (Manifests(table, found, self._paths, deletes=kind) for kind in (False, True))
         self._paths = {**data.paths, **deletes.paths}
         return data, deletes
 
     def _bring_up(self, table: Table, log: LogSnapshot) -> None:
-        snapshot = table.current_snapshot()
-        if snapshot is not None and _version(snapshot) == log.version:
-            expired = self._expired(table)
-            if expired:
+        """Commit the difference, if there is one."""
+        if _version_of(table) == log.version:
+            if expired := self._expired(table, more=0):
                 expire(self._catalog, table, expired)
             return
         schema = derive_schema(log, *_present(table))
         data, deletes = self._manifests(table)
         wanted = WantedFiles.of(log)
-        live, live_deletes = data.live, deletes.live
-        if schema.replaced and live & wanted.data.keys():
-            raise ReplicateError(
-                f"column {schema.replaced[0]!r} has another type, and files with the old one", where=self._shown, advice=_ADVICE
-            )
-        if snapshot is not None and table.spec().fields != schema.spec.fields:
+        gone, gone_deletes = data.live - wanted.data.keys(), deletes.live - wanted.deletes.keys()
+        if schema.replaced and data.live - gone:
+            what = f"column {schema.replaced[0]!r} has another type, and files with the old one"
+            raise ReplicateError(what, where=self._shown, advice=_ADVICE)
+        is_same = table.spec().fields == schema.spec.fields
+        if not is_same and table.current_snapshot() is not None:
             raise ReplicateError("the files are partitioned by other columns", where=self._shown, advice=_ADVICE)
-        added = [describe_data(log, schema, at, file) for at, file in wanted.data.items() if at not in live]
+        live, live_deletes = data.live, deletes.live
+        more = [describe_data(log, schema, at, file) for at, file in wanted.data.items() if at not in live]
         lacking = {at: file for at, file in wanted.deletes.items() if at not in live_deletes}
-        new_deletes = list(write_deletes(log, schema, table.io, lacking))
-        removed, removed_deletes = live - wanted.data.keys(), live_deletes - wanted.deletes.keys()
-        number, spec = new_snapshot_id(table), schema.spec
-        if spec.fields == table.spec().fields:
-            spec = table.spec()
-        parts = []
-        for manifests, more, gone in ((data, added, removed), (deletes, new_deletes, removed_deletes)):
-            files = [make_file(facts, deletes=manifests is deletes) for facts in more]
-            parts += manifests.replaced(table, schema.schema, spec, number, files, gone)
-        old = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id != number]
-        following = NextSnapshot(
-            id=number,
-            manifests=parts,
-            operation=_operation(added, new_deletes, removed, removed_deletes),
-            summary={DELTA_VERSION: str(log.version), **_totals(wanted, log, added, new_deletes, removed, removed_deletes)},
+        more_deletes = write_deletes(log, schema, table.io, lacking)
+        number, spec = new_snapshot_id(table), table.spec() if is_same else schema.spec
+        parts = data.replaced(schema.schema, spec, number, more, gone)
+        parts += deletes.replaced(schema.schema, spec, number, more_deletes, gone_deletes)
+        commit(
+            self._catalog,
+            table,
+            number,
+            parts,
+            _summarize(log, wanted, more, more_deletes, len(gone), len(gone_deletes)),
             schema=None if schema.schema.schema_id == table.schema().schema_id else schema.schema,
-            spec=None if spec is not schema.spec else spec,
-            properties={NAME_MAPPING: schema.mapping} if schema.mapping != table.properties.get(NAME_MAPPING) else {},
-            expired=old if schema.replaced else self._expired(table, more=1),
+            spec=None if is_same else spec,
+            properties={} if schema.mapping == table.properties.get(NAME_MAPPING) else {NAME_MAPPING: schema.mapping},
+            expired=[each.snapshot_id for each in table.metadata.snapshots] if schema.replaced else self._expired(table, more=1),
         )
-        commit(self._catalog, table, following)
-        if (table.metadata.next_sequence_number()) % _CLEAN_EVERY == 0:
+        if table.metadata.next_sequence_number() % _CLEAN_EVERY == 0:
             self.clean()
 
-    def clean(self) -> None:
-        """Remove the files below the table's directory for Iceberg that no snapshot needs any more."""
-        table = self._load()
-        if table is not None:
-            self._cleaning.run(table, self._paths)
-
-    def _expired(self, table: Table, *, more: int = 0) -> list[int]:
-        """Return the snapshots to remove: too old, or too many; never those that a branch or tag names.
+    def _expired(self, table: Table, *, more: int) -> list[int]:
+        """Return the snapshots to remove: too old, or too many; never those that a branch or tag names, nor the newest.
 
         Args:
             more: Snapshots that are about to be added.
@@ -299,89 +254,75 @@ class TableMirror:
         named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name != "main"}
         found = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
         oldest_ms = time.time_ns() // 1_000_000 - self._kept_ms + _MARGIN_MS
-        return [
-            each.snapshot_id
-            for place, each in enumerate(found, start=more)
-            if place > 0 and each.snapshot_id not in named and (place >= self._most_snapshots or each.timestamp_ms < oldest_ms)
-        ]
+        aged = [(each, place >= self._most_snapshots or each.timestamp_ms < oldest_ms) for place, each in enumerate(found, more)]
+        return [each.snapshot_id for each, is_over in aged[1 - more :] if is_over and each.snapshot_id not in named]
 
     def _compare(self, table: Table, log: LogSnapshot) -> Difference:
+        if derive_schema(log, *_present(table)).schema.fields != table.schema().fields:
+            return Difference(log.version, _version_of(table), reason="the columns differ")
         data, deletes = self._manifests(table)
         wanted = WantedFiles.of(log)
         pairs = ((data.live, wanted.data.keys()), (deletes.live, wanted.deletes.keys()))
-        rows = sum(file.record_count for file in data.live_files()) - sum(file.record_count for file in deletes.live_files())
-        counts = [file.rows for file in log.files.values()]
-        known = [count for count in counts if count is not None]
+        rows = _count_rows(log)
         return Difference(
             log.version,
             _version_of(table),
             missing=sum(len(should - has) for has, should in pairs),
             surplus=sum(len(has - should) for has, should in pairs),
-            delta_rows=sum(known) - sum(file.deleted for file in log.files.values()) if len(known) == len(counts) else None,
-            iceberg_rows=rows,
+            delta_rows=None if rows is None else rows - sum(file.deleted for file in log.files.values()),
+            iceberg_rows=data.count_rows() - deletes.count_rows(),
         )
 
 
-def _present(table: Table) -> tuple[Any, int, str | None]:
+def _present(table: Table) -> tuple[Schema, int, str | None]:
     return table.schema(), table.metadata.last_column_id, table.properties.get(NAME_MAPPING)
-
-
-def _version(snapshot: Snapshot) -> int | None:
-    found = None if snapshot.summary is None else snapshot.summary.additional_properties.get(DELTA_VERSION)
-    return None if found is None else int(found)
 
 
 def _version_of(table: Table) -> int | None:
     snapshot = table.current_snapshot()
-    return None if snapshot is None else _version(snapshot)
+    found = None if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties.get(DELTA_VERSION)
+    return None if found is None else int(found)
 
 
-def _operation(added: Sequence[FileFacts], new_deletes: Sequence[FileFacts], removed: set[str], removed_deletes: set[str]) -> str:
-    if added and not (removed or new_deletes or removed_deletes):
-        return "append"
-    return "overwrite" if added or removed_deletes else "delete"
+def _count_rows(log: LogSnapshot) -> int | None:
+    counts = [file.rows for file in log.files.values()]
+    return None if None in counts else sum(count or 0 for count in counts)
 
 
-def _totals(
-    wanted: WantedFiles,
-    log: LogSnapshot,
-    added: Sequence[FileFacts],
-    new_deletes: Sequence[FileFacts],
-    removed: set[str],
-    removed_deletes: set[str],
-) -> Mapping[str, str]:
-    """Return the counts of a snapshot's summary."""
-    found = {
-        "added-data-files": len(added),
-        "added-records": sum(facts.rows for facts in added),
-        "added-files-size": sum(facts.size for facts in (*added, *new_deletes)),
-        "added-position-delete-files": len(new_deletes),
-        "added-position-deletes": sum(facts.rows for facts in new_deletes),
-        "deleted-data-files": len(removed),
-        "removed-position-delete-files": len(removed_deletes),
+def _summarize(
+    log: LogSnapshot, wanted: WantedFiles, more: list[IcebergFile], more_deletes: list[IcebergFile], gone: int, gone_deletes: int
+) -> Summary:
+    """Return a snapshot's summary: what it does, the Delta version, and the counts that Iceberg's own writers give."""
+    is_append = bool(more) and not (gone or more_deletes or gone_deletes)
+    operation = Operation.APPEND if is_append else Operation.OVERWRITE if more or gone_deletes else Operation.DELETE
+    changed = {
+        "added-data-files": len(more),
+        "added-records": sum(file.record_count for file in more),
+        "added-files-size": sum(file.file_size_in_bytes for file in (*more, *more_deletes)),
+        "added-position-delete-files": len(more_deletes),
+        "added-position-deletes": sum(file.record_count for file in more_deletes),
+        "deleted-data-files": gone,
+        "removed-position-delete-files": gone_deletes,
     }
     totals = {
         "total-data-files": len(wanted.data),
         "total-delete-files": len(wanted.deletes),
+        "total-records": _count_rows(log),
         "total-position-deletes": sum(file.deleted for file in wanted.deletes.values()),
         "total-equality-deletes": 0,
         "total-files-size": sum(file.size for file in log.files.values()),
     }
-    counts = [file.rows for file in log.files.values()]
-    if None not in counts:
-        totals["total-records"] = sum(count or 0 for count in counts)
-    return {name: str(count) for name, count in {**{n: c for n, c in found.items() if c}, **totals}.items()}
+    counts = {name: count for name, count in changed.items() if count} | totals
+    texts = {name: str(count) for name, count in counts.items() if count is not None}
+    return Summary(operation, **{DELTA_VERSION: str(log.version)}, **texts)
 
 
-class _Translated:
-    """Converts the exceptions of pyiceberg and of its catalogs into a StorageError; not a commit that others have forestalled."""
-
-    def __init__(self, shown: str) -> None:
-        self._shown = shown
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, HeadstreamError):
-            raise StorageError(f"the Iceberg table cannot be brought up to date: {error}", where=self._shown) from error
+@contextmanager
+def _translated(shown: str) -> Iterator[None]:
+    """Convert the exceptions of pyiceberg and of its catalogs into a StorageError."""
+    try:
+        yield
+    except HeadstreamError:
+        raise
+    except Exception as error:  # of any kind: a catalog's implementation is not ours
+        raise StorageError(f"the Iceberg table cannot be brought up to date: {error}", where=shown) from error

@@ -9,36 +9,43 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
+
+from pyiceberg import types
+from pyiceberg.conversions import to_bytes
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import PrimitiveType
 
 from headstream.errors import SchemaError
 from headstream.replicate.storage.delta_log import LogSnapshot
-
-if TYPE_CHECKING:
-    from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import PrimitiveType
 
 __all__ = ["NAME_MAPPING", "IcebergSchema", "derive_schema", "read_partition_value", "write_bound"]
 
 NAME_MAPPING: Final = "schema.name-mapping.default"
 """The table property with the field ids of columns in data files that have none."""
+_TYPES: Final[dict[str, PrimitiveType]] = {
+    "byte": types.IntegerType(), "short": types.IntegerType(), "integer": types.IntegerType(), "long": types.LongType(),
+    "float": types.FloatType(), "double": types.DoubleType(), "boolean": types.BooleanType(), "binary": types.BinaryType(),
+    "string": types.StringType(), "date": types.DateType(), "timestamp": types.TimestamptzType(),
+    "timestamp_ntz": types.TimestampType(),
+}  # fmt: skip
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _FIRST_PARTITION_ID: Final = 1000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
-_ONE_MS_US: Final = 1000
 _EXACT_DIGITS: Final = 15
 """Digits of a decimal that every writer's JSON keeps."""
+_EXACT_TIME: Final = re.compile(r"\.\d{6}(Z|[+-]\d\d:\d\d)?$")
 _REPAIR: Final = "Run: headstream replicate iceberg check --repair"
 
 
-@dataclass(frozen=True, slots=True)
-class IcebergSchema:
+class IcebergSchema(NamedTuple):
     """The schema that an Iceberg table is to have.
 
     Args:
@@ -67,11 +74,6 @@ def derive_schema(log: LogSnapshot, before: Schema | None, last_id: int, mapping
     Raises:
         SchemaError: a column's type has no equivalent, or its field id cannot stay.
     """
-    from pyiceberg.partitioning import PartitionField, PartitionSpec
-    from pyiceberg.schema import Schema
-    from pyiceberg.transforms import IdentityTransform
-    from pyiceberg.types import NestedField
-
     is_mapped = log.configuration.get("delta.columnMapping.mode", "none") != "none"
     names = _read_mapping(mapping)
     known = {} if before is None else {field.name: field for field in before.fields}
@@ -93,16 +95,16 @@ def derive_schema(log: LogSnapshot, before: Schema | None, last_id: int, mapping
             else:
                 replaced += [name] if old is not None or name in names else []
                 last_id = number = last_id + 1
-        fields.append(NestedField(number, name, kind, required=False))
+        fields.append(types.NestedField(number, name, kind, required=False))
         physical[stored] = (number, kind)
     schema = Schema(*fields, schema_id=0 if before is None else before.schema_id)
     if before is not None and schema.fields != before.fields:
         schema = schema.model_copy(update={"schema_id": before.schema_id + 1})
-    partitions = [(name, _field_of(log, physical, name)) for name in log.partition_columns]
+    sources = {field.name: field.field_id for field in fields}
     spec = PartitionSpec(
         *(
-            PartitionField(source_id=number, field_id=_FIRST_PARTITION_ID + place, transform=IdentityTransform(), name=name)
-            for place, (name, number) in enumerate(partitions)
+            PartitionField(source_id=sources[name], field_id=number, transform=IdentityTransform(), name=name)
+            for number, name in enumerate(log.partition_columns, _FIRST_PARTITION_ID)
         )
     )
     taken = {number for number, _ in physical.values()}
@@ -112,26 +114,13 @@ def derive_schema(log: LogSnapshot, before: Schema | None, last_id: int, mapping
     return IcebergSchema(schema, spec, physical, written, replaced)
 
 
-def _field_of(log: LogSnapshot, physical: Mapping[str, tuple[int, PrimitiveType]], name: str) -> int:
-    column = next(column for column in log.fields if column["name"] == name)
-    return physical[(column.get("metadata") or {}).get("delta.columnMapping.physicalName", name)][0]
-
-
 def _read_mapping(mapping: str | None) -> dict[str, int]:
     return {name: entry["field-id"] for entry in json.loads(mapping or "[]") for name in entry["names"]}
 
 
 def _iceberg_type(log: LogSnapshot, name: str, kind: Any) -> PrimitiveType:
-    from pyiceberg import types
-
-    plain: dict[str, PrimitiveType] = {
-        "byte": types.IntegerType(), "short": types.IntegerType(), "integer": types.IntegerType(), "long": types.LongType(),
-        "float": types.FloatType(), "double": types.DoubleType(), "boolean": types.BooleanType(),
-        "binary": types.BinaryType(), "string": types.StringType(), "date": types.DateType(),
-        "timestamp": types.TimestamptzType(), "timestamp_ntz": types.TimestampType(),
-    }  # fmt: skip
-    if isinstance(kind, str) and kind in plain:
-        return plain[kind]
+    if isinstance(kind, str) and kind in _TYPES:
+        return _TYPES[kind]
     if isinstance(kind, str) and (match := _DECIMAL.fullmatch(kind)) is not None:
         return types.DecimalType(int(match[1]), int(match[2]))
     shown = kind if isinstance(kind, str) else kind.get("type")
@@ -144,13 +133,11 @@ def _iceberg_type(log: LogSnapshot, name: str, kind: Any) -> PrimitiveType:
 
 def _is_promotion(old: Any, new: Any) -> bool:
     """Return whether readers of Iceberg read files of an old type as a new one."""
-    from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType
-
-    if old == new or (isinstance(old, IntegerType) and isinstance(new, LongType)):
+    if old == new or (isinstance(old, types.IntegerType) and isinstance(new, types.LongType)):
         return True
-    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+    if isinstance(old, types.DecimalType) and isinstance(new, types.DecimalType):
         return old.scale == new.scale and old.precision <= new.precision
-    return isinstance(old, FloatType) and isinstance(new, DoubleType)
+    return isinstance(old, types.FloatType) and isinstance(new, types.DoubleType)
 
 
 def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
@@ -159,8 +146,6 @@ def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
     Args:
         text: The value in Delta's log; empty is null there.
     """
-    from pyiceberg import types
-
     if not text:
         return None
     if isinstance(kind, types.StringType):
@@ -178,35 +163,30 @@ def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
     raise SchemaError(f"Iceberg tables beside Delta cannot be partitioned by a column of type {kind}")
 
 
-def write_bound(kind: PrimitiveType, value: Any, *, upper: bool) -> bytes | None:
-    """Return a bound of a column in a file as Iceberg's bytes; None if there is none.
+def write_bound(kind: PrimitiveType, value: Any) -> bytes | None:
+    """Return a bound of a column in a file as Iceberg's bytes; None if there is none, or if it can be another than the value.
+
+    Spark answers MIN and MAX by bounds alone, except those of text. So what Delta's log does not have exactly is left
+    out: times without microseconds, which most writers cut off, numbers with NaN beside them, and long decimals.
 
     Args:
         value: Of the statistics in Delta's log, decoded from JSON with Decimal for numbers with a point.
-        upper: Whether it is the upper bound. Times can be cut to milliseconds there.
     """
-    from pyiceberg import types
-    from pyiceberg.conversions import to_bytes
-
     try:
-        if value is None or isinstance(kind, types.BinaryType):
-            return None
-        if isinstance(kind, types.DecimalType) and kind.precision > _EXACT_DIGITS:
+        if value is None or isinstance(kind, (types.BinaryType, types.FloatType, types.DoubleType)):
             return None
         if isinstance(kind, types.DateType):
             value = date.fromisoformat(value).toordinal() - _EPOCH_DAY
         elif isinstance(kind, (types.TimestampType, types.TimestamptzType)):
-            value = _microseconds(value) + (_ONE_MS_US if upper else 0)
-        elif isinstance(kind, types.DecimalType):
-            value = _scaled(Decimal(value), kind.scale)
-        elif isinstance(kind, (types.FloatType, types.DoubleType)):
-            value = float(value)
-            if value != value:
+            if _EXACT_TIME.search(value) is None:
                 return None
-            if value == 0:
-                value = 0.0 if upper else -0.0
+            value = _microseconds(value)
+        elif isinstance(kind, types.DecimalType):
+            if kind.precision > _EXACT_DIGITS:
+                return None
+            value = _scaled(Decimal(value), kind.scale)
         return to_bytes(kind, value)
-    except (ValueError, TypeError, ArithmeticError, OverflowError, AttributeError):
+    except (ValueError, TypeError, ArithmeticError, AttributeError, struct.error):
         return None  # a value that only Delta can have: the file is then read always
 
 

@@ -89,7 +89,7 @@ class WaitingBounds:
         )
 
     def find_alarm(self, now_us: int) -> str | None:
-        """Return the alarm about messages that have waited too long, and log it once a minute."""
+        """Return the alarm about messages that have waited too long, and log it once per minute."""
         oldest_us = self._ledger.waiting().oldest_us
         if oldest_us is None or now_us - oldest_us <= self._config.max_parked_age_us:
             self._alarmed_us = None

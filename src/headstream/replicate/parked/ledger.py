@@ -393,7 +393,7 @@ def insert_parcels(connection: sqlite3.Connection, parcels: Iterable[Parcel]) ->
 def _bundle_of(parcel: Parcel) -> Hashable:
     """Return the key of parcels that are released together: a transaction, or the part of one unit that its table rejected.
 
-    That unit is a release, or a micro-batch, all of whose parcels are set aside at one time.
+    That unit is a release, or a micro-batch, which sets aside all of its parcels at one time.
     """
     if parcel.transaction_key is not None:
         return parcel.transaction_key

@@ -19,7 +19,7 @@ from headstream.replicate.parked.ledger import Ledger, Parcel, Table, insert_par
 
 __all__ = ["Request", "RequestKind", "Requests", "Selection", "SetAsideRanges"]
 
-RequestKind: TypeAlias = Literal["redrive", "discard", "reload"]
+RequestKind: TypeAlias = Literal["redrive", "discard", "reload", "repair"]
 
 _CHOSEN_STATES: Final = ("dead", "delayed", "parked")
 
@@ -105,7 +105,8 @@ class Request:
     """One request.
 
     Args:
-        kind: `redrive` releases messages set aside; `discard` gives them up; `reload` begins or ends a full load of a table.
+        kind: `redrive` releases messages set aside; `discard` gives them up; `reload` begins or ends a full load of a table;
+            `repair` applies changes that a comparison with the source has found.
         arguments: Its arguments, a JSON object.
         asked_us: When it was made, microseconds since 1970 UTC.
         done_us: When it was carried out; None while open.

@@ -11,6 +11,7 @@ from headstream.errors import HeadstreamError, SchemaError
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import ParkingLot
 from headstream.replicate.parked.remote_requests import RemoteRequests
+from headstream.replicate.parked.repairs import repair_rows
 from headstream.replicate.parked.requests import Request, Requests
 from headstream.replicate.parked.table_health import TableHealth
 from headstream.replicate.run.unit import Parts
@@ -46,6 +47,10 @@ class BetweenBatches:
                 self._requests.redrive(request, self._parts.decoder.target_of, self._now_us())
             elif request.kind == "discard":
                 self._requests.discard(request, self._parking.mark_discarded, self._now_us())
+            elif request.kind == "repair":
+                # Done again after a crash, it parks messages with the same change sequences, which change nothing.
+                count = self._parking.park([repair_rows(request.arguments, request.id, self._now_us())], self._now_us())
+                self._requests.finish(request, {"table": request.arguments["table"], "messages": count}, self._now_us())
             else:
                 self._requests.finish(request, self._reload(request), self._now_us())
         return bool(requests)

@@ -77,7 +77,7 @@ class LoadWaits:
             release: The release whose messages do not count as waiting: they are decoded.
             waiting: Messages that wait for their schema in addition to those in the ledger, RAW_SCHEMA.
         """
-        read = max(self._read_us(), read_us or 0)
+        read = max(self.read_us, read_us or 0)
         if not self._waits_for_schemas:
             return ReadState(read, read)
         found = self._ledger.rows(
@@ -91,11 +91,13 @@ class LoadWaits:
         waits = min(first, default=None)
         return ReadState(read, read) if waits is None or waits[0] >= read else ReadState(read, *waits)
 
-    def _read_us(self) -> int:
+    @property
+    def read_us(self) -> int:
+        """The log time before which all partitions have been read, microseconds since 1970 UTC."""
         return int(self._ledger.mark(_READ) or _NOTHING_US)
 
     def _advance(self, read_us: int) -> None:
-        if read_us > self._read_us():
+        if read_us > self.read_us:
             self._ledger.set_mark(_READ, str(read_us))
 
     def end_waiting_for_schemas(self) -> None:

@@ -16,22 +16,24 @@ _OTHERS: Final = "others"
 """The value of `table` of those beyond the limit."""
 
 _OPERATIONS: Final = ("inserted", "updated", "deleted")
+_UNPLACED: Final = "changes_without_transaction_position"
 _COUNTERS: Final = (
     ("messages", "messages", "Messages read."),
     ("bytes", "bytes", "Size of the messages read."),
     ("changes", "changes", "Changes applied."),
-    ("rows_in_driver", "rows_in_driver", "Changes whose decoded rows the driver has received; executors fold the others."),
+    ("rows_in_driver", "rows_in_driver", "Changes whose decoded rows the driver has received; executors fold all other changes."),
     ("merges", "merges", "Merges into tables."),
     ("batches", "batches", "Micro-batches."),
     ("released", "released", "Messages that had waited and were applied."),
     ("incomplete_transactions", "incomplete_transactions", "Transactions applied without all of their events."),
     ("tombstones", "tombstones", "Messages with a null payload, passed over."),
-    ("untold", "untold", "Changes without their position in a transaction, with atomic."),
+    (_UNPLACED, _UNPLACED, "With atomic: changes without their position, applied at once."),
+    ("untold", _UNPLACED, f"Old name of {_UNPLACED}; removed in the next release."),
     ("processing_seconds", "seconds", "Time spent in micro-batches."),
 )
 _VECTORS: Final = (
     ("deletion_vector_files", "files", "Files of a table with deletion vectors."),
-    ("deleted_rows", "deleted", "Rows of a table that are in its files and deleted."),
+    ("deleted_rows", "deleted", "Rows that deletion vectors of a table delete."),
     ("key_index_size", "index_bytes", "Size of the indexes of a table's keys."),
 )
 _WAITING: Final = (
@@ -39,9 +41,9 @@ _WAITING: Final = (
     ("delayed", "Messages that have waited too long for their schema."),
     ("dead", "Messages in the dead letter that were not redriven."),
     ("waiting_bytes", "Size of all messages that wait."),
-    ("oldest_wait_seconds", "How long the oldest waits."),
+    ("oldest_wait_seconds", "Age of the oldest message that waits for its schema or table."),
     ("waiting_for_loads", "Rows of full loads that wait until all partitions are read up to them."),
-    ("open_transactions", "Transactions that are not whole and wait."),
+    ("open_transactions", "Incomplete transactions that wait for events."),
 )
 
 
@@ -63,18 +65,18 @@ def describe_pipeline(status: dict[str, Any]) -> Iterator[Metric]:
         yield _gauge(name, text, status[name] or 0)
     oldest = status["oldest_transaction"]
     yield _gauge(
-        "oldest_transaction_seconds", "How long the oldest of them waits.", 0 if oldest is None else oldest["wait_seconds"]
+        "oldest_transaction_seconds", "Age of the oldest incomplete transaction.", 0 if oldest is None else oldest["wait_seconds"]
     )
     failures = {found["table"]: found["failures"] for found in status["failing_tables"]}
     yield _of_tables("table_failures", "Failures of a table since it last took changes.", failures)
     catalog = status["catalog"]
     if catalog is not None:
-        yield _gauge("catalog_registered", "Tables that have their name in the catalog.", catalog["registered"])
-        yield _gauge("catalog_waiting", "Tables that wait for it.", catalog["waiting"])
+        yield _gauge("catalog_registered", "Tables registered in the catalog.", catalog["registered"])
+        yield _gauge("catalog_waiting", "Tables that wait to be registered in the catalog.", catalog["waiting"])
     if status["iceberg"] is not None:
         lags = {found["table"]: found["lag_seconds"] for found in status["iceberg"]["tables"]}
         yield _of_tables("iceberg_lag_seconds", "How long a table has had versions that its Iceberg table lacks.", lags)
-    yield _gauge("running", "Whether the pipeline runs.", int(status["state"] == "running"))
+    yield _gauge("running", "1 while the pipeline runs, else 0.", int(status["state"] == "running"))
 
 
 def _rows_of(tables: Mapping[str, Mapping[str, int]]) -> Metric:

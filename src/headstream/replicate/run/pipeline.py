@@ -1,6 +1,6 @@
 """The pipeline: a Spark query over the log, and the processing of its micro-batches.
 
-messages -> decode (executors, one pass) -> processor.py (driver): merged, a commit a table
+messages -> decode (executors, one pass) -> processor.py (driver): merged, a commit per table
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable
 from concurrent import futures
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +38,6 @@ from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.frame_times import FrameTimes
 from headstream.replicate.engines.engines import Engines
 from headstream.replicate.engines.job_labels import JobLabels
-from headstream.replicate.iceberg.mirrors import IcebergMirrors
 from headstream.replicate.inputs.collecting import collect, find_planned_batch, find_source_fault, is_too_big, reason_of
 from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
 from headstream.replicate.parked.ledger import Ledger
@@ -45,6 +45,7 @@ from headstream.replicate.parked.own_log import recover_log
 from headstream.replicate.run.batch_spans import BatchSpans
 from headstream.replicate.run.decoded_storage import store_decoded
 from headstream.replicate.run.metrics import describe_pipeline
+from headstream.replicate.run.mirrors import IcebergMirrors
 from headstream.replicate.run.processor import Processor
 from headstream.replicate.run.progress import Listener, ProgressReports, batch_numbers
 from headstream.replicate.run.registration import CatalogTables
@@ -57,7 +58,6 @@ from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_check import check_stores
 from headstream.replicate.storage.store_files import StoreFiles
-from headstream.replicate.tables.table_places import place_table
 from headstream.replicate.tables.tables import TargetTables
 
 __all__ = ["ReplicatePipeline", "StoredMetrics", "open_keeper"]
@@ -202,7 +202,7 @@ class ReplicatePipeline:
         self._decoder = Decoder(self._zone, self._decoding)
         self._ledger = Ledger(config.state_directory / "ledger.sqlite")
         self._summary = Summary()
-        self._noted_us = self._kept_us = 0
+        self._noted_us = self._kept_us = self._idle_us = 0
         self._schema_count = -1
         self._is_collecting = False
         self._planned: int | None = None
@@ -210,7 +210,7 @@ class ReplicatePipeline:
         engines.check(config.table_places, config.rules.engines)
         self._store_session = open_store_session(spark) if engines.uses_spark(config.rules.engines) else None
         self._catalog = CatalogTables(spark, config, self._zone)
-        self._iceberg = _open_mirrors(config, self._now_us)
+        self._iceberg = None if config.iceberg is None else IcebergMirrors(config, self._now_us)
         self._labels = JobLabels(spark)
         self._metrics = _open_metrics(config)
         self._spans = BatchSpans(self._labels.writing, is_on=config.tracing, tracer_provider=tracer_provider)
@@ -456,7 +456,11 @@ class ReplicatePipeline:
 
     def _sweep(self, is_all_read: Callable[[], bool], *, last: bool = False) -> None:
         with self._lock:  # evaluated under the lock: no later micro-batch can begin meanwhile
-            if self._processor.sweep(last=last, all_read=is_all_read()) or self._now_us() - self._noted_us >= HEARTBEAT_US:
+            all_read = is_all_read()
+            if all_read and self._query.lastProgress is not None:  # a trigger that began then, or a later one, found nothing
+                began = datetime.fromisoformat(self._query.lastProgress["timestamp"])
+                self._idle_us = int(began.timestamp() * 1000) * 1000
+            if self._processor.sweep(last=last, all_read=all_read) or self._now_us() - self._noted_us >= HEARTBEAT_US:
                 self._report()
             self._processor.bounds.find_alarm(self._now_us())
 
@@ -475,6 +479,7 @@ class ReplicatePipeline:
 
     def _note_status(self, state: str) -> None:
         self._noted_us = self._now_us()
+        self._summary.read_until_us = max(self._idle_us, self._processor.read_until_us)
         if self._zone.scan() != self._schema_count:
             self._schema_count = self._zone.scan()
             note_targets(self._ledger, self._zone, self._config.rules)
@@ -487,7 +492,15 @@ class ReplicatePipeline:
             iceberg = self._iceberg.status()
         orders = describe_orders(self._decoder.orders, self._zone)
         note_status(
-            self._ledger, state, self._summary, self._zone.directory, self._noted_us, heartbeat_us, catalog, orders, iceberg
+            self._ledger,
+            state,
+            self._summary,
+            self._zone.directory,
+            self._noted_us,
+            heartbeat_us,
+            catalog,
+            orders,
+            iceberg,
         )
         if self._metrics.is_wanted:
             self._metrics.write(describe_pipeline(self.status()))
@@ -501,14 +514,6 @@ class ReplicatePipeline:
 
     def _now_us(self) -> int:
         return self._clock() // 1000
-
-
-def _open_mirrors(config: ReplicateConfig, clock_us: Callable[[], int]) -> IcebergMirrors | None:
-    if config.iceberg is None:
-        return None
-    return IcebergMirrors(
-        config.iceberg, config.tables, config.vacuum_kept_us, lambda name: place_table(config.tables, *name), clock_us
-    )
 
 
 def _open_metrics(config: ReplicateConfig) -> MetricsOutput:

@@ -57,6 +57,11 @@ class Processor:
         self._between = BetweenBatches(parts, self.parking, self.health)
         self._copies = Copies(parts, self.parking.log)
 
+    @property
+    def read_until_us(self) -> int:
+        """The log time before which all messages have been read, microseconds since 1970 UTC; 0 if unknown."""
+        return self._loads.read_us
+
     def close(self) -> None:
         """Close the store of waiting messages, and the connections to copies of it."""
         self._copies.close()

@@ -43,7 +43,7 @@ def batch_numbers(before: dict[str, Any], after: dict[str, Any]) -> dict[str, An
 
     Returns:
         Counts of the micro-batch; `parked` and `delayed` are all that wait after it. `lag_seconds` is the longest one of its
-        tables, None without one. `tables` has the ten tables with the most changed rows.
+        tables, None if there is none. `tables` has the ten tables with the most changed rows.
     """
     numbers: dict[str, Any] = {name: after[name] - before[name] for name in _ADDED} | {name: after[name] for name in _CURRENT}
     tables = {}

@@ -5,17 +5,15 @@ a table has its first commit, or the run begins  ->  offered  ->  registered, or
 
 from __future__ import annotations
 
-import functools
-import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
 from headstream.replicate.engines.spark_catalog import SparkCatalog
 from headstream.replicate.engines.spark_store import require_store
 from headstream.replicate.parked.ledger import Table
+from headstream.replicate.run.attempts import Attempts
 from headstream.replicate.schemas.zone import SchemaZone
 from headstream.replicate.settings.catalog_names import CatalogName, make_catalog_name, show_catalog_name
 from headstream.replicate.settings.config import ReplicateConfig
@@ -24,12 +22,6 @@ from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.tables.table_places import has_table, place_table
 
 __all__ = ["CatalogEntry", "CatalogTables", "Registration", "find_catalog_names"]
-
-_LOGGER: Final = logging.getLogger("headstream.replicate")
-_FIRST_PAUSE_S: Final = 5.0
-_LONGEST_PAUSE_S: Final = 300.0
-_ATTEMPT_S: Final = 60.0
-"""How long the end of a run waits for one attempt; a catalog that takes longer is left to the next run."""
 
 
 class CatalogEntry(NamedTuple):
@@ -45,19 +37,15 @@ class Registration:
 
     Args:
         register: Registers one table; raises a HeadstreamError if it cannot.
-        first_pause_s: Seconds between two attempts, doubled after each one without success.
+        first_pause_s: As of Attempts.
     """
 
-    def __init__(self, register: Callable[[CatalogName, Place], None], *, first_pause_s: float = _FIRST_PAUSE_S) -> None:
+    def __init__(self, register: Callable[[CatalogName, Place], None], *, first_pause_s: float | None = None) -> None:
         self._register = register
-        self._first_pause_s = first_pause_s
-        self._changed = threading.Condition()
-        self._waiting: dict[Table, CatalogEntry] = {}
-        self._reasons: dict[Table, str] = {}
+        failure = "a table is not registered in the catalog"
+        self._attempts = Attempts(self._try, failure, "headstream-catalog", first_pause_s)
+        self._entries: dict[Table, CatalogEntry] = {}
         self._registered: set[Table] = set()
-        self._attempts = 0
-        self._is_asked = self._is_busy = self._is_closed = False
-        self._thread: threading.Thread | None = None
 
     def offer(self, entries: Iterable[CatalogEntry]) -> None:
         """Register tables soon, except those that are registered or wait for it; returns at once.
@@ -65,102 +53,34 @@ class Registration:
         Args:
             entries: The tables; one without a commit is forgotten, and has to be offered again.
         """
-        with self._changed:
-            known = self._registered | self._waiting.keys()
+        with self._attempts.changed:
+            known = self._registered | self._attempts.waiting.keys()
             new = {entry.table: entry for entry in entries if entry.table not in known}
-            if new and not self._is_closed:
-                self._waiting |= new
-                self._ask()
+            self._entries |= new
+            self._attempts.ask(new)
 
     def status(self) -> dict[str, Any]:
         """Return the number of registered and of waiting tables, and those whose last attempt failed, as a JSON object."""
-        with self._changed:
+        with self._attempts.changed:
             failing = [
-                {"table": ".".join(table), "name": show_catalog_name(self._waiting[table].name), "reason": reason}
-                for table, reason in sorted(self._reasons.items())
+                {"table": ".".join(table), "name": show_catalog_name(self._entries[table].name), "reason": reason}
+                for table, reason in sorted(self._attempts.reasons.items())
             ]
-            return {"registered": len(self._registered), "waiting": len(self._waiting), "failing": failing}
+            return {"registered": len(self._registered), "waiting": len(self._attempts.waiting), "failing": failing}
 
     def finish(self, *, every_table: bool) -> None:
-        """Try what waits once more, and end.
-
-        Args:
-            every_table: Whether to wait until each table was tried; otherwise for one attempt at most.
-        """
-        with self._changed:
-            if self._waiting:
-                self._ask()
-            while self._is_working():
-                began = self._attempts
-                if not self._changed.wait_for(functools.partial(self._has_moved, began), _ATTEMPT_S) or not every_table:
-                    break
-            left = len(self._waiting)
-        self.close()
-        if left:
-            _LOGGER.warning("%d tables are not registered in the catalog; the next run tries them again", left)
+        """Try what waits once more, and end; see Attempts.finish()."""
+        self._attempts.finish("tables are not registered in the catalog", every_table=every_table)
 
     def close(self) -> None:
         """End without further attempts."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
+        self._attempts.close()
 
-    def _is_working(self) -> bool:
-        return self._is_asked or self._is_busy
-
-    def _has_moved(self, began: int) -> bool:
-        return self._attempts > began or not self._is_working()
-
-    def _ask(self) -> None:
-        self._is_asked = True
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="headstream-catalog", daemon=True)
-            self._thread.start()
-        self._changed.notify_all()
-
-    def _work(self) -> None:
-        pause_s = self._first_pause_s
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._is_asked or self._is_closed, pause_s if self._waiting else None)
-                if self._is_closed:
-                    return
-                self._is_asked, self._is_busy = False, True
-                entries = list(self._waiting.values())
-            succeeded = self._try_all(entries)
-            pause_s = self._first_pause_s if succeeded else min(pause_s * 2, _LONGEST_PAUSE_S)
-            with self._changed:
-                self._is_busy = False
-                self._changed.notify_all()
-
-    def _try_all(self, entries: list[CatalogEntry]) -> bool:
-        """Try to register tables; return whether one was."""
-        failures: list[str] = []
-        for entry in entries:
-            if self._is_closed:
-                return False
-            reason, exists = None, True
-            try:
-                exists = has_table(entry.place)
-                if exists:
-                    self._register(entry.name, entry.place)
-            except Exception as error:  # of any kind: a catalog's implementation is not ours
-                reason = str(error)
-            with self._changed:
-                self._attempts += 1
-                before = self._reasons.pop(entry.table, None)
-                if reason is not None:
-                    self._reasons[entry.table] = reason
-                else:
-                    del self._waiting[entry.table]
-                    self._registered |= {entry.table} if exists else set()
-                self._changed.notify_all()
-            if reason is not None and reason != before:
-                failures.append(reason)
-        if failures:
-            more = f" (and {len(failures) - 1} more: see the status)" if len(failures) > 1 else ""
-            _LOGGER.warning("a table is not registered in the catalog, which is tried again: %s%s", failures[0], more)
-        return len(entries) > len(self._reasons)
+    def _try(self, table: Table) -> None:
+        entry = self._entries[table]
+        if has_table(entry.place):
+            self._register(entry.name, entry.place)
+            self._registered.add(table)
 
 
 class CatalogTables:
@@ -192,7 +112,7 @@ class CatalogTables:
             self._registration.offer(entries)
 
     def status(self) -> dict[str, Any] | None:
-        """Return what Registration.status() does; None without a catalog."""
+        """Return what Registration.status() does; None if there is no catalog."""
         return None if self._registration is None else self._registration.status()
 
     def finish(self, tables: Iterable[Table], *, every_table: bool) -> None:

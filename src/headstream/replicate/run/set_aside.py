@@ -75,7 +75,7 @@ class SettingAside:
 
 
 def find_set_aside(decoded: Decoded, left: pa.Table, find_raw: FindRaw) -> pa.Table | None:
-    """Return the coordinates of a micro-batch's messages that an unfinished one has set aside; None without any.
+    """Return the coordinates of a micro-batch's messages that an unfinished one has set aside; None if there are none.
 
     A topic that was created again has other messages at the same places, with other times.
 

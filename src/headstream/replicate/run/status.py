@@ -44,9 +44,9 @@ def note_status(
         zone: The directory of its schema zone.
         now_us: The time, microseconds since 1970 UTC.
         heartbeat_us: Longest interval after which readers see the next one.
-        catalog: The status of the tables' registration; None without a catalog.
+        catalog: The status of the tables' registration; None if there is no catalog.
         mask_orders: As of describe_orders().
-        iceberg: How far the Iceberg tables are; None without any.
+        iceberg: How far the Iceberg tables are; None if there are none.
     """
     place = str(zone.absolute())  # its reader can have another working directory
     document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": place, "run": summary.to_dict()}

@@ -27,19 +27,20 @@ class Summary:
         changes: Data messages applied.
         rows_in_driver: Data messages whose decoded rows the driver has received; executors fold the others.
         merges: Merges into tables.
-        schemas: New schemas in the zone.
+        schemas: New schemas in the schema store.
         released: Messages that had waited and were applied.
         dead: Messages moved to the dead letter.
         tombstones: Messages with a null payload, which are passed over.
         parked: Messages that wait for their schema or table now.
         delayed: Messages in the delayed topic now.
         incomplete_transactions: Transactions applied without all of their events, as the settings say.
-        untold: Changes without their position in a transaction, with `atomic`.
+        changes_without_transaction_position: With `atomic`; Replicate's older versions do not send it.
         failing: (schema, table) -> why it is failing.
         lags_us: (schema, table) -> how long after the source's commit the newest change was in the table, microseconds.
         last_changes_us: (schema, table) -> when the source committed the newest change, microseconds since 1970 UTC.
         tables: (schema, table) -> rows inserted, updated and deleted.
         vectors: (schema, table) -> its deletion vectors, of tables that have some or are to get some.
+        read_until_us: All messages logged before this time have been read, microseconds since 1970 UTC; 0 if unknown.
         seconds: How long the micro-batches took.
     """
 
@@ -56,12 +57,13 @@ class Summary:
     parked: int = 0
     delayed: int = 0
     incomplete_transactions: int = 0
-    untold: int = 0
+    changes_without_transaction_position: int = 0
     failing: dict[tuple[str, str], str] = field(default_factory=dict)
     lags_us: dict[tuple[str, str], int] = field(default_factory=dict)
     last_changes_us: dict[tuple[str, str], int] = field(default_factory=dict)
     tables: dict[tuple[str, str], RowCounts] = field(default_factory=dict)
     vectors: dict[tuple[str, str], VectorState] = field(default_factory=dict)
+    read_until_us: int = 0
     seconds: float = 0.0
 
     def note_read(self, decoded: Decoded) -> None:
@@ -127,11 +129,13 @@ class Summary:
             "dead": self.dead,
             "tombstones": self.tombstones,
             "incomplete_transactions": self.incomplete_transactions,
-            "untold": self.untold,
+            "changes_without_transaction_position": self.changes_without_transaction_position,
+            "untold": self.changes_without_transaction_position,  # the name until 0.2
             "failing": {f"{schema}.{table}": reason for (schema, table), reason in sorted(self.failing.items())},
             "lag_seconds": {f"{schema}.{table}": round(us / 1e6, 3) for (schema, table), us in sorted(self.lags_us.items())},
             "last_change_us": {f"{schema}.{table}": us for (schema, table), us in sorted(self.last_changes_us.items())},
             "deletion_vectors": {f"{schema}.{table}": found.to_dict() for (schema, table), found in sorted(self.vectors.items())},
+            "read_until_us": self.read_until_us,
             "batches": self.batches,
             "seconds": round(self.seconds, 3),
         }

@@ -235,7 +235,7 @@ class Transactions:
         return found
 
     def _note_unnumbered(self, count: int) -> None:
-        self._summary.untold += count
+        self._summary.changes_without_transaction_position += count
         if count and not self._told_of_unnumbered:
             self._told_of_unnumbered = True
             what = "%d changes have no position in a transaction (transactionEventCounter): applied immediately"

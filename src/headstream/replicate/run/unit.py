@@ -15,9 +15,9 @@ from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
 from headstream.replicate.columns.raw import coordinates_table
 from headstream.replicate.decoding.decode import Decoder
 from headstream.replicate.decoding.decoded import Decoded
-from headstream.replicate.iceberg.mirrors import IcebergMirrors
 from headstream.replicate.parked.ledger import Ledger, Record, Table, no_record
 from headstream.replicate.parked.parking import Held
+from headstream.replicate.run.mirrors import IcebergMirrors
 from headstream.replicate.run.summary import Summary
 from headstream.replicate.schemas.zone import SchemaZone
 from headstream.replicate.settings.config import ReplicateConfig
@@ -38,7 +38,7 @@ class Parts:
         summary: The counts of the run.
         clock_us: The time, microseconds since 1970 UTC.
         keeper: Keeps its checkpoint.
-        iceberg: Brings its Iceberg tables up to date; None without any.
+        iceberg: Brings its Iceberg tables up to date; None if there are none.
     """
 
     config: ReplicateConfig

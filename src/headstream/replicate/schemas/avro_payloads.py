@@ -1,6 +1,7 @@
 """Avro payloads that name their schema, decoded for people; each payload is one of
 
     00 | number int32, big-endian | record                a schema registry's framing
+    01 | GUID, 16 bytes | record                          the same, from a header (core/codec/schema_ids.py)
     C3 01 | fingerprint u64, little-endian | record       Avro's single-object encoding
 
 A number is looked up in a registry or in a directory; a fingerprint (CRC-64-AVRO) in a directory alone, whose files are
@@ -25,6 +26,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+from headstream.core.codec.schema_ids import SchemaId, read_schema_id
 from headstream.errors import DecodeError, MissingExtraError, SchemaError, StorageError
 from headstream.replicate.codec.avro.reader import AvroReader
 from headstream.replicate.codec.avro.schema import AvroType, parse_schema
@@ -35,8 +37,6 @@ from headstream.replicate.settings.registry_settings import RegistrySettings
 __all__ = ["AvroPayloads"]
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
-_FRAMING: Final = b"\0"
-_FRAMING_BYTES: Final = 5
 _SINGLE_OBJECT: Final = b"\xc3\x01"
 _SINGLE_OBJECT_BYTES: Final = 10
 _ASK_AGAIN_S: Final = 5.0
@@ -73,7 +73,7 @@ class AvroPayloads:
         note = fault = None
         try:
             name, schema, at = self._find(payload)
-            explained["form"] = "registry" if at == _FRAMING_BYTES else "single object"
+            explained["form"] = "single object" if payload.startswith(_SINGLE_OBJECT) else "registry"
             explained["schema"] = name
             if schema is None:
                 note = f"the schema {name} is not known here"
@@ -87,16 +87,16 @@ class AvroPayloads:
 
     def _find(self, payload: bytes) -> tuple[str, str | None, int]:
         """Return how a payload names its schema, the schema's text if it is known, and where the record begins."""
-        if payload.startswith(_FRAMING) and len(payload) >= _FRAMING_BYTES:
-            number = int.from_bytes(payload[1:_FRAMING_BYTES], "big")
-            return str(number), self._fetch(number), _FRAMING_BYTES
+        schema_id = read_schema_id(payload)
+        if schema_id is not None:
+            return str(schema_id), self._ask_once(schema_id), schema_id.begin
         if payload.startswith(_SINGLE_OBJECT) and len(payload) >= _SINGLE_OBJECT_BYTES:
             mark = payload[2:_SINGLE_OBJECT_BYTES]
             return mark.hex(), self._find_fingerprint(mark), _SINGLE_OBJECT_BYTES
         raise DecodeError("neither a schema registry's framing nor Avro's single-object encoding", 0)
 
-    def _fetch(self, number: int) -> str | None:
-        known = self._client.known(number)
+    def _ask_once(self, schema_id: SchemaId) -> str | None:
+        known = None if schema_id.number is None else self._client.known(schema_id.number)
         if known is not None:
             return known
         with self._lock:  # one request at a time: a registry that does not answer holds one thread
@@ -104,7 +104,8 @@ class AvroPayloads:
                 raise self._fault
             self._fault = None
             try:
-                return self._client.fetch(number)
+                number = schema_id.number if schema_id.guid is None else self._client.number_of(schema_id.guid)
+                return None if number is None else self._client.fetch(number)
             except StorageError as error:
                 _LOGGER.warning("Avro payloads are not decoded: %s", error)
                 shows_place = self._host is None or self._host in error.what.lower()  # as an invalid certificate's error does

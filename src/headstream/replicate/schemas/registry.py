@@ -1,18 +1,22 @@
 """Messages with a registry's framing: their schemas as entries of the zone.
 
-A message has the framing 0x00 | id int32 big-endian | Avro row, and so has its key where that is Avro too. Schema ids of
-the zone are `registry-<id>`, or `registry-<id>-<id of the key's schema>`, whose fields are the table's primary key.
+A message has the framing 0x00 | id int32 big-endian | Avro row, and so has its key where that is Avro too. An id in a header
+(core/codec/schema_ids.py) is put before the payload or key first. Schema ids of the zone are `registry-<id>`, or
+`registry-<id>-<id of the key's schema>`, whose fields are the table's primary key.
 """
 
 from __future__ import annotations
 
 import re
 import time
+import uuid
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from headstream.core.codec.schema_ids import KEY_SCHEMA_HEADER, VALUE_SCHEMA_HEADER
 from headstream.errors import SchemaError, StorageError
 from headstream.replicate.codec.derived import derive_metadata, key_fields
 from headstream.replicate.columns.raw import offsets_and_data
@@ -20,7 +24,7 @@ from headstream.replicate.schemas.registry_client import RegistryClient
 from headstream.replicate.schemas.zone import ZoneEntry
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
-__all__ = ["RegistrySchemas", "framed_ids"]
+__all__ = ["RegistrySchemas", "frame_by_headers", "framed_ids"]
 
 _ASK_AGAIN_SECONDS: Final = 5.0
 """Pause before an unavailable id is requested again."""
@@ -57,6 +61,41 @@ class RegistrySchemas:
         except SchemaError as error:
             raise SchemaError(error.what, where=f"schema {number} of {self._client.place}", advice=error.advice) from None
         return ZoneEntry(metadata, time.time_ns() // 1000, self._client.place, 0, number)
+
+
+def frame_by_headers(raw: pa.RecordBatch, client: RegistryClient) -> pa.RecordBatch:
+    """Return raw messages with the schema ids of their headers before their payloads and keys.
+
+    A GUID becomes the number that the registry has for it; a message whose GUID it does not know stays as it is.
+
+    Args:
+        raw: The columns of SOURCE_COLUMNS.
+    """
+    for name, header in (("payload", VALUE_SCHEMA_HEADER), ("key", KEY_SCHEMA_HEADER)):
+        headers = raw.column("headers")
+        if not pc.any(pc.match_substring(headers, header)).as_py():
+            continue
+        lead = "".join(f"\\x{byte:02x}" for byte in len(header).to_bytes(4, "little")) + header
+        value = r"\x05\x00\x00\x00(?P<number>\x00.{4})|\x11\x00\x00\x00\x01(?P<guid>.{16})"
+        found = pc.extract_regex(headers, pattern=f"(?s){lead}[\\x01\\x02](?:{value})")
+        frames = pc.struct_field(found, "number")
+        guids = pc.struct_field(found, "guid")
+        numbers = {guid: _frame_of(guid, client) for guid in pc.unique(guids).to_pylist() if guid}
+        if numbers:
+            known = pa.array(list(numbers), pa.binary())
+            frames = pc.coalesce(pc.take(pa.array(numbers.values(), pa.binary()), pc.index_in(guids, known)), frames)
+        column = raw.column(name)
+        joined = pc.binary_join_element_wise(pc.fill_null(frames, b""), column, b"")
+        raw = raw.set_column(raw.schema.get_field_index(name), name, joined.cast(column.type))
+    return raw
+
+
+def _frame_of(guid: bytes, client: RegistryClient) -> bytes | None:
+    try:
+        number = client.number_of(str(uuid.UUID(bytes=guid)))
+    except StorageError:  # its messages are parked, and can be read again
+        return None
+    return None if number is None else b"\0" + number.to_bytes(4, "big")
 
 
 def framed_ids(raw: pa.RecordBatch, rows: list[int]) -> dict[str, list[int]]:

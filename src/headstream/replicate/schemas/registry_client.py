@@ -1,7 +1,8 @@
 """Schemas by their numbers: from a Confluent-compatible registry over HTTP, or from a directory.
 
-GET <url>/schemas/ids/<id>   200 {"schema": "<Avro schema>"}, 404 {"error_code": 40403, ..} if missing
-<directory>/<id>.avsc        the same schema, as a file
+GET <url>/schemas/ids/<id>            200 {"schema": "<Avro schema>"}, 404 {"error_code": 40403, ..} if missing
+GET <url>/schemas/guids/<GUID>/ids    200 [{"context": ".", "id": <id>}, ..]
+<directory>/<id>.avsc                 the same schema, as a file; a GUID has none
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class RegistryClient:
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
         self._schemas: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
 
     @property
     def place(self) -> str:
@@ -49,10 +51,26 @@ class RegistryClient:
         """
         known = self.known(number)
         if known is None:
-            known = self._read(number) if self._settings.directory is not None else self._ask(number)
+            known = self._read(number) if self._settings.directory is not None else self._ask_schema(number)
             if known is not None:
                 self._schemas[number] = known
         return known
+
+    def number_of(self, guid: str) -> int | None:
+        """Return the number of a schema with a GUID, in the default context if it has one there; None if it is unknown.
+
+        Raises:
+            StorageError: the registry is unreachable, or its answer is invalid.
+        """
+        if guid not in self._numbers and self._settings.directory is None:
+            body = self._ask(f"/schemas/guids/{guid}/ids", guid)
+            try:
+                numbers = {each.get("context", "."): int(each["id"]) for each in json.loads(body or b"[]")}
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise StorageError(f"the schema registry's response for {guid} has no id: {error}", where=self.place) from None
+            if numbers:
+                self._numbers[guid] = numbers.get(".", next(iter(numbers.values())))
+        return self._numbers.get(guid)
 
     def _read(self, number: int) -> str | None:
         assert self._settings.directory is not None
@@ -64,16 +82,21 @@ class RegistryClient:
         except (OSError, UnicodeDecodeError) as error:
             raise StorageError(f"cannot read a schema: {error}", where=str(path)) from error
 
-    def _ask(self, number: int) -> str | None:
+    def _ask_schema(self, number: int) -> str | None:
+        body = self._ask(f"/schemas/ids/{number}", str(number))
+        return None if body is None else self._schema_of(body, number)
+
+    def _ask(self, path: str, name: str) -> bytes | None:
+        """Return what the registry answers, None if it does not know the schema."""
         pause = _FIRST_PAUSE_SECONDS
         for attempt in range(self._settings.retries + 1):
             try:
-                status, body = self._get(f"/schemas/ids/{number}")
+                status, body = self._get(path)
             except (OSError, http.client.HTTPException) as error:
                 reason = f"{type(error).__name__}: {error}"
             else:
                 if status == 200:
-                    return self._schema_of(body, number)
+                    return body
                 if status == 404:
                     return None
                 reason = f"it answers {status}"
@@ -83,7 +106,7 @@ class RegistryClient:
                 time.sleep(pause)
                 pause *= 2
         raise StorageError(
-            f"the schema registry did not return schema {number}: {reason}",
+            f"the schema registry did not return schema {name}: {reason}",
             where=self.place,
             advice="Check the URL, and the credentials (user and password, or token)",
         )

@@ -190,7 +190,7 @@ class SchemaCatalog:
         """Return the schema that an id names in a topic: rows are never applied to a table that their topic rules out.
 
         Raises:
-            SchemaError: several tables have the id, and the topic does not tell which one is meant.
+            SchemaError: several tables have the id, and the topic does not decide which one is meant.
         """
         entry = self._zone.find(schema_id)
         if entry is None or topic is None:

@@ -1,12 +1,12 @@
 """The schema zone: every schema received in metadata messages, durable, keyed by schema id.
 
-One file a schema, `<schema id, percent-encoded>.json`, written whole and linked into place: any number of
+One file per schema, `<schema id, percent-encoded>.json`, written whole and linked into place: any number of
 processes can read it while others write it, and reading it needs neither Java nor a lock. A file is one line, never changed:
 
     {"arrived_us": 1690000000000000, "topic": "cdc/metadata", "partition": 1, "offset": 0, "metadata": {...}}
 
-A schema whose id another table's schema has already is stored as `<id>@table-<hash of its table>`: rows of the id are then told
-apart by their topics or by their own schemas (schema_catalog.py).
+A schema whose id another table's schema has already is stored as `<id>@table-<hash of its table>`: rows of the id are then
+distinguished by their topics or by their own schemas (schema_catalog.py).
 
 A message that names only its table waits for `table:<schema>/<table>`, for which find() returns the newest schema of that
 table; for `table:<schema>/<table>?after=<n>` if it fits none of the n schemas that the table has had until then.

@@ -2,8 +2,9 @@
 
 At the top are the pipeline's own settings, under the names of ReplicateConfig (times as "60s", sizes as "10GB"), and
 include, exclude. [defaults] has the settings of every table, [table."pattern"] those that differ for some, in order;
-[merge], [registry], [storage], [format], [debezium], [iceberg], [topic_tables] and [kafka] are the fields of those names. [spark]
-has settings of the Spark session, `driver.memory = "4g"` or under their full names. Relative paths are relative to the file's directory.
+[merge], [registry], [storage], [format], [debezium], [iceberg], [topic_tables] and [kafka] are the fields of those names.
+[spark] has settings of the Spark session, `driver.memory = "4g"` or under their full names. Relative paths are relative to the
+file's directory.
 """
 
 from __future__ import annotations

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
 from headstream.errors import InvalidOptionError
+from headstream.replicate.settings.catalog_names import find_catalog_name_problem, make_catalog_name
 
 __all__ = ["IcebergSettings"]
 
-_FIELDS: Final = ("schema", "table")
-_NO_SCHEMA: Final = "default"
-"""The namespace of a table without a schema, unless the template gives it one."""
 _NAME: Final = "name"
 
 
@@ -46,7 +43,7 @@ class IcebergSettings:
         if not self.catalog:
             raise InvalidOptionError("the catalog is missing", where="iceberg", advice='Write type = "rest" in [iceberg.catalog]')
         for name in ("namespace", "table"):
-            problem = _template_problem(getattr(self, name))
+            problem = find_catalog_name_problem(getattr(self, name))
             if problem is not None:
                 raise InvalidOptionError(problem, where=f"iceberg.{name}")
         if self.snapshots < 1:
@@ -72,16 +69,4 @@ class IcebergSettings:
         """
         if not any(fnmatchcase(f"{schema}.{table}", pattern) for pattern in self.tables):
             return None
-        levels = (level.format(schema=schema, table=table) or _NO_SCHEMA for level in self.namespace.split("."))
-        return (*levels, self.table.format(schema=schema, table=table))
-
-
-def _template_problem(template: str) -> str | None:
-    try:
-        found = [(name, form, conversion) for _, name, form, conversion in string.Formatter().parse(template)]
-    except ValueError as error:
-        return f"{template!r} cannot be read: {error}"
-    for name, form, conversion in found:
-        if name is not None and (name not in _FIELDS or form or conversion):
-            return f"{{{name}}} is not {{schema}} or {{table}}"
-    return None if all(template.split(".")) else f"{template!r} has an empty part"
+        return (*make_catalog_name(self.namespace, schema, table), self.table.format(schema=schema, table=table))

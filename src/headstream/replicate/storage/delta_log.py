@@ -457,7 +457,7 @@ def _vector_of(action: Mapping[str, Any]) -> DeletionVector | None:
 
 
 def _newest_checkpoint(names: list[str]) -> tuple[int, list[str]]:
-    """Return the version and the files of the newest complete checkpoint; -1 and none without one."""
+    """Return the version and the files of the newest complete checkpoint; -1 and none if there is none."""
     parts: dict[tuple[int, int], list[str]] = {}
     for name in sorted(names):
         match = _CHECKPOINT.fullmatch(name)
@@ -492,7 +492,7 @@ def _resolved(table: Place, actions: Iterable[dict[str, Any]]) -> Iterator[dict[
 
 
 def _actions(table: Place, name: str) -> list[dict[str, Any]]:
-    """Return the actions of a file of the log, one a line."""
+    """Return the actions of a file of the log, one per line."""
     content = read_file(table, f"{_LOG}/{name}")
     try:
         return [json.loads(line) for line in content.splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""Files of a Delta table at any place: whole ones, new ones that nobody else may have created, and Parquet files in parts."""
+"""Files of a Delta table at any place: whole ones, new ones that only one process can create, and Parquet files in parts."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class MergeState:
         name: Source schema and table.
         memory: The store of it.
         gap_us: As config.LOAD_GAP_US.
-        changes: Returns the engine of the table's change table; None without one, or before its first change.
+        changes: Returns the engine of the table's change table; None if there is none, or before its first change.
 
     Attributes:
         state: What is remembered; keep() stores it.

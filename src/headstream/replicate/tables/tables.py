@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,7 +190,7 @@ class TargetTables:
         is_learned: bool = False,
         stored: Mapping[str, StoredChanges] | None = None,
     ) -> Applied:
-        """Merge decoded changes into their tables: one commit a table and structure, which records unit and version.
+        """Merge decoded changes into their tables: one commit per table and structure, which records unit and version.
 
         Tables are merged side by side; a failing table does not stop the others, see Applied.failed.
 

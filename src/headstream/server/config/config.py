@@ -128,7 +128,7 @@ class ServerConfig:
         tokens: Settings of access tokens.
         has_secret: Whether the secret of access tokens is configured; otherwise the one stored beside the log is used.
         settings: Settings of the broker.
-        connection_rate: Connections a second of one address; None for no limit.
+        connection_rate: Connections per second of one address; None for no limit.
         memory_budget_bytes: Limit of buffered requests and responses of all clients, bytes; None is a quarter of the memory.
         segment_bytes: Size at which a segment rolls.
         group_access: Access of the directory's group to the files of a new log: none, read or write.

@@ -20,7 +20,7 @@ from headstream.server.http.replies import NOT_FOUND, Reply
 if TYPE_CHECKING:
     from headstream.server.http.routes import ViewRequest
 
-__all__ = ["browse", "download", "find_payload"]
+__all__ = ["browse", "download", "find_message"]
 
 _EVERY_STATE: Final = tuple(range(1, 256))
 _SCANNED_BYTES: Final = 4 << 20
@@ -90,16 +90,16 @@ def download(request: ViewRequest) -> Reply:
         DecodeError: a parameter is invalid.
         HeadstreamError: the partition does not exist, or the user has no right to it.
     """
-    payload = find_payload(request)
-    if payload is None:
+    message = find_message(request)
+    if message is None or message.payload is None:
         return NOT_FOUND
     name = f'attachment; filename="partition-{request.path["partition_id"]}-offset-{request.path["offset"]}.bin"'
     headers = {"Content-Disposition": name, "X-Content-Type-Options": "nosniff"}
-    return Reply(200, payload, "application/octet-stream", headers)
+    return Reply(200, message.payload, "application/octet-stream", headers)
 
 
-def find_payload(request: ViewRequest) -> bytes | None:
-    """Return the payload of the message that a path names; None if there is no such message, or its payload is null.
+def find_message(request: ViewRequest) -> ReceivedMessage | None:
+    """Return the message that a path names; None if there is no such message.
 
     Raises:
         DecodeError: a parameter is invalid.
@@ -107,7 +107,7 @@ def find_payload(request: ViewRequest) -> bytes | None:
     """
     offset = _number(request.path, "offset", 0)
     found = decode_polled(_fetch(request, PollingKind.OFFSET, offset, 1).messages)
-    return found[0].payload if found and found[0].offset == offset else None
+    return found[0] if found and found[0].offset == offset else None
 
 
 def _fetch(request: ViewRequest, kind: PollingKind, value: int, count: int) -> FetchedMessages:

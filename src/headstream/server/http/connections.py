@@ -47,7 +47,7 @@ class _HttpConnection(web.RequestHandler):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being answered, all of whose body has come."""
+        """Whether a request with a complete body is being answered."""
         return self._current_request is not None and (self.body is None or self.body.is_eof())
 
     def abort(self) -> None:

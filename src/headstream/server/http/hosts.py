@@ -1,6 +1,6 @@
 """Hosts: whether a request names this server, and whether the page that sends it may do so; needs no token.
 
-A page whose own name resolves to this machine (DNS rebinding) is of the server's origin for a browser. `Host` alone tells that
+A page whose own name resolves to this machine (DNS rebinding) is of the server's origin for a browser. Only `Host` shows that
 the name is not the server's.
 
     Host                                      accepted

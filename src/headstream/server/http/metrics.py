@@ -68,7 +68,7 @@ def _own(traffic: Sequence[Traffic], stats: Stats, groups: Iterable[GroupBehind]
     requests = CounterMetricFamily(
         "headstream_requests", "Requests by command and status.", labels=["transport", "command", "status"]
     )
-    durations = HistogramMetricFamily("headstream_request_seconds", "How long requests took.", labels=["transport", "command"])
+    durations = HistogramMetricFamily("headstream_request_seconds", "Duration of requests.", labels=["transport", "command"])
     received = CounterMetricFamily("headstream_received_bytes", "Bytes of requests.", labels=["transport"])
     sent = CounterMetricFamily("headstream_sent_bytes", "Bytes of responses.", labels=["transport"])
     connections = GaugeMetricFamily("headstream_connections", "Open connections.", labels=["transport"])
@@ -87,7 +87,7 @@ def _own(traffic: Sequence[Traffic], stats: Stats, groups: Iterable[GroupBehind]
         connections.add_metric([one.transport], one.connections)
         refused.add_metric([one.transport], one.refused_connections)
     behind = GaugeMetricFamily(
-        "headstream_group_lag", "Messages that a consumer group has not come to.", labels=["stream", "topic", "group"]
+        "headstream_group_lag", "Messages that a consumer group has not read.", labels=["stream", "topic", "group"]
     )
     largest = sorted(groups, key=lambda group: (-group[-1], group))
     for labels, lag in limit_series([(each[:-1], each[-1]) for each in largest], ("", "", "others")):
@@ -113,9 +113,11 @@ def _of_filters(scanned: int, failed: int) -> Iterator[Metric]:
 
 
 def _of_budget(budget: MemoryBudget) -> Iterator[Metric]:
-    text = "Bytes that requests and unread responses of all clients can have."
+    text = "Limit of the bytes of requests and unread responses of all clients."
     yield GaugeMetricFamily("headstream_memory_budget_bytes", text, value=budget.total_bytes)
-    yield GaugeMetricFamily("headstream_memory_budget_used_bytes", "Bytes that they have.", value=budget.held_bytes)
+    yield GaugeMetricFamily(
+        "headstream_memory_budget_used_bytes", "Bytes of requests and unread responses.", value=budget.held_bytes
+    )
     yield CounterMetricFamily("headstream_memory_budget_refused", "Requests refused for lack of memory.", value=budget.refused)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from headstream.core.codec.schema_ids import find_schema_id
 from headstream.core.wire.commands.system import ListClients
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
 from headstream.errors import LimitError
-from headstream.server.http.browsing import find_payload
+from headstream.server.http.browsing import find_message
 from headstream.server.http.replies import NOT_FOUND, Reply, json_reply
 
 if TYPE_CHECKING:
@@ -49,13 +50,15 @@ def explain_message(request: ViewRequest) -> Reply:
     Raises:
         DecodeError: a parameter is invalid.
         PermissionDeniedError: the user has no right to the message, or none to read the server.
-        LimitError: the message, or what it says, is too large.
+        LimitError: the message, or its decoded form, is too large.
         HeadstreamError: the partition does not exist, or no pipeline and no schemas are registered.
     """
-    payload = find_payload(request)
-    if payload is None:
+    message = find_message(request)
+    if message is None or message.payload is None:
         return NOT_FOUND
-    names_schema = request.pipelines.explain_avro is not None and payload.startswith(_SCHEMA_MARKS)
+    payload = message.payload
+    schema_id = find_schema_id(payload, message.headers)
+    names_schema = request.pipelines.explain_avro is not None and (schema_id is not None or payload.startswith(_SCHEMA_MARKS))
     if not names_schema:
         _check_right(request)
     explain = request.pipelines.explain_avro if names_schema else request.pipelines.explain
@@ -67,7 +70,9 @@ def explain_message(request: ViewRequest) -> Reply:
     advice = f"Save it, and decode it by {by}"
     if len(payload) > _EXPLAINED_BYTES:
         raise LimitError(f"a message of {len(payload)} bytes is not decoded: {_EXPLAINED_BYTES} is the limit", advice=advice)
-    reply = json_reply(explain(payload))
+    in_header = names_schema and schema_id is not None and schema_id.begin == 0
+    frame = schema_id.to_bytes() if in_header and schema_id is not None else b""
+    reply = json_reply({**explain(frame + payload), "size_bytes": len(payload)})
     if len(reply.body) > _REPLY_BYTES:
         raise LimitError(f"decoded, the message has {len(reply.body)} bytes: {_REPLY_BYTES} is the limit", advice=advice)
     return reply

@@ -35,7 +35,7 @@ class Reply(NamedTuple):
     """A reply to a request.
 
     Args:
-        content_type: The body's content type; None without a body.
+        content_type: The body's content type; None if there is no body.
         headers: More headers.
         status: Headstream's status, 0 for success.
     """

@@ -52,7 +52,7 @@ class PageRoute(NamedTuple):
         method: GET or POST.
         about: Its description, a sentence.
         content_type: Content type of the reply.
-        body: Record of the request's body; None without a body.
+        body: Record of the request's body; None if there is no body.
         reply: Record of the reply; None if it is not JSON of a record.
     """
 

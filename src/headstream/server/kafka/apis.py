@@ -120,6 +120,8 @@ APIS: Final[dict[int, Api]] = _make(
         "metadata": (cluster.list_topics, RunsOn.LOOP),
         "describe_cluster": (cluster.describe_cluster, RunsOn.LOOP),
         "describe_acls": (cluster.describe_acls, RunsOn.LOOP),
+        "describe_log_dirs": (cluster.describe_log_dirs, RunsOn.SURVEY),
+        "list_partition_reassignments": (cluster.list_reassignments, RunsOn.LOOP),
         "create_topics": (topics.create_topics, RunsOn.WORK),
         "delete_topics": (topics.delete_topics, RunsOn.WORK),
         "create_partitions": (topics.create_partitions, RunsOn.WORK),

@@ -34,7 +34,7 @@ class Acceptor:
         tls: The context that encrypts connections, or None.
         make_protocol: Returns the protocol of a new connection.
         count_room: Returns how many more connections are allowed; pending ones are not yet subtracted.
-        make_room: Closes a connection without a login, and returns whether there was one. Without any, the oldest pending
+        make_room: Closes a connection without a login, and returns whether there was one. If there was none, the oldest pending
             connection makes room.
         refuse: Called for each connection closed because the limit is reached.
         most_pending: Limit of connections that wait for their time or are in a handshake; one more aborts the oldest.

@@ -24,7 +24,7 @@ HANDSHAKE_COST: Final = 4
 """The turns that a handshake of TLS or QUIC takes: a few milliseconds, most of it a signature."""
 
 CONNECTION_RATE: Final = 200
-"""Connections a second of one address."""
+"""Connections per second of one address."""
 
 _BURST_S: Final = 5.0
 """An address that was silent can connect as often at once as in this time, seconds: clients of one machine start together."""
@@ -52,7 +52,7 @@ class UnauthenticatedTurns:
 
     @property
     def has_room(self) -> bool:
-        """Whether this round has turns left and nobody waits for them."""
+        """Whether this round has turns left, and no connection waits for them."""
         return self._left > 0 and (self._is_serving or not self._waiting)
 
     def spend(self, cost: int = 1) -> bool:
@@ -128,7 +128,7 @@ class AddressPaces:
     """When connections of each address are accepted.
 
     Args:
-        rate: Connections a second of one address; None for no limit.
+        rate: Connections per second of one address; None for no limit.
     """
 
     def __init__(self, rate: int | None = CONNECTION_RATE) -> None:
@@ -157,7 +157,7 @@ class Admission:
     """The turns and paces of one server, for all its transports.
 
     Args:
-        rate: Connections a second of one address; None for no limit.
+        rate: Connections per second of one address; None for no limit.
 
     Attributes:
         turns: The turns of unauthenticated clients.

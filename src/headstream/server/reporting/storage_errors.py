@@ -1,6 +1,6 @@
 """Logs storage errors for the operator: a failing or full disk, a damaged log. Clients get only a status.
 
-Thousands of requests a second can fail with the same error: each file is logged once a minute.
+Thousands of requests per second can fail with the same error: each file is logged once per minute.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["STORAGE_ERRORS", "StorageErrorLog"]
 
 
 class StorageErrorLog:
-    """Logs storage errors, each file at most once a minute; any thread.
+    """Logs storage errors, each file at most once per minute; any thread.
 
     Args:
         monotonic: A monotonic clock, seconds.

@@ -80,7 +80,7 @@ class HeaderDecoder:
     def decode(
         self, headers: pa.ListArray, coordinates: Coordinates | None = None, raw: Sequence[pa.Array] = ()
     ) -> pa.StructArray:
-        """Return a struct of the columns, one a row.
+        """Return a struct of the columns, one per row.
 
         Invalid headers are skipped with a warning of the logger headstream.spark, unless a header that
         does not fit is an error.

@@ -132,7 +132,7 @@ def forget_recreated(frame: Any, checkpoint: str) -> None:
 def _find_known(
     frame: Any, checkpoint: str
 ) -> tuple[dict[str, KnownTopic], dict[str, str | None], Callable[[Mapping[str, KnownTopic]], None]] | None:
-    """Return the topics in a checkpoint, those of now, and what stores others; None without topics of Kafka, or without Kafka."""
+    """Return the topics in a checkpoint, those of now, and what stores others; None if there are no topics of Kafka."""
     sources = _sources(frame)
     if not sources:
         return None

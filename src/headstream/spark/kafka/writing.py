@@ -116,7 +116,7 @@ def _topic(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> Column:
 
 
 def _headers(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> Column | None:
-    """Return Kafka's headers of each row, or None without any."""
+    """Return Kafka's headers of each row, or None if there are none."""
     from pyspark.sql import functions as sf
 
     lower = {name: name for name in types}

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["AZURE", "BROKER", "GCS", "NAMENODE", "S3", "SETS", "SPARK", "YARN", "Jar", "JarSet"]
+__all__ = ["AZURE", "BROKER", "GCS", "MARIADB", "NAMENODE", "POSTGRESQL", "S3", "SETS", "SPARK", "YARN", "Jar", "JarSet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,5 +140,9 @@ YARN: Final = JarSet(
     "yarn", tuple(Jar("org.bouncycastle", name, "1.82") for name in ("bcpkix-jdk18on", "bcprov-jdk18on", "bcutil-jdk18on"))
 )
 """What YARN's servers need beside NAMENODE, which contains them, for tests."""
-SETS: Final = {jar_set.name: jar_set for jar_set in (SPARK, BROKER, S3, AZURE, GCS, NAMENODE, YARN)}
+POSTGRESQL: Final = JarSet("postgresql", (Jar("org.postgresql", "postgresql", "42.7.8"),))
+"""The JDBC driver with which Spark reads PostgreSQL."""
+MARIADB: Final = JarSet("mariadb", (Jar("org.mariadb.jdbc", "mariadb-java-client", "3.5.6"),))
+"""The JDBC driver with which Spark reads MariaDB and MySQL."""
+SETS: Final = {each.name: each for each in (SPARK, BROKER, S3, AZURE, GCS, POSTGRESQL, MARIADB, NAMENODE, YARN)}
 """Every set by its name."""

@@ -72,7 +72,7 @@ class BadRowsWriter:
             raise storage_error(error, "write bad rows", str(self._path)) from error
 
     def finish(self) -> str | None:
-        """Return the name of the file, None without bad rows."""
+        """Return the name of the file, None if there are no bad rows."""
         if self._rows:
             self._flush()
         if self._file is None:

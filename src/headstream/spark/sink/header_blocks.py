@@ -52,7 +52,7 @@ def add_headers(builder: BlockBuilder, shape: HeadersShape, headers: pa.Array) -
 
     Args:
         builder: Receives the headers.
-        headers: One value a message, null for empty ones.
+        headers: One value per message, null for empty ones.
 
     Raises:
         HeaderError: a required key or value is null, or a value does not fit its kind.
@@ -158,7 +158,7 @@ def add_column(builder: BlockBuilder, key: bytes, kind: HeaderKind, column: pa.A
     Args:
         builder: Receives the headers.
         kind: The kind of the values.
-        column: One value a message.
+        column: One value per message.
 
     Raises:
         HeaderError: a value does not fit the kind.

@@ -67,7 +67,7 @@ class DirectoryView(LogView):
             return follower.offset_of(timestamp_us)
 
     def last_time(self, partition: TopicPartition) -> int | None:
-        """Return when a partition's newest message was appended, microseconds since 1970 UTC; None without messages."""
+        """Return when a partition's newest message was appended, microseconds since 1970 UTC; None if there are no messages."""
         with self._follow(partition) as follower:
             return follower.last_time()
 

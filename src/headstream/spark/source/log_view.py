@@ -87,7 +87,7 @@ class LogView(ABC):
 
     @abstractmethod
     def last_time(self, partition: TopicPartition) -> int | None:
-        """Return when a partition's newest message was appended, microseconds since 1970 UTC; None without messages."""
+        """Return when a partition's newest message was appended, microseconds since 1970 UTC; None if there are no messages."""
 
     @abstractmethod
     def size_between(self, partition: TopicPartition, from_offset: int, until_offset: int) -> int:

@@ -64,7 +64,7 @@ class ServerView(LogView):
         return int.from_bytes(polled.chunks[0][:8], "little") if polled.count else polled.end_offset
 
     def last_time(self, partition: TopicPartition) -> int | None:
-        """Return when a partition's newest message was appended, microseconds since 1970 UTC; None without messages."""
+        """Return when a partition's newest message was appended, microseconds since 1970 UTC; None if there are no messages."""
         topic = TopicName.parse(partition.topic)
         polled = self._messages.poll(topic, partition.number, PollRequest(PollingStrategy.last(), 1, states=None, size_bytes=1))
         times = [decode_columns(chunk, headers="none", ids=False).timestamp for chunk in polled.chunks if polled.count]

@@ -102,7 +102,8 @@ def test_version_8_is_brought_up_with_the_removal_that_its_topics_had(tmp_path: 
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
             "DROP INDEX marked_states; ALTER TABLE topics DROP COLUMN deletion_grace_us;"
-            "ALTER TABLE topics DROP COLUMN legal_hold; ALTER TABLE users DROP COLUMN scram; PRAGMA user_version = 8"
+            "ALTER TABLE topics DROP COLUMN legal_hold; ALTER TABLE topics DROP COLUMN kafka_headers; "
+            "ALTER TABLE users DROP COLUMN scram; PRAGMA user_version = 8"
         )
     for is_writer in (False, True, False):
         catalog = Catalog(path, is_writer=is_writer)
@@ -120,12 +121,30 @@ def test_version_9_is_brought_up_with_users_without_verifiers(tmp_path: Path) ->
     accounts.insert_user(writer, "alice", "hash", True, None, 7, b"verifiers")
     writer.close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("ALTER TABLE users DROP COLUMN scram; PRAGMA user_version = 9")
+        connection.executescript(
+            "ALTER TABLE topics DROP COLUMN kafka_headers; ALTER TABLE users DROP COLUMN scram; PRAGMA user_version = 9"
+        )
     writer = Catalog(path, is_writer=True)
     assert accounts.list_users(writer) == [accounts.UserRecord(1, "alice", "hash", True, None, 7, scram=None)]
     accounts.update_user(writer, accounts.UserRecord(1, "alice", "hash", True, None, 7, scram=b"new"))
     assert [user.scram for user in accounts.list_users(writer)] == [b"new"]
     writer.close()
+
+
+def test_version_10_is_brought_up_with_topics_without_a_convention_of_headers(tmp_path: Path) -> None:
+    path = str(tmp_path / "catalog.sqlite")
+    writer = Catalog(path, is_writer=True)
+    with writer.transaction():
+        number = writer.insert_topic(writer.insert_stream("shop", 1), "orders", 1, Limits.IGGY, 2)
+    writer.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("ALTER TABLE topics DROP COLUMN kafka_headers; PRAGMA user_version = 10")
+    reader, writer = Catalog(path, is_writer=False), Catalog(path, is_writer=True)
+    with writer.transaction():
+        writer.update_topic(number, options=TopicOptions(kafka_headers="spring"))
+    for catalog in (reader, writer):
+        assert catalog.snapshot()["shop"].topics["orders"].options.kafka_headers == "spring"
+        catalog.close()
 
 
 def test_opening_a_newer_version_leaves_it_as_it_is(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_a_change_of_key_says_what_it_waits_for_when_the_row_before_is_not_known
     target = Target(tmp_path)
     target.apply(change("UPDATE", 2, "b", at=2, old=1, present=part("name")))
     assert target.rows() == {2: ("b", None, None)}
-    assert f"the row of key (2,) has nulls in total, note, which change {sequence(2)} of its key leaves out" in caplog.text
+    assert f"key (2,): columns total, note are NULL because change {sequence(2)} changed the key" in caplog.text
     caplog.clear()
     target.apply(change("INSERT", 1, "a", "1", "n", at=1))
     assert target.rows() == {2: ("b", 1, "n")}
@@ -226,8 +226,8 @@ def test_a_change_of_key_says_what_is_missing_when_another_row_has_replaced_its_
     )
     target.apply(*late)
     assert target.rows() == {1: ("b", 2, "m"), 2: ("a2", 3, None)}
-    assert f"the row of key (2,) has nulls in note, which change {sequence(3)} of its key leaves out" in caplog.text
-    assert "another row has replaced theirs at that key" in caplog.text
+    assert f"key (2,): columns note are NULL because change {sequence(3)} changed the key" in caplog.text
+    assert "another row has replaced their row" in caplog.text
 
 
 def test_changes_of_key_that_an_older_version_kept_are_followed(tmp_path: Path) -> None:

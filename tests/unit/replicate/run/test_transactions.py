@@ -73,7 +73,7 @@ def test_whole_transactions_and_full_loads_do_not_wait_for_one_that_is_not(tmp_p
     work.send(event(2, 2))
     rows = work.rows("shop", "kit")
     assert {row["id"]: int(row["_hs_sequence"][:35]) for row in rows if row["id"] < 9} == {1: 11, 2: 12}, "older does not win"
-    assert (work.ledger.waiting().count, work.summary.untold) == (0, 0)
+    assert (work.ledger.waiting().count, work.summary.changes_without_transaction_position) == (0, 0)
     work.close()
 
 
@@ -157,7 +157,7 @@ def test_changes_that_do_not_say_where_they_stand_are_applied_and_counted(tmp_pa
     work = Work(tmp_path, atomic=True)
     work.send(metadata_message(older), data_message(older, make_change(1, transaction_id="T")))
     work.send(data_message(older, make_change(2, transaction_id="T")))
-    assert (ids(work), work.summary.untold) == ([1, 2], 2)
+    assert (ids(work), work.summary.changes_without_transaction_position) == ([1, 2], 2)
     work.close()
 
 

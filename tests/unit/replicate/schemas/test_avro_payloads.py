@@ -7,6 +7,7 @@ import json
 import ssl
 import threading
 import time
+import uuid
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,7 +23,7 @@ from headstream.replicate.schemas.registry_client import RegistryClient
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.serializers import avro
 from tests.support.server.certificates import write_certificate
-from tests.unit.replicate.schemas.test_registry import Server, server
+from tests.unit.replicate.schemas.test_registry import GUID, Server, server
 
 __all__ = ["server"]  # a fixture
 
@@ -66,6 +67,14 @@ def test_a_registry_s_payload_is_decoded_in_json_s_types(server: Server) -> None
     assert payloads.explain(payload) == {**told, "note": None, "fault": None}
     payloads.explain(payload)
     assert [path for path, _ in server.asked] == ["/schemas/ids/3"]
+
+
+def test_a_guid_from_a_header_is_looked_up_as_its_number(server: Server) -> None:
+    server.schemas[7] = json.dumps(SCHEMA)
+    payloads = AvroPayloads(RegistrySettings(url=server.url))
+    explained = payloads.explain(b"\1" + uuid.UUID(GUID).bytes + framed(7)[5:])
+    assert (explained["form"], explained["schema"], explained["value"]) == ("registry", GUID, TOLD)
+    assert "not known" in payloads.explain(bytes([1] * 20))["note"]
 
 
 def test_what_cannot_be_decoded_says_why(server: Server) -> None:

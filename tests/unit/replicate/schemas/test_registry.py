@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import headstream as hs
+from headstream.core.codec.binary import encode_sent
+from headstream.core.model.headers import Headers
+from headstream.core.model.message import Message
 from headstream.replicate.codec import Change, data_schema
 from headstream.replicate.codec.avro.schema import parse_schema
 from headstream.replicate.codec.avro.values import encode_value
@@ -32,6 +38,9 @@ KEY_RECORD = {"type": "record", "name": "KeyRecord", "namespace": NAMESPACE, "fi
 KEY = json.dumps(KEY_RECORD)
 
 
+GUID = "89791762-2336-4186-9674-299b90a802e2"
+
+
 class Server:
     """A registry; `answers` are statuses to give before the truth, `asked` what was asked with which authorization."""
 
@@ -44,9 +53,15 @@ class Server:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 outer.asked.append((self.path, self.headers.get("Authorization")))
+                if self.path.startswith("/schemas/guids/"):
+                    known = [{"context": ".other", "id": 99}, {"context": ".", "id": 7}]
+                    return self._reply(200, known if self.path == f"/schemas/guids/{GUID}/ids" else [])
                 number = int(self.path.rpartition("/")[2])
                 status = outer.answers.pop(0) if outer.answers else 200 if number in outer.schemas else 404
-                body = json.dumps({"schema": outer.schemas[number]} if status == 200 else {"error_code": 40403}).encode()
+                return self._reply(status, {"schema": outer.schemas[number]} if status == 200 else {"error_code": 40403})
+
+            def _reply(self, status: int, answer: Any) -> None:
+                body = json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -96,6 +111,28 @@ def test_decoder_reads_registry_messages_by_the_schemas_of_values_and_keys(tmp_p
     schema = decoder.schema("registry-7-8")
     assert (schema.table, schema.metadata.key_columns, schema.metadata.lineage.task) == (("shop", "kit"), ("id",), "chips-qa")
     assert [path for path, _ in server.asked] == ["/schemas/ids/7", "/schemas/ids/8"]
+
+
+def test_decoder_reads_schema_ids_in_headers_as_those_before_the_payload(tmp_path: Path, server: Server) -> None:
+    decoder = make_decoder(tmp_path, registry=RegistrySettings(url=server.url))
+    bare, by_number, by_guid = framed(7, make_change(1))[5:], b"\0\0\0\0\7", b"\1" + uuid.UUID(GUID).bytes
+    headers = [
+        Headers({"a": 1, "__value_schema_id": hs.raw(by_number), "__key_schema_id": hs.raw(b"\0\0\0\0\x08")}),
+        Headers({"__key_schema_id": hs.raw(b"\0\0\0\0\x08"), "__value_schema_id": hs.raw(by_guid), "z": "x"}),
+        Headers({}),
+        Headers({"__value_schema_id": hs.raw(b"\1" + bytes(16))}),
+    ]
+    values = [bare, bare, framed(7, make_change(2)), bare]
+    raw = raw_messages(values, keys=[b"\x02\x02", b"\x02\x02", key_of(8), b"\x02\x02"])
+    blocks = pa.array([encode_sent([Message(payload=b"", headers=each)])[20:-4] for each in headers], pa.binary())
+    raw = raw.set_column(raw.schema.get_field_index("headers"), "headers", blocks)
+    decoded = decoder.decode(raw)
+    assert [row["name"] for row in rows_of(decoded)] == ["n1", "n1", "n2"]
+    assert list(reasons_of(decoded)) == [3]
+    assert decoder.schema("registry-7-8").metadata.key_columns == ("id",)
+    assert [path for path, _ in server.asked] == [
+        f"/schemas/guids/{GUID}/ids", f"/schemas/guids/{uuid.UUID(int=0)}/ids", "/schemas/ids/7", "/schemas/ids/8"
+    ]  # fmt: skip
 
 
 def test_decoder_reads_registry_messages_without_the_registry_once_the_zone_has_their_schema(

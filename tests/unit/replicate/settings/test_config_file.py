@@ -223,5 +223,5 @@ def test_load_config_reads_the_iceberg_catalog_by_its_properties_or_by_its_name(
     assert (named.catalog_name, named.catalog_properties, named.identify("", "t")) == ("glue", {}, ("default", "t"))
     with pytest.raises(InvalidOptionError, match="iceberg: the catalog is missing"):
         load_config(write(tmp_path, f"{LEAST}[iceberg]\n"))
-    with pytest.raises(InvalidOptionError, match="{task} is not {schema} or {table}"):
+    with pytest.raises(InvalidOptionError, match=r"\{task\} is not \{schema\} or \{table\}"):
         load_config(write(tmp_path, f'{LEAST}[iceberg]\ncatalog = "c"\ntable = "{{task}}"\n'))

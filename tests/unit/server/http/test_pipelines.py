@@ -11,6 +11,8 @@ import headstream as hs
 from headstream.cli.shared.checkpoints import explain_by
 from headstream.cli.shared.schemas import open_schemas
 from headstream.core.codec.binary import encode_sent
+from headstream.core.model.constructors import raw
+from headstream.core.model.headers import Headers
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.topology import NewTopic
@@ -121,6 +123,10 @@ def test_avro_is_decoded_for_whoever_may_read_the_message(tmp_path: Path) -> Non
         reader = log_in(http, "reader", {"global": rights(read_streams=True, poll_messages=True), "streams": None})
         found = http.call("GET", path_of(len(PAYLOADS)), token=reader).json
         assert (found["type"], found["value"], found["fault"]) == ("R", {"id": 7}, None)
+        named = Message(payload=b"\x0e", headers=Headers({"__value_schema_id": raw(b"\0\0\0\0\x07")}))
+        http.dispatcher.broker.messages.send(CDC, 1, encode_sent([named]))
+        by_header = http.call("GET", path_of(len(PAYLOADS) + 1), token=reader).json
+        assert by_header == {**found, "size_bytes": 1}
         assert http.call("GET", path_of(0), token=reader).status == 403  # of Replicate
         assert http.call("GET", "/console/session", token=reader).json["decodes_avro"] is True
         nobody = log_in(http, "nobody", {"global": rights(), "streams": None})

@@ -80,7 +80,7 @@ class PauseGate:
 
         Args:
             paused_us: For how long the group is paused, microseconds; 0 while it runs or is on trial.
-            succeeded: How many successful attempts the log was told.
+            succeeded: How many successful attempts are recorded in the log.
         """
         if paused_us:
             self._until_s, self.is_on_trial = now_s + paused_us / 1e6, True

@@ -317,7 +317,7 @@ class RetryingFetching(Fetching):
         self.tracks.pop(partition, None)
 
     def open_partitions(self) -> list[int]:
-        """Return the partitions that the log has to be told about."""
+        """Return the partitions with steps that are not recorded in the log."""
         is_open = {partition for partition in self._touched if partition in self.tracks and not self.tracks[partition].is_settled}
         self._touched = set(is_open)
         return sorted(is_open)

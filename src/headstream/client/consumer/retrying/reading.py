@@ -1,6 +1,6 @@
 """RetryingReading: a reading that counts the failures of each message, tries it again, and gives it up into a dead letter.
 
-The log remembers what is not done (broker/deliveries/deliveries.py); this reading tells it before it goes on:
+The log remembers what is not done (broker/deliveries/deliveries.py); this reading records it before it goes on:
 
     the first message of a partition, or another attempt, is delivered    BEGUN: a killed process counts as a failure
     the body raised an error, or retry()                                  FAILED with its delay; after the last attempt POISONED
@@ -94,7 +94,7 @@ class RetryingReading(PartitionReading, Settler):
     # -- telling the log ------------------------------------------------------------------------------------------
 
     def _settle(self, partition: int, steps: list[DeliveryChange], frontier: int, generation: int | None) -> None:
-        """Tell the log steps of messages."""
+        """Record steps of messages in the log."""
         share, succeeded = self.partitions.share, self._fetching.succeeded_count
         request = SettleRequest(
             steps,
@@ -112,7 +112,7 @@ class RetryingReading(PartitionReading, Settler):
         self._gate.hear(settled.paused_us, succeeded, time.monotonic())
 
     def _tell(self, partition: int, *steps: DeliveryChange) -> None:
-        """Tell the log everything about a partition, and further steps."""
+        """Record all steps of a partition in the log, and further ones."""
         track = self._fetching.tracks[partition]
         frontier, changes = track.changes(steps)
         self._settle(partition, changes, frontier, self._fetching.generations.get(partition))
@@ -169,7 +169,7 @@ class RetryingReading(PartitionReading, Settler):
             return message
 
     def _begin_attempt(self, message: ReceivedMessage) -> None:
-        """Tell the log that an attempt begins, where it could not find out after a crash."""
+        """Record in the log that an attempt begins, where that is unknown after a crash."""
         partition, offset = message.partition, message.offset
         track = self._fetching.tracks[partition]
         opened = track.open[offset]

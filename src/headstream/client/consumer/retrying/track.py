@@ -2,7 +2,7 @@
 
 frontier    one past the last message that was taken from the fetched ones
 open        messages before it that are not done: in hand, delayed, or waiting behind a failing one
-told        those that the log knows of; when they are done, it has to be told too
+told        open messages that the log has recorded; their completion has to be recorded too
 known       what the group had not finished when the consumer began, as far as it was not fetched yet
 """
 
@@ -67,7 +67,7 @@ class Track:
         self._told = OffsetRanges(known.pending)
         for offset in known.failing:
             self._told.add(offset, offset + 1)
-        self._untold: set[int] = set()
+        self._unrecorded: set[int] = set()
         self._finished: list[int] = []
         self._gone = OffsetRanges()
         self._done_until = known.frontier
@@ -99,7 +99,7 @@ class Track:
             return None
         self.open[offset] = OpenMessage(key, failures)
         if offset not in self._told:
-            self._untold.add(offset)
+            self._unrecorded.add(offset)
         if failures:
             self._failing.setdefault(self._group_of(key), set()).add(offset)
             return due_s
@@ -124,7 +124,7 @@ class Track:
 
     def tell(self, offset: int) -> None:
         """Record that the log knows of an open message."""
-        self._untold.discard(offset)
+        self._unrecorded.discard(offset)
         self._told.add(offset, offset + 1)
 
     def finish(self, offset: int, *, is_told: bool = False) -> list[int]:
@@ -136,7 +136,7 @@ class Track:
         message = self.open.pop(offset, None)
         if message is None:
             return []
-        self._untold.discard(offset)
+        self._unrecorded.discard(offset)
         self._done_until = max(self._done_until, offset + 1)
         if offset in self._told:
             self._told.remove(offset, offset + 1)
@@ -164,7 +164,7 @@ class Track:
         self.frontier = max(self.frontier, next_offset)
 
     def plain_commit(self) -> int | None:
-        """Return the offset whose commit says everything, or None if the log has to be told more."""
+        """Return the offset whose commit records all steps, or None if further steps have to be recorded."""
         base = self.base
         is_plain = not (self.is_sought or self._finished or len(self._gone) or len(self._told)) and self._done_until <= base
         return base if is_plain and self.frontier >= self.known.frontier else None
@@ -178,7 +178,7 @@ class Track:
         return not (self.is_sought or self._finished or len(self._gone)) and self._done_until <= self._committed
 
     def changes(self, extra: Iterable[DeliveryChange] = ()) -> tuple[int, list[DeliveryChange]]:
-        """Return the frontier and the steps that tell the log everything; settled() follows.
+        """Return the frontier and all steps that are not recorded in the log; settled() follows.
 
         Args:
             extra: Further steps, of open messages.
@@ -189,7 +189,7 @@ class Track:
         finished = OffsetRanges([*self._gone, *((at, at + 1) for at in self._finished)])
         done = [DeliveryChange(DeliveryStep.DONE, *each) for each in finished]
         named = {step.from_offset for step in steps}
-        waits = OffsetRanges((at, at + 1) for at in self._untold if at < frontier and at not in named)
+        waits = OffsetRanges((at, at + 1) for at in self._unrecorded if at < frontier and at not in named)
         pending = [DeliveryChange(DeliveryStep.PENDING, *each) for each in waits]
         return frontier, [*begin, *done, *pending, *steps]
 
@@ -202,7 +202,7 @@ class Track:
         self.is_sought = False
         self._finished.clear()
         self._gone = OffsetRanges()
-        for offset in [offset for offset in self._untold if offset < frontier]:
+        for offset in [offset for offset in self._unrecorded if offset < frontier]:
             self.tell(offset)
         self._committed = max(self._committed, frontier)
 

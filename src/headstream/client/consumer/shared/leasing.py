@@ -1,4 +1,4 @@
-"""Leasing: asks the log for messages of a group, fetches them, and tells what became of each one."""
+"""Leasing: asks the log for messages of a group, fetches them, and records the outcome of each one."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ class Leasing:
         )
 
     def say(self, places: Iterable[tuple[int, int]], step: LeaseStep) -> LeaseLostError | None:
-        """Tell the log one step of messages, forget them, and return the error for those that were refused, or None.
+        """Record one step of messages in the log, forget them, and return the error for those that were refused, or None.
 
         Args:
             places: Partition and offset of each.
@@ -247,7 +247,7 @@ class Leasing:
         return lost
 
     def say_failed(self, place: tuple[int, int], failure: Failure) -> LeaseLostError | None:
-        """Tell the log that a message failed, or is given up, and forget it; as say().
+        """Record in the log that a message failed, or is given up, and forget it; as say().
 
         Args:
             place: Partition and offset.
@@ -298,7 +298,7 @@ class Leasing:
 
     @contextmanager
     def keeping(self, message: ReceivedMessage) -> Iterator[None]:
-        """Put a message back if the log cannot be told what became of it."""
+        """Put a message back if its outcome cannot be recorded in the log."""
         try:
             yield
         except HeadstreamError:

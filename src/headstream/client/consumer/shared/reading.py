@@ -166,7 +166,7 @@ class SharedReading(Reading, LeaseSettler):
         self._end_attempts(places, self._leasing.say(places, step))
 
     def _end_attempts(self, places: Sequence[Place], lost: LeaseLostError | None) -> None:
-        """End a call for messages, after the log was told."""
+        """End a call for messages, after its steps were recorded."""
         if self._current in places:
             self._current = None
         if lost is not None:

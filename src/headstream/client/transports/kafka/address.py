@@ -3,7 +3,7 @@
 kafka://host:9092,other:9092            no login
 kafka://user:password@host:9093         SASL PLAIN over TLS, unless settings say otherwise
 kafka://host:9093?kafka.security.protocol=SSL        any setting of Kafka's clients, as kafka.*
-kafka://host:9092?default_stream=main   an option of connect()
+kafka://host:9092?default_stream=main   an option of connect(); another one is kafka_headers=spring
 
 Settings named in the call override those of the URL. Spark passes them on to Java as they are; librdkafka has other names for
 some of them, and any setting of its own can be given as kafka.* too.
@@ -20,11 +20,12 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 
 from headstream.client.transports.remote.address import PASSWORD_VARIABLE, USERNAME_VARIABLE, restore_slashes
 from headstream.core.codec.kafka.topics import DEFAULT_STREAM
+from headstream.core.model.topology import KafkaHeaders, check_kafka_headers
 from headstream.errors import InvalidOptionError, InvalidUrlError
 
 __all__ = ["KAFKA_OPTIONS", "KafkaAddress", "java_settings", "parse_kafka_address", "split_kafka_url"]
 
-KAFKA_OPTIONS: Final = ("default_stream", "connect_timeout_ms", "timeout_ms")
+KAFKA_OPTIONS: Final = ("default_stream", "kafka_headers", "connect_timeout_ms", "timeout_ms")
 _PREFIX: Final = "kafka."
 _LONGEST_MS: Final = 3_600_000
 _HOSTS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5}(,(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5})*")
@@ -48,6 +49,7 @@ class KafkaAddress:
         default_stream: The stream of topics whose names have no dot.
         connect_timeout_ms: How long the first connection may take.
         timeout_ms: How long a request may take, with its retries.
+        kafka_headers: The convention of headers; None is Headstream's own, and what marks of others say in records.
 
     Raises:
         InvalidOptionError: an option is out of range.
@@ -58,8 +60,10 @@ class KafkaAddress:
     default_stream: str = DEFAULT_STREAM
     connect_timeout_ms: int = 10_000
     timeout_ms: int = 30_000
+    kafka_headers: KafkaHeaders | None = None
 
     def __post_init__(self) -> None:
+        check_kafka_headers(self.kafka_headers)
         for name in ("connect_timeout_ms", "timeout_ms"):
             value = getattr(self, name)
             if not isinstance(value, int) or not 1 <= value <= _LONGEST_MS:
@@ -149,7 +153,7 @@ def parse_kafka_address(
     for name in settings:
         if name in _FIXED:
             raise InvalidOptionError(
-                f"kafka.{name} is set by the client itself", advice="Leave it out; see docs/kafka-client.md for what it is"
+                f"kafka.{name} is set by the client itself", advice="Leave it out; see docs/kafka.md for what it is"
             )
     for name in ("connect_timeout_ms", "timeout_ms"):
         text = options.get(name)

@@ -101,7 +101,7 @@ class KafkaMessages:
         found: list[ReceivedMessage] = []
         scanned = failed = 0
         while records and len(found) < count and (taken_bytes < request.size_bytes or not found):
-            message = received_message(records[0], name)
+            message = received_message(records[0], name, self._cluster.address.kafka_headers)
             is_wanted = states is None or message.state.value in states
             if where is not None and is_wanted:
                 try:

@@ -10,12 +10,12 @@ import logging
 from typing import Any, Final
 
 from headstream.core.codec.kafka import KafkaHeader, KafkaRecord, decode_record, find_losses
-from headstream.core.codec.kafka.kinds import encode_kinds, encode_value
+from headstream.core.codec.kafka.conventions import Convention, encode_headers, encode_texts
 from headstream.core.model.header_values import HeaderKind
-from headstream.core.model.headers import NO_HEADERS
+from headstream.core.model.headers import NO_HEADERS, Headers
 from headstream.core.model.identifiers import format_message_id
 from headstream.core.model.message import Message, MessageState, ReceivedMessage, stored_message
-from headstream.core.model.reserved import ID_HEADER, KINDS_HEADER, TIMESTAMP_HEADER
+from headstream.core.model.reserved import ID_HEADER, TIMESTAMP_HEADER
 
 __all__ = ["headers_of", "received_message", "time_of"]
 
@@ -43,34 +43,40 @@ def time_of(message: Message, now_ms: int) -> int:
     return now_ms
 
 
-def headers_of(message: Message) -> list[KafkaHeader] | None:
+def headers_of(message: Message, convention: Convention = "headstream", topic: str = "") -> list[KafkaHeader] | None:
     """Return the headers of a message's record, None for none.
 
     Args:
         message: As sent.
+        convention: That of the records.
+        topic: `stream/topic`, the source of an event without one.
+
+    Raises:
+        HeaderError: the convention cannot hold a header.
     """
-    if not message.headers and not message.id:
+    if not message.headers and not message.id and convention != "cloudevents":
         return None
     pairs = list(message.headers.items())
     if pairs and pairs[0][0] == TIMESTAMP_HEADER and pairs[0][1].kind == HeaderKind.INT64:
         plain = pairs[0][1].value
         if isinstance(plain, int) and plain >= 0 and plain % 1000 == 0:
             pairs = pairs[1:]
-    headers: list[KafkaHeader] = [(name, encode_value(value)) for name, value in pairs]
-    kinds = encode_kinds(pairs)
-    if kinds is not None:
-        headers.append((KINDS_HEADER, kinds))
+    if convention == "headstream":
+        headers = encode_texts(pairs)
+    else:
+        headers = encode_headers(Message(payload=None, headers=Headers(pairs), id=message.id, topic=topic or None), convention)
     if message.id:
         headers.append((ID_HEADER, format_message_id(message.id).encode()))
     return headers
 
 
-def received_message(record: Any, topic: str) -> ReceivedMessage:
+def received_message(record: Any, topic: str, convention: Convention | None = None) -> ReceivedMessage:
     """Return the message of a record.
 
     Args:
         record: A Message of confluent-kafka, without an error.
         topic: `stream/topic`.
+        convention: That of the records; None is that of each record's mark.
     """
     headers = record.headers()
     kind, time_ms = record.timestamp()
@@ -79,7 +85,7 @@ def received_message(record: Any, topic: str) -> ReceivedMessage:
         return stored_message(
             record.value(), NO_HEADERS, record.key(), 0, record.offset(), time_us, _AVAILABLE, -1, (topic, record.partition())
         )
-    found = _decode(record, headers, time_us)
+    found = _decode(record, headers, time_us, convention)
     return stored_message(
         found.payload,
         found.headers,
@@ -93,10 +99,10 @@ def received_message(record: Any, topic: str) -> ReceivedMessage:
     )
 
 
-def _decode(record: Any, headers: list[KafkaHeader], time_us: int) -> Message:
+def _decode(record: Any, headers: list[KafkaHeader], time_us: int, convention: Convention | None) -> Message:
     plain = KafkaRecord(value=record.value(), key=record.key(), headers=tuple(headers), timestamp_ms=time_us // 1000)
     if any(not name or len(name) > _SURELY_SHORT for name, _ in headers):
         place = f"{record.topic()}, partition {record.partition()}, offset {record.offset()}"
         for loss in find_losses(plain):
             _log.warning("%s: it is left out (%s)", loss, place)
-    return decode_record(plain, on_loss="drop")
+    return decode_record(plain, on_loss="drop", convention=convention)

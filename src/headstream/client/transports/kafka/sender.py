@@ -130,10 +130,11 @@ class Sender:
                 message_max_bytes=MAX_BATCH_BYTES + (1 << 20),
                 queue_buffering_max_kbytes=(2 * MAX_BATCH_BYTES) >> 10,
             )
+        convention = self._cluster.address.kafka_headers or "headstream"
         name, now_ms, produce = self._cluster.names.kafka_name(topic), time.time_ns() // 1_000_000, self._producer.produce
-        for number, message in enumerate(messages):
-            report = functools.partial(enqueued.settle, number)
-            headers, time_ms = headers_of(message), time_of(message, now_ms)
+        all_headers = [headers_of(message, convention, str(topic)) for message in messages]  # before any message is sent
+        for number, (message, headers) in enumerate(zip(messages, all_headers, strict=True)):
+            report, time_ms = functools.partial(enqueued.settle, number), time_of(message, now_ms)
             while True:
                 try:
                     produce(name, message.payload, message.key, partition, on_delivery=report, timestamp=time_ms, headers=headers)

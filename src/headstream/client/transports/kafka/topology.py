@@ -295,7 +295,14 @@ def vars_of(options: TopicOptions) -> dict[str, Any]:
     """Return the options that are set, by name."""
     named = {
         name: getattr(options, name)
-        for name in ("retention_us", "retention_bytes", "compaction_delay_us", "deduplication_count", "summary_headers")
+        for name in (
+            "retention_us",
+            "retention_bytes",
+            "compaction_delay_us",
+            "deduplication_count",
+            "summary_headers",
+            "kafka_headers",
+        )
     }
     return {name: value for name, value in named.items() if value is not None} | ({"legal_hold": 1} if options.legal_hold else {})
 
@@ -313,6 +320,8 @@ def _config_of(options: Mapping[str, Any], partitions: int) -> dict[str, str | N
         )
     if options.get("summary_headers") is not None:
         raise unsupported("Kafka does not summarize headers", "Leave summary_headers out: this client filters what it reads")
+    if options.get("kafka_headers") is not None:
+        raise unsupported("Kafka keeps no convention of headers for a topic", "Give kafka_headers to connect()")
     for name in ("deletion_grace_us", "legal_hold"):
         if options.get(name):
             raise unsupported(f"Kafka has no {name}: it cannot mark messages", f"Leave {name} out")

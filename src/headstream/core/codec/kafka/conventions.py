@@ -1,259 +1,178 @@
-"""Conventions of other products for typed headers of a Kafka record: read in records marked with one, written on request.
+"""The conventions by which a Kafka record has typed headers: Headstream's own, and those of other products.
 
-    spring        Spring Kafka     a value is JSON, and spring_json_header_types = {"key": "java class"} has its type;
-                                   a java.lang.String is plain UTF-8 unless it begins with a quote
-                                   (kafka_dlt-original-partition, -offset and -timestamp are big-endian numbers)
-    connect       Kafka Connect    a value is {"schema":{"type":"int32","optional":false},"payload":3}, as its JsonConverter
-                                   writes it; __connect.errors.* are texts. The output of its SimpleHeaderConverter has no
-                                   mark and no types: it stays raw
-    cloudevents   CloudEvents 1.0  ce_specversion marks the record: ce_* and content-type are texts
+    headstream      texts, and their kinds in hs.kinds (kinds.py)         spring         Spring Kafka (spring.py)
+    connect         Kafka Connect's SimpleHeaderConverter (connect.py)    cloudevents    CloudEvents 1.0 (cloudevents.py)
+    connect-json    Kafka Connect's JsonConverter (connect.py)            raw            bytes; only raw and null keep their kinds
 
-An unknown class or type stays raw, with its bytes unchanged. Spring and Connect have no unsigned numbers: one is written as
-the next wider type, and one beyond 2^63-1 is an error. Spring and CloudEvents reject repeated keys.
+Every convention but raw is exact: a header whose kind or value its products would not give back is also listed in hs.kinds,
+which they pass on as a header of no meaning, and a header that the convention cannot hold is refused by its name. A kind in
+hs.kinds counts as long as the value is one of that kind: another client may have changed it.
+
+A record is read by a convention that is known, or by the mark that a product left: spring_json_header_types, JsonConverter's
+envelope; without hs.kinds also ce_specversion, and Connect's texts __connect.errors.*.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import datetime
-import json
-import math
-import re
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
-from headstream.core.codec.kafka.kinds import encode_value
+from headstream.core.codec.kafka.cloudevents import (
+    EVENT_MARK,
+    decode_event,
+    encode_event,
+    event_key,
+    event_raw,
+    is_event_header,
+    rename_event_headers,
+)
+from headstream.core.codec.kafka.connect import ENVELOPE_MARK, decode_connect, decode_envelope, encode_connect, encode_envelopes
+from headstream.core.codec.kafka.kinds import decode_kind, decode_values, encode_kinds, encode_value, kinds_of, parse_kinds
 from headstream.core.codec.kafka.record import KafkaHeader
-from headstream.core.model.constructors import CONSTRUCTORS, int32, int64, raw, string
+from headstream.core.codec.kafka.spring import SPRING_TYPES, decode_spring, encode_spring, is_native
+from headstream.core.codec.kafka.values import Pair, raw_or_null, read_text
+from headstream.core.model.constructors import raw
 from headstream.core.model.header_values import HeaderKind, HeaderValue
-from headstream.core.model.identifiers import format_message_id
 from headstream.core.model.message import Message
+from headstream.core.model.reserved import KINDS_HEADER
+from headstream.core.model.topology import KafkaHeaders
 from headstream.errors import HeaderError
 
-__all__ = ["Convention", "read_conventions", "write_convention"]
+__all__ = ["Convention", "decode_headers", "encode_any", "encode_headers"]
 
-Convention: TypeAlias = Literal["headstream", "spring", "connect", "cloudevents"]
+Convention: TypeAlias = KafkaHeaders
 """The format of typed values."""
-Pair: TypeAlias = tuple[str, HeaderValue]
-
-_SPRING_TYPES: Final = "spring_json_header_types"
-_SPRING_KINDS: Final = {
-    "java.lang.String": "string", "java.lang.Boolean": "bool", "java.lang.Byte": "int8", "java.lang.Short": "int16",
-    "java.lang.Integer": "int32", "java.lang.Long": "int64", "java.lang.Float": "float32", "java.lang.Double": "float64",
-    "java.lang.Character": "char",
-}  # fmt: skip
-_SPRING_CLASSES: Final = {kind: name for name, kind in _SPRING_KINDS.items()}
-_SPRING_NUMBERS: Final = {
-    "kafka_dlt-original-partition": 4, "kafka_dlt-original-offset": 8, "kafka_dlt-original-timestamp": 8,
-    "kafka_deliveryAttempt": 4,
-}  # fmt: skip
-_CONNECT_KINDS: Final = {
-    "string": "string", "boolean": "bool", "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64",
-    "float": "float32", "double": "float64", "bytes": "raw",
-}  # fmt: skip
-_CONNECT_TYPES: Final = {kind: name for name, kind in _CONNECT_KINDS.items()}
 _CONNECT_ERRORS: Final = "__connect.errors."
-_WIDER: Final = {"uint8": "int16", "uint16": "int32", "uint32": "int64", "uint64": "int64", "int128": "int64", "uint128": "int64"}
-_NOT_NUMBERS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_ATTRIBUTE: Final = re.compile(r"[a-z0-9]+")
-_CONTENT_TYPE: Final = "content-type"
 
 
-def read_conventions(pairs: list[Pair]) -> list[Pair]:
-    """Return headers with the kinds of a convention, if the record is marked with one; the others unchanged.
-
-    Args:
-        pairs: The received headers: raw or null.
-    """
-    found = dict(pairs)
-    read: list[tuple[str, HeaderValue]] = []
-    classes = _spring_classes(found.get(_SPRING_TYPES))
-    is_event = "ce_specversion" in found
-    for key, value in pairs:
-        if value.kind == HeaderKind.RAW:
-            if key in classes:
-                value = _read_spring(classes[key], value)
-            elif key == _SPRING_TYPES or (is_event and (key.startswith("ce_") or key == _CONTENT_TYPE)):
-                value = _read_text(value)
-            elif len(value.data) == _SPRING_NUMBERS.get(key):
-                number = int.from_bytes(value.data, "big", signed=True)
-                value = int32(number) if len(value.data) == 4 else int64(number)
-            elif key.startswith(_CONNECT_ERRORS):
-                value = _read_text(value)
-            elif value.data.startswith(b'{"schema":'):
-                value = _read_envelope(value)
-        read.append((key, value))
-    return read
-
-
-def write_convention(message: Message, convention: Convention) -> list[KafkaHeader]:
+def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader]:
     """Return a message's headers in the format of a convention.
 
     Args:
-        message: Any.
-        convention: `spring`, `connect` or `cloudevents`.
+        message: Its id, topic and time complete an event.
+        convention: Any.
 
     Raises:
-        HeaderError: the convention cannot represent a header, or requires a missing one.
+        HeaderError: the convention cannot hold a header, or requires a missing one.
     """
-    pairs = message.headers.items()
-    if convention == "connect":
-        return [(key, _write_envelope(key, value)) for key, value in pairs]
-    if message.headers.repeated:
-        key = next(key for key in message.headers if len(message.headers.getall(key)) > 1)
-        raise HeaderError(f"the header {key!r} repeats, which {convention} cannot hold", advice="Send only one of them")
-    if convention == "spring":
-        return _write_spring(list(pairs))
-    return _write_event(message)
-
-
-def is_native(key: str, value: HeaderValue) -> bool:
-    """Return whether a header has the same form in every convention: Spring's numbers on dead letters."""
-    return value.kind in (HeaderKind.INT32, HeaderKind.INT64) and len(value.data) == _SPRING_NUMBERS.get(key)
-
-
-def _read_text(value: HeaderValue) -> HeaderValue:
-    try:
-        return string(value.data.decode("utf-8"))
-    except UnicodeDecodeError:
-        return value
-
-
-def _make(kind: str, plain: Any, otherwise: HeaderValue) -> HeaderValue:
-    """Return a value of a kind, or `otherwise` if the plain value does not have its type or range."""
-    if kind in ("float32", "float64") and isinstance(plain, str):
-        plain = _NOT_NUMBERS.get(plain, plain)
-    try:
-        made: HeaderValue = CONSTRUCTORS[kind](plain)
-        return made
-    except HeaderError:
-        return otherwise
-
-
-def _spring_classes(types: HeaderValue | None) -> dict[str, str]:
-    try:
-        types_by_key = json.loads(types.data) if types is not None else {}
-    except ValueError:
-        return {}
-    return {key: name for key, name in types_by_key.items() if isinstance(name, str)} if isinstance(types_by_key, dict) else {}
-
-
-def _read_spring(class_name: str, value: HeaderValue) -> HeaderValue:
-    kind = _SPRING_KINDS.get(class_name)
-    if kind is None:
-        return value
-    if kind == "string" and not value.data.startswith(b'"'):
-        return _read_text(value)
-    try:
-        plain = json.loads(value.data)
-    except ValueError:
-        return _read_text(value) if kind == "string" else value
-    return _make(kind, plain, value)
-
-
-def _write_spring(pairs: list[Pair]) -> list[KafkaHeader]:
-    headers: list[KafkaHeader] = []
-    classes: dict[str, str] = {}
-    for key, value in pairs:
-        kind = _WIDER.get(value.kind_name, value.kind_name)
-        data = encode_value(value)
-        if kind in _SPRING_CLASSES and not is_native(key, value):
-            _check_width(key, value, "Spring")
-            classes[key] = _SPRING_CLASSES[kind]
-            plain = value.value
-            if kind == "char" or (kind == "string" and value.data.startswith(b'"')) or not _is_finite(plain):
-                data = json.dumps(plain if not isinstance(plain, float) else _float_name(plain), ensure_ascii=False).encode()
-        headers.append((key, value.data[::-1] if is_native(key, value) else data))
-    if classes:
-        headers = [header for header in headers if header[0] != _SPRING_TYPES]
-        headers.append((_SPRING_TYPES, json.dumps(classes, ensure_ascii=False, separators=(",", ":")).encode()))
+    pairs = list(message.headers.items())
+    if convention == "headstream":
+        return encode_texts([(key, raw(value.data[::-1]) if is_native(key, value) else value) for key, value in pairs])
+    if convention == "raw":
+        typed = next(((key, value) for key, value in pairs if value.kind not in (HeaderKind.RAW, HeaderKind.NULL)), None)
+        if typed is not None:
+            raise HeaderError(f"raw loses the kind {typed[1].kind_name}", where=repr(typed[0]), advice="Give its bytes")
+        return [(key, encode_value(value)) for key, value in pairs]
+    added = set[str]()
+    if convention == "cloudevents":
+        headers, added = encode_event(message)
+    else:
+        headers = {"spring": encode_spring, "connect": encode_connect, "connect-json": encode_envelopes}[convention](pairs)
+    known, found = _by_key(pairs), _by_key(decode_headers(headers, convention))
+    listed = {key for key in known if known[key] != found.get(key) and key != SPRING_TYPES} | added
+    if convention in ("connect", "cloudevents"):  # for readers without the convention, which is not marked
+        listed |= {key for key, value in pairs if value.kind not in (HeaderKind.RAW, HeaderKind.NULL)}
+    exact = [pair for pair in pairs if pair[0] in listed]
+    if convention == "cloudevents":
+        exact += [(event_key(key), value) for key, value in exact if event_key(key) != key]
+    kinds = encode_kinds(exact, is_complete=True)
+    if kinds is not None or (len(headers) > len(pairs) and convention == "cloudevents"):
+        headers.append((KINDS_HEADER, kinds or b""))
     return headers
 
 
-def _read_envelope(value: HeaderValue) -> HeaderValue:
+def encode_any(message: Message, convention: Convention) -> tuple[list[KafkaHeader], HeaderError | None]:
+    """Return a stored message's headers in a convention; what it cannot hold in that of Headstream, with the reason.
+
+    decode_headers() gives them back exactly, whatever the convention; raw loses kinds.
+    """
+    pairs = list(message.headers.items())
+    if convention == "raw":
+        return [(key, encode_value(value)) for key, value in pairs], None
     try:
-        envelope = json.loads(value.data)
-        kind, plain = _CONNECT_KINDS.get(envelope["schema"]["type"]), envelope["payload"]
-        if kind is None or set(envelope) != {"schema", "payload"} or "name" in envelope["schema"]:
-            return value  # a logical type (a date, a decimal) has no kind
-        if plain is None:
-            return HeaderValue(HeaderKind.NULL, b"")
-        if kind == "raw":
-            return raw(base64.b64decode(plain, validate=True))
-    except (ValueError, KeyError, TypeError, binascii.Error):
-        return value
-    return _make(kind, plain, value)
+        return (encode_texts(pairs) if convention == "headstream" else encode_headers(message, convention)), None
+    except HeaderError as refusal:
+        return encode_texts(pairs, is_complete=True), refusal
 
 
-def _write_envelope(key: str, value: HeaderValue) -> bytes | None:
-    kind = _WIDER.get(value.kind_name, value.kind_name)
-    if value.kind == HeaderKind.NULL:
-        return None
-    if kind == "char":
-        kind = "string"
-    if kind not in _CONNECT_TYPES:
-        raise HeaderError(f"Connect cannot represent a header of kind {value.kind_name}", where=repr(key), advice="Use raw")
-    _check_width(key, value, "Connect")
-    plain: Any = value.value
-    if isinstance(plain, bytes):
-        plain = base64.b64encode(plain).decode()
-    if not _is_finite(plain):
-        plain = _float_name(plain)
-    schema = {"type": _CONNECT_TYPES[kind], "optional": False}
-    return json.dumps({"schema": schema, "payload": plain}, ensure_ascii=False, separators=(",", ":")).encode()
+def encode_texts(pairs: list[Pair], *, is_complete: bool = False) -> list[KafkaHeader]:
+    """Return headers as texts, with hs.kinds.
+
+    Args:
+        is_complete: Whether hs.kinds also lists keys whose headers are all raw or null.
+    """
+    headers: list[KafkaHeader] = [(key, encode_value(value)) for key, value in pairs]
+    kinds = encode_kinds(pairs, is_complete=is_complete)
+    return headers if kinds is None else [*headers, (KINDS_HEADER, kinds)]
 
 
-def _check_width(key: str, value: HeaderValue, where: str) -> None:
-    plain = value.value
-    if isinstance(plain, int) and not -(1 << 63) <= plain < 1 << 63:
-        raise HeaderError(f"{plain} is beyond a long, the widest number of {where}", where=repr(key), advice="Use string or raw")
+def decode_headers(headers: Sequence[KafkaHeader], convention: Convention | None) -> list[Pair]:
+    """Return typed headers.
+
+    Args:
+        headers: In order, hs.kinds among them.
+        convention: The one that is known; None for that of the mark, see above.
+    """
+    text = next((data for key, data in headers if key == KINDS_HEADER and data is not None), None)
+    plain = [header for header in headers if header[0] != KINDS_HEADER or header[1] is None]
+    if convention is None:
+        if text is None:
+            return _decode_marked(plain)
+        is_enveloped = any(data is not None and data.startswith(ENVELOPE_MARK) for _, data in plain)
+        is_spring = any(key == SPRING_TYPES for key, _ in plain)
+        convention = "spring" if is_spring else "connect-json" if is_enveloped else "headstream"
+    if convention in ("headstream", "raw"):
+        return decode_values(plain, text)
+    if convention == "cloudevents" and text is not None:
+        plain = rename_event_headers(plain, parse_kinds(text))
+    found = _guess(plain, convention)
+    if text is None:
+        return found
+    if convention == "spring":
+        plain = [header for header in plain if header[0] != SPRING_TYPES]
+    read: list[Pair] = []
+    for (key, value), (_, data), kind in zip(found, plain, kinds_of([key for key, _ in plain], text), strict=False):
+        texts = () if kind is None else (_text_of(key, data, kind, convention), encode_value(value))
+        exact = [decode_kind(kind or "", text) for text in texts]
+        read.append((key, next((known for known in exact if known is not None), value)))
+    return read + found[len(plain) :]
 
 
-def _is_finite(plain: Any) -> bool:
-    return not isinstance(plain, float) or math.isfinite(plain)
+def _decode_marked(headers: list[KafkaHeader]) -> list[Pair]:
+    """Return typed headers by the marks of products; those without one are raw."""
+    is_event = any(key == EVENT_MARK for key, _ in headers)
+    pairs: list[Pair] = []
+    for key, value in decode_spring(headers, keeps_classes=True):
+        if value.kind == HeaderKind.RAW:
+            if (is_event and is_event_header(key)) or key.startswith(_CONNECT_ERRORS):
+                value = read_text(value.data)
+            else:
+                value = decode_envelope(value.data)
+        pairs.append((key, value))
+    return pairs
 
 
-def _float_name(number: float) -> Any:
-    return next((name for name, value in _NOT_NUMBERS.items() if value == number), "NaN") if not math.isfinite(number) else number
+def _guess(headers: list[KafkaHeader], convention: Convention) -> list[Pair]:
+    if convention == "spring":
+        return decode_spring(headers)
+    if convention == "connect":
+        return decode_connect(headers)
+    if convention == "cloudevents":
+        return decode_event(headers)
+    return [(key, raw_or_null(None) if data is None else decode_envelope(data)) for key, data in headers]
 
 
-def _write_event(message: Message) -> list[KafkaHeader]:
-    """Return the headers in the binary mode of the Kafka binding: attributes are texts, the content type has no prefix."""
-    attributes: dict[str, bytes] = {}
-    headers: list[KafkaHeader] = []
-    for key, value in message.headers.items():
-        name = key.removeprefix("ce_")
-        if key in (_CONTENT_TYPE, "datacontenttype"):
-            headers.append((_CONTENT_TYPE, value.to_str().encode()))
-        elif _ATTRIBUTE.fullmatch(name):
-            attributes[name] = _event_text(key, value)
-        else:
-            raise HeaderError(f"{key!r} is not a valid attribute of CloudEvents", advice="Use lower-case letters and digits")
-    if message.id:
-        attributes.setdefault("id", format_message_id(message.id).encode())
-    if message.topic:
-        attributes.setdefault("source", message.topic.encode())
-    if message.timestamp is not None:
-        attributes.setdefault("time", _event_time(message.timestamp))
-    attributes.setdefault("specversion", b"1.0")
-    for name in ("id", "source", "type"):
-        if not attributes.get(name):
-            raise HeaderError(f"CloudEvents requires the attribute {name}", advice=f"Give the message a header {name!r}")
-    return [(f"ce_{name}", value) for name, value in attributes.items()] + headers
+def _text_of(key: str, data: bytes | None, kind: str, convention: Convention) -> bytes | None:
+    """Return the text of a value as kinds.py has it."""
+    if data is not None and convention == "connect" and kind.startswith("float"):
+        return data.lower()  # Java writes 1.0E10
+    if data is not None and convention == "cloudevents" and kind == "raw" and is_event_header(event_key(key)):
+        return event_raw(data)
+    return data
 
 
-def _event_text(key: str, value: HeaderValue) -> bytes:
-    """Return the canonical text of a CloudEvents type; its integers have 32 bits."""
-    plain = value.value
-    if isinstance(plain, bytes) and value.kind == HeaderKind.RAW:
-        return base64.b64encode(plain)
-    if isinstance(plain, (bytes, type(None), float)) or (isinstance(plain, int) and not -(1 << 31) <= plain < 1 << 31):
-        raise HeaderError(
-            f"CloudEvents has no type for a {value.kind_name} like this one", where=repr(key), advice="Give it as a string"
-        )
-    return value.to_str().encode()
-
-
-def _event_time(time_us: int) -> bytes:
-    moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=time_us)
-    return moment.isoformat().replace("+00:00", "Z").encode()
+def _by_key(pairs: list[Pair]) -> dict[str, list[HeaderValue]]:
+    found: dict[str, list[HeaderValue]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found

@@ -32,7 +32,7 @@ from headstream.core.model.constructors import CONSTRUCTORS
 from headstream.core.model.header_values import KIND_NAMES, HeaderKind, HeaderValue
 from headstream.errors import HeaderError
 
-__all__ = ["decode_values", "encode_kinds", "encode_value"]
+__all__ = ["decode_kind", "decode_value", "decode_values", "encode_kinds", "encode_value", "kinds_of", "name_kind", "parse_kinds"]
 
 _CODES: Final = {name: code for code, name in KIND_NAMES.items()}
 _WHOLE: Final = re.compile(rb"-?(?:0|[1-9][0-9]{0,38})")
@@ -58,19 +58,20 @@ def encode_value(value: HeaderValue) -> bytes | None:
     return value.data  # string, raw, and unknown kinds
 
 
-def encode_kinds(pairs: Iterable[tuple[str, HeaderValue]]) -> bytes | None:
-    """Return the value of `hs.kinds`, or None if every header is raw or null.
+def encode_kinds(pairs: Iterable[tuple[str, HeaderValue]], *, is_complete: bool = False) -> bytes | None:
+    """Return the value of `hs.kinds`, or None if it lists none.
 
     Args:
         pairs: Every header in order.
+        is_complete: Whether it also lists keys whose headers are all raw or null.
     """
     kinds: dict[str, list[HeaderValue]] = {}
     for key, value in pairs:
         kinds.setdefault(key, []).append(value)
     entries = [
-        f"{quote(key, safe='')}={','.join(map(_kind_text, values))}"
+        f"{quote(key, safe='')}={','.join(map(name_kind, values))}"
         for key, values in kinds.items()
-        if any(value.kind not in (HeaderKind.RAW, HeaderKind.NULL) for value in values)
+        if is_complete or any(value.kind not in (HeaderKind.RAW, HeaderKind.NULL) for value in values)
     ]
     return "&".join(entries).encode() if entries else None
 
@@ -83,29 +84,41 @@ def decode_values(headers: Iterable[KafkaHeader], kinds: bytes | None) -> list[t
         kinds: The value of `hs.kinds`, or None.
     """
     headers = list(headers)
-    kinds_by_key = _parse_kinds(kinds) if kinds else {}
+    names = kinds_of([key for key, _ in headers], kinds) if kinds else [None] * len(headers)
+    return [(key, _decode_listed(kind, data)) for (key, data), kind in zip(headers, names, strict=True)]
+
+
+def kinds_of(keys: list[str], kinds: bytes) -> list[str | None]:
+    """Return the kind of each header in `hs.kinds`, None for one that it does not list, or does not list so often.
+
+    Args:
+        keys: The keys of all other headers, in order.
+        kinds: The value of `hs.kinds`.
+    """
+    kinds_by_key = parse_kinds(kinds)
     counts: dict[str, int] = {}
-    for key, _ in headers:
+    for key in keys:
         counts[key] = counts.get(key, 0) + 1
     seen: dict[str, int] = {}
-    pairs = []
-    for key, data in headers:
+    found: list[str | None] = []
+    for key in keys:
         place = seen[key] = seen.get(key, -1) + 1
         names = kinds_by_key.get(key, ())
-        kind = names[place] if len(names) == counts[key] else "raw"
-        pairs.append((key, _decode_value(kind, data)))
-    return pairs
+        found.append(names[place] if len(names) == counts[key] else None)
+    return found
 
 
-def _kind_text(value: HeaderValue) -> str:
+def name_kind(value: HeaderValue) -> str:
+    """Return the kind of a value as in `hs.kinds`, with its bytes if its text does not decode to them."""
     name = KIND_NAMES.get(value.kind, str(int(value.kind)))
     data = encode_value(value)
-    if value.kind in KIND_NAMES and _decode_text(value.kind, data) != value:
+    if value.kind in KIND_NAMES and decode_value(value.kind, data) != value:
         return f"{name}:{value.data.hex()}"
     return name
 
 
-def _parse_kinds(text: bytes) -> dict[str, list[str]]:
+def parse_kinds(text: bytes) -> dict[str, list[str]]:
+    """Return the kinds of each key in `hs.kinds`, without entries that are invalid."""
     kinds_by_key: dict[str, list[str]] = {}
     for entry in text.split(b"&"):
         key, equals, names = entry.partition(b"=")
@@ -117,27 +130,34 @@ def _parse_kinds(text: bytes) -> dict[str, list[str]]:
     return kinds_by_key
 
 
-def _decode_value(kind: str, data: bytes | None) -> HeaderValue:
+def _decode_listed(kind: str | None, data: bytes | None) -> HeaderValue:
+    found = None if kind is None else decode_kind(kind, data)
+    if found is not None:
+        return found
+    return HeaderValue(HeaderKind.NULL, b"") if data is None else HeaderValue(HeaderKind.RAW, data)
+
+
+def decode_kind(kind: str, data: bytes | None) -> HeaderValue | None:
+    """Return the value of a text by its kind in `hs.kinds`, None if it is invalid for that."""
     name, colon, digits = kind.partition(":")
     code = _CODES.get(name, int(name) if name.isascii() and name.isdecimal() and 0 < len(name) < 4 else 0)
     try:
         if colon and code in KIND_NAMES:
             exact = HeaderValue(code, bytes.fromhex(digits))
-            if encode_value(exact) == data:  # the text still matches these bytes
-                return exact
-        elif code in KIND_NAMES:
-            value = _decode_text(code, data)
-            if value is not None:
-                return value
-        elif 0 < code < 256 and data is not None:
-            return HeaderValue(code, data)
+            return exact if encode_value(exact) == data else None  # the text still matches these bytes
+        if code in KIND_NAMES:
+            return decode_value(code, data)
+        return HeaderValue(code, data) if 0 < code < 256 and data is not None else None
     except (HeaderError, ValueError):
-        pass  # invalid for its kind: raw
-    return HeaderValue(HeaderKind.NULL, b"") if data is None else HeaderValue(HeaderKind.RAW, data)
+        return None
 
 
-def _decode_text(kind: int, data: bytes | None) -> HeaderValue | None:
-    """Return the value of a text of a known kind, or None if the text is invalid."""
+def decode_value(kind: int, data: bytes | None) -> HeaderValue | None:
+    """Return the value of a text of a known kind, or None if the text is invalid.
+
+    Raises:
+        HeaderError, ValueError: it is out of the kind's range, or not UTF-8.
+    """
     if kind == HeaderKind.NULL or data is None:
         return HeaderValue(HeaderKind.NULL, b"") if kind == HeaderKind.NULL and data is None else None
     if kind in (HeaderKind.RAW, HeaderKind.STRING):

@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
-from headstream.core.codec.kafka.conventions import Convention, is_native, read_conventions, write_convention
-from headstream.core.codec.kafka.kinds import decode_values, encode_kinds, encode_value
-from headstream.core.codec.kafka.record import KafkaHeader, KafkaRecord, read_record
+from headstream.core.codec.kafka.conventions import Convention, decode_headers, encode_headers
+from headstream.core.codec.kafka.record import KafkaRecord, read_record
 from headstream.core.codec.kafka.topics import from_kafka_topic, to_kafka_topic
 from headstream.core.model.headers import MAX_KEY_BYTES, Headers
 from headstream.core.model.identifiers import format_message_id, parse_message_id
 from headstream.core.model.message import Message, MessageState, parse_state, state_name
-from headstream.core.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, KINDS_HEADER, STATE_HEADER, is_reserved
+from headstream.core.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, STATE_HEADER, is_reserved
 from headstream.errors import HeaderError, InvalidInputError
 
 __all__ = ["decode_record", "encode_record", "find_losses"]
@@ -40,26 +39,18 @@ def encode_record(message: Message, *, convention: Convention = "headstream") ->
 
     Args:
         message: Any.
-        convention: The format of typed values: Headstream's own (kinds.py), `spring`, `connect` or `cloudevents`.
+        convention: The format of typed values, one of conventions.py.
 
     Raises:
         HeaderError: the convention cannot represent a header, or a header is reserved.
         InvalidInputError: the topic's name is invalid in Kafka.
     """
-    pairs = [(key, value) for key, value in message.headers.items()]
-    for key, _ in pairs:
+    for key in message.headers.keys():  # noqa: SIM118
         if is_reserved(key):
             raise HeaderError(f"the header {key!r} is reserved", advice="Names that begin with 'hs.' are Headstream's own")
-    headers: list[KafkaHeader]
-    if convention == "headstream":
-        headers = [(key, value.data[::-1] if is_native(key, value) else encode_value(value)) for key, value in pairs]
-        kinds = encode_kinds((key, value) for key, value in pairs if not is_native(key, value))
-        if kinds is not None:
-            headers.append((KINDS_HEADER, kinds))
-    else:
-        headers = write_convention(message, convention)
+    headers = encode_headers(message, convention)
     timestamp = message.timestamp
-    if message.id and convention != "cloudevents":
+    if message.id:
         headers.append((ID_HEADER, format_message_id(message.id).encode()))
     if message.state != MessageState.AVAILABLE:
         headers.append((STATE_HEADER, state_name(message.state).encode()))
@@ -76,16 +67,16 @@ def encode_record(message: Message, *, convention: Convention = "headstream") ->
     )
 
 
-def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error") -> Message:
+def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error", convention: Convention | None = None) -> Message:
     """Return the message of a Kafka record.
 
     Args:
         source: A KafkaRecord, or the object of a Kafka client (read_record()).
         on_loss: What to do with headers that a message cannot have, which find_losses() returns.
+        convention: The format of typed values; by default Headstream's own, or that of a product that marked the record.
 
     Returns:
-        The message, with its topic, partition and offset. Headers of other products are raw, unless the record is marked
-        with one of the conventions of conventions.py.
+        The message, with its topic, partition and offset.
 
     Raises:
         HeaderError: a header is invalid in a message.
@@ -97,21 +88,15 @@ def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error") -
         raise HeaderError(losses[0], where=_where(record), advice='Omit such headers with on_loss="drop"')
     given = record.headers if not losses else tuple(header for header in record.headers if _key_fault(header[0]) is None)
     reserved: dict[str, Any] = {}
-    kinds: bytes | None = None
-    plain: list[KafkaHeader] = []
-    for key, value in given:
-        if key == KINDS_HEADER and value is not None and kinds is None:
-            kinds = value
-        elif key not in _RESERVED_FIELDS or not _take(reserved, key, value):
-            plain.append((key, value))
-    pairs = decode_values(plain, kinds)
+    plain = [(key, data) for key, data in given if key not in _RESERVED_FIELDS or not _take(reserved, key, data)]
+    pairs = decode_headers(plain, convention)
     time = None if record.timestamp_ms is None else record.timestamp_ms * 1000
     if "timestamp" in reserved and (time is None or reserved["timestamp"] // 1000 != record.timestamp_ms):
         del reserved["timestamp"]  # the time of the record that this one was copied from
     return Message(
         payload=record.value,
         key=record.key,
-        headers=Headers(pairs if kinds is not None else read_conventions(pairs)),
+        headers=Headers(pairs),
         offset=record.offset,
         topic=None if record.topic is None else from_kafka_topic(record.topic),
         partition=record.partition,

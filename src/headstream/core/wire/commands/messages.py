@@ -195,7 +195,7 @@ class PollMessages(Command[PolledMessages]):
 
 @dataclass(frozen=True, slots=True)
 class AppendedBatch(Record):
-    """Where a send was appended: clients of protocol 0.11 are told, others receive an empty reply."""
+    """Where a send was appended, for clients of protocol 0.11; other clients receive an empty reply."""
 
     stream_id: U32
     topic_id: U32

@@ -70,6 +70,7 @@ class OpenTopic(Record):
     summary_headers: MaybeText = None
     deletion_grace_us: Annotated[int | None, TrailingLimit()] = None
     legal_hold: Annotated[bool, TrailingFlag(), Default(False)] = False
+    kafka_headers: MaybeText = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class CreateOpenTopic(Command[OpenTopic]):
     summary_headers: MaybeText = None
     deletion_grace_us: Annotated[LimitedTime, Default(DEFAULT_DELETION_GRACE_US)] = DEFAULT_DELETION_GRACE_US
     legal_hold: Annotated[bool, TrailingFlag(), Default(False)] = False
+    kafka_headers: MaybeText = None
 
     def validate(self) -> None:
         """Check the names and the count of partitions."""

@@ -89,7 +89,7 @@ class RequestHeader(NamedTuple):
 def scan_requests(view: memoryview, at: int, end: int, most: int) -> FrameScan:
     """Return the complete requests between two byte positions, with header and body; see scan_frames().
 
-    A header that is none of a request makes everything behind it unreadable: its frame is returned with code -1.
+    A header that does not begin a request makes everything behind it unreadable: its frame is returned with code -1.
 
     Args:
         view: The buffer; bytes.

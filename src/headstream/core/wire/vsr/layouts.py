@@ -109,7 +109,7 @@ class Request(NamedTuple):
         changed: Field -> another shape.
         fixed: Field -> its value; the field has no bytes.
         last: A shape at the end whose value is not used.
-        options: The options that follow, which set fields; None without.
+        options: The options that follow, which set fields; None if there are none.
     """
 
     changed: Mapping[str, Shape] = {}

@@ -1,4 +1,4 @@
-"""Shortens the log of changes of connected keys: older changes become one state a key."""
+"""Shortens the log of changes of connected keys: older changes become one state per key."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def end_logged(log: KeyLog, keys: list[str], bound: str) -> None:
 
 
 def fold_log(log: KeyLog, keys: list[str], until: str, *, vanished: bool = False, soft: bool = False) -> None:
-    """Fold logged changes up to a sequence: into one row a key, and its deletion, at that time.
+    """Fold logged changes up to a sequence: into one row per key, and its deletion, at that time.
 
     Keys without newer changes are removed from the log; their rows are in the table, their deletions in the tombstones. A
     transaction with a newer change is kept whole: which row a departure takes depends on what arrived in its transaction.

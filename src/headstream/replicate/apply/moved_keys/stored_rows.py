@@ -88,7 +88,7 @@ class StoredRow:
 
 
 def joined(facts: Collection[KeyEvent], known: StoredRow | None, tombstoned: str, ended: Sequence[str]) -> KeyState | None:
-    """Join changes of one key to what is stored of it; None without either.
+    """Join changes of one key to what is stored of it; None if there is none.
 
     Args:
         facts: The changes, no change of key among them.

@@ -1,7 +1,7 @@
 """Folds the changes of a table by key where they were decoded, with the functions that the driver uses; pure, runs on executors.
 
     changes -> split: by hash of the key, as many buckets as wanted -> the changes of one bucket, in the order of the log
-    -> fold: placed among the loads -> one change a key -> guarded by the tombstones -> rows of the merge's source
+    -> fold: placed among the loads -> one change per key -> guarded by the tombstones -> rows of the merge's source
 
 A bucket has all changes of its keys, so the folds of all buckets are the fold of all changes. Only a change of key, a partial
 image or a dropped column needs more than its key's bucket: the fold says so, and the driver folds the table's changes.
@@ -191,7 +191,7 @@ def complete_columns(rows: pa.Table, columns: Sequence[str], types: Mapping[str,
     """Return rows with null in the columns that their schema lacks: of inserts, and of deletions, whose values are ignored.
 
     Args:
-        rows: One change a key.
+        rows: One change per key.
         columns: The columns that the table has from its source.
     """
     present = set(rows.schema.names)
@@ -202,11 +202,11 @@ def complete_columns(rows: pa.Table, columns: Sequence[str], types: Mapping[str,
 
 
 def divide_by_tombstones(changes: pa.Table, keys: list[str], tombstones: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Divide changes, one a key: those to apply, and the upserts that are older than their key's tombstone.
+    """Divide changes, one per key: those to apply, and the upserts that are older than their key's tombstone.
 
     Args:
         changes: In the table's types.
-        tombstones: The key columns and `_hs_deletion`, a row a key.
+        tombstones: The key columns and `_hs_deletion`, a row per key.
     """
     nothing = changes.slice(0, 0)
     if not tombstones.num_rows:

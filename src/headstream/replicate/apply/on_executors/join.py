@@ -2,7 +2,7 @@
 
     changes -> survey: partial images, changes of key, ranges of keys -> driver
     changes, stored rows -> split: by hash of the key -> changes and stored rows of one bucket
-    -> join: placed, one change a key, or joined to the stored row (resolve.py) -> rows of the merge's source
+    -> join: placed, one change per key, or joined to the stored row (resolve.py) -> rows of the merge's source
 
 These are the functions that the driver uses. Only keys that changes of key connect are left to it (keyed_task.py).
 """

@@ -39,7 +39,7 @@ class Survey:
         ranges: The ranges of their keys.
         moved: The keys before and after changes of key; None if there are too many.
         has_partial: Whether some are updates that omit columns.
-        lowest: The lowest place of the changes among the loads, for tables of type 2; None without changes.
+        lowest: The lowest place of the changes among the loads, for tables of type 2; None if there are no changes.
         left_out: How many of the changes do not count.
     """
 

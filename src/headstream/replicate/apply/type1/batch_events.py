@@ -23,7 +23,7 @@ class BatchEvents:
 
     Args:
         events: As Collapsed.events, in the table's types.
-        late: Whole changes that are resolved too, one a key.
+        late: Whole changes that are resolved too, one per key.
 
     Attributes:
         rows: The rows, to which the sources of the events refer.

@@ -1,4 +1,4 @@
-"""The current rows (SCD type 1): merges one change a key into a table, guarded by the change sequence."""
+"""The current rows (SCD type 1): merges one change per key into a table, guarded by the change sequence."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class Scd1Table(MergedTable):
 
         Args:
             joined: The join, by a task made for this table.
-            own: The result of collapse() for the changes that are left; None without any.
+            own: The result of collapse() for the changes that are left; None if there are none.
             app_id: As of merge().
             version: As of merge(), not applied yet.
             ended: As of merge().

@@ -21,7 +21,7 @@ def merge_source(
     """Return a merge's source, and its columns whose values are unchanged.
 
     Args:
-        changes: Whole changes, one a key, in the table's types; without `_hs_operation`.
+        changes: Whole changes, one per key, in the table's types; without `_hs_operation`.
         resolved: The resolved rows of other keys; None if there are none.
         columns: The columns that the table has from its source.
         types: The table's columns and their Spark types.

@@ -121,7 +121,7 @@ class Resolver:
         """Return the places of whole changes that are not newer than a row whose columns have versions.
 
         Args:
-            changes: One a key, in the table's types.
+            changes: One per key, in the table's types.
             tracks: Whether to include changes that displace a row (stored_rows.py): the rows of all keys are read then.
         """
         where = "_hs_versions IS NOT NULL"
@@ -245,9 +245,9 @@ class Resolver:
             missing = [name for name in columns if name not in self._keys and row.at(name).version == ABSENT_VERSION]
             if missing and event.sequence in sequences:
                 _LOGGER.warning(
-                    "table %s: the row of key %s has nulls in %s, which change %s of its key leaves out, until the insert, or "
-                    "all updates, of key %s before that change come; if they have come, another row has replaced theirs at "
-                    "that key, and the row must be loaded again",
+                    "Table %s, key %s: columns %s are NULL because change %s changed the key and did not carry them. They are "
+                    "filled when the earlier insert or updates of key %s arrive. If those were already applied, another row "
+                    "has replaced their row: load this row again.",
                     self._engine.path.name,
                     event.key,
                     ", ".join(missing),

@@ -1,6 +1,6 @@
 """Every version of a table's rows (SCD type 2): read the stored versions of the changed keys, extend their histories, merge.
 
-One commit a micro-batch: versions that it closes, opens, splits and removes become visible together. rows.py describes
+One commit per micro-batch: versions that it closes, opens, splits and removes become visible together. rows.py describes
 the table's rows.
 """
 
@@ -179,7 +179,7 @@ class Scd2Table(MergedTable):
 
         Args:
             joined: The join, by a task made for this table.
-            own: The events of the changes that are left; None without any.
+            own: The events of the changes that are left; None if there are none.
             lowest: The lowest sequence of the joined changes.
             app_id: As of merge().
             version: As of merge(), not applied yet.

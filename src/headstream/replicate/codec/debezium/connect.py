@@ -178,7 +178,7 @@ class Placeholders:
         numbers = list(content)
         # The form of java.util.UUID.nameUUIDFromBytes().
         own_uuid = str(uuid.UUID(bytes=hashlib.md5(content, usedforsecurity=False).digest(), version=3))
-        self._others = [[text], numbers, [own_uuid], [base64.b64encode(content).decode()], {text: text}]
+        self._others: list[Any] = [[text], numbers, [own_uuid], [base64.b64encode(content).decode()], {text: text}]
 
     def marks(self, field: ConnectField, values: pa.Array) -> npt.NDArray[np.bool_] | None:
         """Return which values are a placeholder; None for none.
@@ -344,4 +344,4 @@ def known_fields(text: str) -> tuple[ConnectField, ...]:
 
 
 def _from_document(item: list[Any]) -> ConnectField:
-    return ConnectField(*item[:-1], inner=tuple(map(_from_document, item[-1])))
+    return ConnectField(*item[:-1], tuple(map(_from_document, item[-1])))

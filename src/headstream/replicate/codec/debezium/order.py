@@ -38,7 +38,7 @@ SOURCE_FIELDS: Final = {
 
 
 class _Positions:
-    """The numbers of some rows; `valid` has the rows all of whose numbers are known and fit."""
+    """The numbers of some rows; `valid` has the rows with numbers that are all known and fit."""
 
     def __init__(self, source: Mapping[str, pa.Array], count: int) -> None:
         self._source = source

@@ -1,7 +1,7 @@
 """QuicServer: the QUIC listener: one UDP socket, and its connections within their limits.
 
 datagram -> its connection, by id
-         -> of nobody who has logged in: at its turn (network/admission.py)
+         -> without a login: at its turn (network/admission.py)
          -> none: a first packet begins one, as long as there is room; while many handshakes are under way, only where the
             client has shown that it gets what is sent to its address (Retry), of which the server keeps nothing
 """

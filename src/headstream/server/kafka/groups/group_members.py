@@ -66,7 +66,7 @@ class Joining:
         session_s: Session timeout, seconds.
         rebalance_s: How long the others wait for it to rejoin, seconds.
         must_return: Whether a new member first gets an id, and joins again with it.
-        can_skip: Whether it can be told, as the leader, to assign nothing.
+        can_skip: Whether it understands, as the leader, a request to assign nothing.
     """
 
     member_id: str

@@ -67,7 +67,7 @@ class KafkaGroup:
         """Add a member to the group, or let one rejoin; the response is sent once all have joined.
 
         Args:
-            asked: What it says.
+            asked: The fields of the request.
             make_id: Returns the id of a new member, of what its client calls itself.
             respond: Called with the answer.
             now_s: The time, in seconds that never go back.

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from typing import Any
 
 from headstream.broker.commands.topic_lookup import FoundTopic
-from headstream.errors import HeadstreamError
+from headstream.errors import HeadstreamError, PermissionDeniedError
 from headstream.server.kafka.calls import NO_OPERATIONS, NODE_ID, Call, Reply
 from headstream.server.kafka.handlers.record_batches import LEADER_EPOCH
 from headstream.server.kafka.handlers.topic_names import find_place, is_allowed, list_places, topic_id
 from headstream.server.kafka.protocol.error_codes import ErrorCode, fault_of
 
-__all__ = ["describe_acls", "describe_cluster", "list_topics"]
+__all__ = ["describe_acls", "describe_cluster", "describe_log_dirs", "list_reassignments", "list_topics"]
 
 _OPERATIONS = {
     "read": 3,
@@ -59,6 +60,34 @@ def describe_acls(call: Call) -> Reply:
         "error_code": ErrorCode.SECURITY_DISABLED,
         "error_message": "there are no ACLs: rights are those of the server's users",
     }
+
+
+def describe_log_dirs(call: Call) -> Reply:
+    """Return the log's directory with the size of each partition, to users who are allowed to read the server's statistics."""
+    server = call.context.dispatcher
+    try:
+        call.rights.read_servers()
+    except PermissionDeniedError:
+        return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
+    wanted = call.request["topics"]
+    asked = None if wanted is None else {topic["topic"]: topic["partitions"] for topic in wanted}
+    topics = []
+    for name, place in list_places(call):
+        if asked is None or name in asked:
+            sizes = [partition.size_bytes for partition in server.counts.topic(place.topic).partitions]
+            numbers = range(len(sizes)) if asked is None else [n for n in asked[name] if 0 <= n < len(sizes)]
+            topics.append({"name": name, "partitions": [{"partition_index": n, "partition_size": sizes[n]} for n in numbers]})
+    log = server.broker.backing.log
+    directory = {"error_code": ErrorCode.NONE, "log_dir": "memory" if log.is_memory else log.root, "topics": topics}
+    if not log.is_memory:
+        disk = shutil.disk_usage(log.root)
+        directory |= {"total_bytes": disk.total, "usable_bytes": disk.free}
+    return {"results": [directory]}
+
+
+def list_reassignments(call: Call) -> Reply:
+    """Return that no partition moves to another broker: there is one."""
+    return {"error_code": ErrorCode.NONE}
 
 
 def _find(call: Call, named: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ cleanup.policy        delete, or compact, or both       compaction_delay_us
 delete.retention.ms   how long null values stay       compaction_delay_us
 retention.ms          -1 for no limit                   retention_us
 retention.bytes       -1 for no limit                   retention_bytes, which is of all partitions together
+headstream.kafka.headers    a convention                kafka_headers
 max.message.bytes     up to one batch                   MAX_BATCH_BYTES, which is in effect
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from headstream.broker.accounts.permissions import Rights
@@ -107,6 +108,7 @@ _CHANGEABLE: Final[Mapping[str, tuple[Callable[[TopicOptions], str], int]]] = {
         lambda options: str(_TOMBSTONES_MS if options.compaction_delay_us is None else options.compaction_delay_us // 1000),
         _LONG,
     ),
+    "headstream.kafka.headers": (lambda options: options.kafka_headers or "headstream", _STRING),
 }
 
 
@@ -142,6 +144,8 @@ def apply_config(options: TopicOptions, name: str, value: str | None) -> TopicOp
         if name == "delete.retention.ms":
             delay_ms = _TOMBSTONES_MS if value is None else _number(name, value)
             return options if options.compaction_delay_us is None else replace(options, compaction_delay_us=1000 * delay_ms)
+        if name == "headstream.kafka.headers":
+            return TopicOptions(**{**asdict(options), "kafka_headers": value})
     except InvalidOptionError as error:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name}: {error.what}") from None
     _check_accepted(name, value)
@@ -259,7 +263,7 @@ def _change(call: Call, resource: dict[str, Any], configs: list[dict[str, Any]],
                 value = _combined(options, name, value or "", operation)
             options = apply_config(options, name, None if operation == _DELETE else value)
         if not call.request["validate_only"]:
-            changed = ("retention_us", "retention_bytes", "compaction_delay_us")
+            changed = ("retention_us", "retention_bytes", "compaction_delay_us", "kafka_headers")
             server.broker.topics.update(topic.name, **{name: getattr(options, name) for name in changed})
 
 

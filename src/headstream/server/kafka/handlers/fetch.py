@@ -6,7 +6,7 @@
 Messages that are not available are passed over, as by every other context; a batch reaches over the offsets that it passes, so
 that a client's position moves on. A batch is made of what one poll brings, whatever batches it came in, not compressed.
 
-A session (KIP-227) keeps the partitions of a connection from one fetch to the next, and is told of appends to them. So the
+A session (KIP-227) keeps the partitions of a connection from one fetch to the next, and is notified of appends to them. So the
 time of a fetch is that of the partitions with something new, not that of all.
 """
 
@@ -49,7 +49,7 @@ class _FetchedPartition:
     """One partition of a fetch: topic, number, offset and limits.
 
     Args:
-        shown: The log start offset and the end that the client was told last.
+        shown: The log start offset and the end that the client received last.
     """
 
     topic: str
@@ -259,7 +259,8 @@ class FetchSession:
             first, end = self._check_again(place, number, offset, end, polled)
             if polled.next_offset > offset:
                 last = min(polled.next_offset - 1, offset + _MOST_DELTA)
-                records.append(make_batch(polled.chunks, offset, last))
+                convention = place.topic.options.kafka_headers or "headstream"
+                records.append(make_batch(polled.chunks, offset, last, str(place.topic.name), convention))
         answer = {
             "partition_index": part.index,
             "log_start_offset": first,

@@ -105,7 +105,7 @@ def _store(call: Call, name: str, index: int, records: memoryview | None) -> tup
     place = find_place(call, name, Rights.send)
     if not 0 <= index < place.topic.partitions:
         raise PartitionNotFoundError(f"the topic {name!r} has no partition {index}")
-    batch = read_batch(records)
+    batch = read_batch(records, place.topic.options.kafka_headers or "headstream")
     messages, topic = server.broker.messages, place.topic.name
     start = server.broker.backing.log.start_offset(place.topic, index + 1)
     try:

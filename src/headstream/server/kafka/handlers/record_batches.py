@@ -6,8 +6,10 @@ stored messages  -> encode_batch -> a batch for clients
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from headstream.core.codec.batch.checksum import crc32c
@@ -15,14 +17,14 @@ from headstream.core.codec.batch.kafka.batches import HEAD_BYTES, encode_batch
 from headstream.core.codec.batch.kafka.records import decode_records
 from headstream.core.codec.binary import decode_polled, encode_sent
 from headstream.core.codec.buffer import BytesLike
-from headstream.core.codec.kafka.kinds import encode_kinds, encode_value
+from headstream.core.codec.kafka.conventions import Convention, encode_any
 from headstream.core.codec.kafka.messages import decode_record
 from headstream.core.codec.kafka.record import KafkaHeader, KafkaRecord
 from headstream.core.model.constructors import int64
 from headstream.core.model.header_values import HeaderKind
 from headstream.core.model.headers import Headers
 from headstream.core.model.message import Message, MessageState
-from headstream.core.model.reserved import KEY_HEADER, KINDS_HEADER, NULL_HEADER, STATE_HEADER, TIMESTAMP_HEADER
+from headstream.core.model.reserved import KEY_HEADER, NULL_HEADER, STATE_HEADER, TIMESTAMP_HEADER
 from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import DecodeError, HeaderError
 from headstream.server.kafka.handlers.compression import bound_decompressed, decompress
@@ -30,6 +32,7 @@ from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolErro
 
 __all__ = ["LEADER_EPOCH", "ClientBatch", "make_batch", "read_batch"]
 
+_log: Final = logging.getLogger("headstream.server")
 LEADER_EPOCH: Final = 0
 """The epoch of the only leader."""
 
@@ -61,8 +64,11 @@ class ClientBatch(NamedTuple):
     sequence: int
 
 
-def read_batch(records: memoryview | None) -> ClientBatch:
+def read_batch(records: memoryview | None, convention: Convention = "headstream") -> ClientBatch:
     """Return the messages of a client's batch; a partition accepts one batch per request.
+
+    Args:
+        convention: That of the topic's headers.
 
     Raises:
         DecodeError: the bytes are not a batch, or do not match its checksum.
@@ -87,21 +93,33 @@ def read_batch(records: memoryview | None) -> ClientBatch:
     codec, packed = attributes & _CODEC, records[HEAD_BYTES:]
     plain = decompress(codec, packed, bound_decompressed(codec, packed, MAX_BATCH_BYTES))
     try:
-        messages = decode_records(plain, count, None if attributes & _LOG_TIME else base_ms, _decode_rare_record, MAX_BATCH_BYTES)
+        messages = decode_records(
+            plain,
+            count,
+            None if attributes & _LOG_TIME else base_ms,
+            partial(_decode_rare_record, convention=convention),
+            MAX_BATCH_BYTES,
+            is_typed=convention == "headstream",
+        )
     except DecodeError as error:
         raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from None
     return ClientBatch(messages, count, producer_id, epoch, sequence)
 
 
-def make_batch(chunks: Sequence[BytesLike], base_offset: int, last_offset: int) -> bytearray:
+def make_batch(
+    chunks: Sequence[BytesLike], base_offset: int, last_offset: int, topic: str = "", convention: Convention = "headstream"
+) -> bytearray:
     """Return a batch for clients.
 
     Args:
-        chunks: Stored messages; without any, the batch has no records and moves a client past its offsets.
+        chunks: Stored messages; if there are none, the batch has no records and moves a client past its offsets.
         base_offset: The batch's first offset: that of the first message, or less.
         last_offset: Its last one: that of the last message, or more; less than 2^31 behind the first one.
+        topic: `stream/topic`.
+        convention: That of the topic's headers.
     """
-    return encode_batch(chunks, base_offset, last_offset, LEADER_EPOCH, _encode_rare_message)
+    write = partial(_encode_rare_message, topic=topic, convention=convention)
+    return encode_batch(chunks, base_offset, last_offset, LEADER_EPOCH, write, is_typed=convention == "headstream")
 
 
 # -- what the kernels leave -----------------------------------------------------------------------------------
@@ -121,7 +139,7 @@ def _bytes(data: memoryview, at: int) -> tuple[bytes | None, int]:
     return (None, at) if size < 0 else (bytes(data[at : at + size]), at + size)
 
 
-def _decode_rare_record(record: memoryview, base_ms: int | None) -> bytes:
+def _decode_rare_record(record: memoryview, base_ms: int | None, convention: Convention = "headstream") -> bytes:
     """Return the sent message of a checked record, without its length."""
     delta, at = _varint(record, 1)
     _, at = _varint(record, at)
@@ -136,10 +154,10 @@ def _decode_rare_record(record: memoryview, base_ms: int | None) -> bytes:
             headers.append(((name or b"").decode(), data))
         except UnicodeDecodeError:
             raise HeaderError("a header's key is not UTF-8", where=repr(name)) from None
-    if not any(name == KINDS_HEADER and data is not None for name, data in headers):
-        headers.append((KINDS_HEADER, b""))  # nothing is typed: headers of other tools stay unchanged
     time_ms = None if base_ms is None or base_ms + delta == _NO_TIME_MS else base_ms + delta
-    message = decode_record(KafkaRecord(value=value, key=key, headers=tuple(headers), timestamp_ms=time_ms))
+    message = decode_record(
+        KafkaRecord(value=value, key=key, headers=tuple(headers), timestamp_ms=time_ms), convention=convention
+    )
     if message.state != MessageState.AVAILABLE:
         raise HeaderError("a new message is always available", where=STATE_HEADER, advice="Set its state afterwards")
     pairs = list(message.headers.items())
@@ -165,7 +183,9 @@ def _spell_bytes(data: bytes | None) -> bytes:
     return b"\x01" if data is None else _spell_varint(len(data)) + data
 
 
-def _encode_rare_message(stored: memoryview, base_ms: int | None, base_offset: int) -> tuple[bytes, int]:
+def _encode_rare_message(
+    stored: memoryview, base_ms: int | None, base_offset: int, topic: str = "", convention: Convention = "headstream"
+) -> tuple[bytes, int]:
     """Return the record of a stored message, with its length, and its time in milliseconds."""
     message = next(iter(decode_polled(stored)))
     pairs = list(message.headers.items())
@@ -173,10 +193,10 @@ def _encode_rare_message(stored: memoryview, base_ms: int | None, base_offset: i
     time_us = next((time for time in times if isinstance(time, int) and time // 1000 != _NO_TIME_MS), message.timestamp or 0)
     if pairs and pairs[0][0] == TIMESTAMP_HEADER and pairs[0][1].kind == HeaderKind.INT64 and pairs[0][1].value == time_us:
         pairs = pairs[1:] if time_us % 1000 == 0 else pairs
-    headers: list[KafkaHeader] = [(name, encode_value(value)) for name, value in pairs]
-    kinds = encode_kinds(pairs)
-    if kinds is not None:
-        headers.append((KINDS_HEADER, kinds))
+    kept = Message(payload=None, headers=Headers(pairs), id=message.id, topic=topic or None, timestamp=time_us)
+    headers, refusal = encode_any(kept, convention)
+    if refusal is not None:
+        _log_once(topic, convention, str(refusal))
     time_ms = time_us // 1000
     delta = 0 if base_ms is None else time_ms - base_ms
     offset_delta = (message.offset or 0) - base_offset
@@ -186,3 +206,11 @@ def _encode_rare_message(stored: memoryview, base_ms: int | None, base_offset: i
         parts += [_spell_bytes(name.encode()), _spell_bytes(data)]
     body = b"".join(parts)
     return _spell_varint(len(body)) + body, time_ms
+
+
+@lru_cache(maxsize=1000)
+def _log_once(topic: str, convention: str, refusal: str) -> None:
+    _log.warning(
+        "%s: a message has headers that the convention %s cannot hold; consumers get them as texts with hs.kinds: %s",
+        topic, convention, refusal,
+    )  # fmt: skip

@@ -123,6 +123,48 @@ describe_acls response key=29 versions=1-3 flexible=2+
       permission_type int8
     }
   }
+describe_log_dirs request key=35 versions=1-4 flexible=2+
+  topics [] ? {
+    topic string
+    partitions []int32
+  }
+describe_log_dirs response key=35 versions=1-4 flexible=2+
+  throttle_time_ms int32
+  error_code int16 3+
+  results [] {
+    error_code int16
+    log_dir string
+    topics [] {
+      name string
+      partitions [] {
+        partition_index int32
+        partition_size int64
+        offset_lag int64
+        is_future_key bool
+      }
+    }
+    total_bytes int64 4+ =-1
+    usable_bytes int64 4+ =-1
+  }
+list_partition_reassignments request key=46 versions=0-0 flexible=0+
+  timeout_ms int32 =60000
+  topics [] ? {
+    name string
+    partition_indexes []int32
+  }
+list_partition_reassignments response key=46 versions=0-0 flexible=0+
+  throttle_time_ms int32
+  error_code int16
+  error_message string ?
+  topics [] {
+    name string
+    partitions [] {
+      partition_index int32
+      replicas []int32
+      adding_replicas []int32
+      removing_replicas []int32
+    }
+  }
 create_topics request key=19 versions=2-7 flexible=5+
   topics [] {
     name string

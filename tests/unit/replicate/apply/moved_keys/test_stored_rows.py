@@ -84,8 +84,8 @@ def test_merge_leaves_columns_null_and_warns_when_the_row_was_replaced_before_th
     stored = DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
     rows = {row["ID"]: (row["name"], row["total"], row["note"]) for row in stored}
     assert rows == {1: EXPECTED[1], 9: (None, Decimal("3.00"), None)}
-    [record] = [one for one in caplog.records if "leaves out" in one.message]
-    assert "the row of key (9,) has nulls in name, note" in record.message
+    [record] = [one for one in caplog.records if "are NULL" in one.message]
+    assert "key (9,): columns name, note are NULL" in record.message
     target.merge(target.collapse(table(FIRST), METADATA), "test", 9)  # of the row at the old key, read again
     stored = DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
     rows = {row["ID"]: (row["name"], row["total"], row["note"]) for row in stored}
@@ -136,8 +136,8 @@ def test_merge_takes_no_value_of_the_row_that_crosses_another_when_that_one_was_
 ) -> None:
     batches = [[FIRST], [OTHER], *([one] for one in REPLACED[by]), *crossed]
     assert read_rows(tmp_path / "lost", *batches) == LOST | NEXT[by]
-    [record] = [one for one in caplog.records if "leaves out" in one.message]
-    assert f"the row of key (1,) has nulls in name, note, which change {sequence(6)} of its key leaves out" in record.message
+    [record] = [one for one in caplog.records if "are NULL" in one.message]
+    assert f"key (1,): columns name, note are NULL because change {sequence(6)} changed the key" in record.message
     again = read_rows(tmp_path / "again", *batches, [OTHER])
     assert again == {1: ("other", Decimal("6.00"), "its own")} | NEXT[by]
 
@@ -147,8 +147,8 @@ def test_merge_takes_no_value_of_the_row_that_crosses_another_when_that_one_was_
 ) -> None:
     rows = read_rows(tmp_path, [FIRST], [OTHER, *REPLACED["deleted"]], CROSSED)
     assert rows == LOST
-    [record] = [one for one in caplog.records if "leaves out" in one.message]
-    assert f"the row of key (1,) has nulls in name, note, which change {sequence(6)} of its key leaves out" in record.message
+    [record] = [one for one in caplog.records if "are NULL" in one.message]
+    assert f"key (1,): columns name, note are NULL because change {sequence(6)} changed the key" in record.message
 
 
 def test_merge_knows_a_softly_deleted_row_that_another_one_crosses(tmp_path: Path) -> None:

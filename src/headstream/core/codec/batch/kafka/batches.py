@@ -76,7 +76,6 @@ FALLBACK = cython.declare(cython.int, 1)
 FULL = cython.declare(cython.int, 2)
 BROKEN = cython.declare(cython.int, 3)
 
-MAX_BLOCK = cython.declare(cython.longlong, 8 << 10)
 RECORD_ROOM = cython.declare(cython.longlong, 64)
 NO_TIME = cython.declare(cython.longlong, -1)
 """Milliseconds of a record without a time, and microseconds of a message without an hs.timestamp that a record can have."""
@@ -201,9 +200,10 @@ def _encode_headers(
     values: cython.p_uchar,
     validity: cython.p_uchar,
     notes: cython.p_uchar,
+    most_block: cython.longlong,
 ) -> cython.longlong:
     """Encode the headers of a block; return their number, including hs.kinds, or -1 for the fallback."""
-    if end - block > MAX_BLOCK:
+    if end - block > most_block:
         return -1
     c.store64_signed(notes, ENCODED_HEADERS, 0)
     c.store64_signed(notes, ENCODED_KEYS, 0)
@@ -233,6 +233,7 @@ def _write_messages(
     to: cython.longlong,
     room: cython.longlong,
     notes: cython.p_uchar,
+    most_block: cython.longlong,
 ) -> cython.longlong:
     """Write the records of messages, from the noted position to the first one for the fallback; return the end."""
     at: cython.longlong = c.load64_signed(notes, AT)
@@ -260,7 +261,7 @@ def _write_messages(
         header_count: cython.longlong = 0
         if block < block_end:
             header_count = _encode_headers(
-                p, block, block_end, names, entries, key_offsets, keys, value_offsets, values, validity, notes
+                p, block, block_end, names, entries, key_offsets, keys, value_offsets, values, validity, notes, most_block
             )
         if header_count < 0:
             status = FALLBACK
@@ -305,6 +306,8 @@ def encode_batch(
     last_offset: int,
     leader_epoch: int,
     write_fallback: Callable[[memoryview, int | None, int], tuple[bytes, int]],
+    *,
+    is_typed: bool = True,
 ) -> bytearray:
     """Encode stored messages as a record batch.
 
@@ -314,6 +317,7 @@ def encode_batch(
         last_offset: Its last offset, at least that of the last message; less than base_offset + 2^31.
         write_fallback: Encodes a rare message; returns the record, with its length, and its time in milliseconds since 1970 UTC.
             Its arguments are the message, the batch's base time (None: the message's own) and base_offset.
+        is_typed: Whether headers are texts with hs.kinds; otherwise write_fallback encodes each message with headers.
 
     Raises:
         DecodeError: the bytes are not stored messages.
@@ -325,7 +329,7 @@ def encode_batch(
         view = memoryview(chunk)
         _AT.pack_into(noted, 48, 0)
         while True:
-            end = _fill(view, base_offset, scratch, data, end, noted)
+            end = _fill(view, base_offset, scratch, data, end, noted, _BLOCK_BYTES if is_typed else 0)
             at, base_ms, most_ms, count, status = _NOTES.unpack(noted)[6:]
             if status == _DONE:
                 break
@@ -363,7 +367,9 @@ def _seal(data: bytearray, place: tuple[int, int, int], times: tuple[int, int], 
     _CHECK.pack_into(data, _CHECK_AT, crc32c(memoryview(data)[_CHECKED_AT:]))
 
 
-def _fill(view: memoryview, first_offset: int, scratch: _EncodeScratch, data: bytearray, start: int, noted: bytearray) -> int:
+def _fill(
+    view: memoryview, first_offset: int, scratch: _EncodeScratch, data: bytearray, start: int, noted: bytearray, most: int
+) -> int:
     """Write records up to the first one for the fallback; return the position after them."""
     names_view = memoryview(NAMES)
     p: cython.p_const_uchar = c.readable(view)
@@ -380,9 +386,24 @@ def _fill(view: memoryview, first_offset: int, scratch: _EncodeScratch, data: by
     validity: cython.p_uchar = c.writable(scratch.validity)
     q: cython.p_uchar = c.writable(data)
     notes: cython.p_uchar = c.writable(noted)
+    most_block: cython.longlong = most
     written: cython.longlong
     with cython.nogil:
         written = _write_messages(
-            p, size, base_offset, names, entries, key_offsets, keys, value_offsets, values, validity, q, to, room, notes
+            p,
+            size,
+            base_offset,
+            names,
+            entries,
+            key_offsets,
+            keys,
+            value_offsets,
+            values,
+            validity,
+            q,
+            to,
+            room,
+            notes,
+            most_block,
         )
     return written

@@ -39,7 +39,6 @@ else:
 
 __all__ = ["decode_records"]
 
-MAX_HEADERS = cython.declare(cython.longlong, 64)
 NO_BASE = cython.declare(cython.longlong, NO_BASE_MS)
 NO_TIME = cython.declare(cython.longlong, -1)
 """A record's time in milliseconds if it has none; in microseconds no record can have it."""
@@ -95,6 +94,7 @@ def _write_headers(
     q: cython.p_uchar,
     to: cython.longlong,
     notes: cython.p_uchar,
+    most_headers: cython.longlong,
 ) -> cython.longlong:
     """Write the block of a checked record's headers; return the position after it, or FALLBACK."""
     key_at: cython.longlong = 0
@@ -104,7 +104,7 @@ def _write_headers(
     c.store32(key_offsets, 0, 0)
     c.store32(value_offsets, 0, 0)
     c.store64(validity, 0, 0)
-    if count > MAX_HEADERS:
+    if count > most_headers:
         return FALLBACK
     for j in range(count):
         at = read_varint(p, at, end, notes, FOUND)
@@ -181,6 +181,7 @@ def _write_records(
     q: cython.p_uchar,
     to: cython.longlong,
     notes: cython.p_uchar,
+    most_headers: cython.longlong,
 ) -> cython.longlong:
     """Write the messages of checked records, from the noted position to the first one for the fallback; return the end."""
     at: cython.longlong = c.load64_signed(notes, AT)
@@ -207,7 +208,7 @@ def _write_records(
         if header_count > 0:
             reached = _write_headers(
                 p, at, end, header_count, names, key_offsets, keys, value_offsets, values, validity, roles, entries, q, reached,
-                notes,
+                notes, most_headers,
             )  # fmt: skip
         if reached == FALLBACK:
             c.store64_signed(notes, BODY_END, end)
@@ -232,6 +233,8 @@ def decode_records(
     base_ms: int | None,
     read_fallback: Callable[[memoryview, int | None], bytes],
     most_bytes: int,
+    *,
+    is_typed: bool = True,
 ) -> bytearray:
     """Convert records to sent messages.
 
@@ -240,6 +243,7 @@ def decode_records(
         base_ms: The base of their times, milliseconds since 1970 UTC; None for records without a time.
         read_fallback: Converts a rare record: its bytes after its length, and base_ms; returns the sent message.
         most_bytes: Maximum size of the messages, bytes.
+        is_typed: Whether headers have the kinds of hs.kinds; otherwise read_fallback converts each record with headers.
 
     Raises:
         DecodeError: the bytes are not this number of records.
@@ -265,7 +269,7 @@ def decode_records(
     data, scratch = c.new_bytes(room), _Scratch(most)
     end = 0
     while True:
-        end = _fill(view, count, base, scratch, data, end, noted)
+        end = _fill(view, count, base, scratch, data, end, noted, _COUNT if is_typed else 0)
         at, number, fallback_end = _NOTES.unpack(noted)[6:]
         if number == count:
             break
@@ -307,7 +311,9 @@ class _Scratch:
 _COUNT: Final = 64
 
 
-def _fill(view: memoryview, count: int, base_ms: int, scratch: _Scratch, data: bytearray, start: int, noted: bytearray) -> int:
+def _fill(
+    view: memoryview, count: int, base_ms: int, scratch: _Scratch, data: bytearray, start: int, noted: bytearray, most: int
+) -> int:
     """Write messages up to the end or the first record for the fallback; return the position after them."""
     names_view = memoryview(NAMES)
     p: cython.p_const_uchar = c.readable(view)
@@ -325,9 +331,11 @@ def _fill(view: memoryview, count: int, base_ms: int, scratch: _Scratch, data: b
     entries: cython.p_uchar = c.writable(scratch.entries)
     q: cython.p_uchar = c.writable(data)
     notes: cython.p_uchar = c.writable(noted)
+    most_headers: cython.longlong = most
     written: cython.longlong
     with cython.nogil:
         written = _write_records(
-            p, size, total, base, names, key_offsets, keys, value_offsets, values, validity, roles, entries, q, to, notes
-        )
+            p, size, total, base, names, key_offsets, keys, value_offsets, values, validity, roles, entries, q, to, notes,
+            most_headers,
+        )  # fmt: skip
     return written

@@ -79,14 +79,14 @@ def _is_readable(role: cython.int, values: cython.p_const_uchar, at: cython.long
 @cython.cfunc
 @cython.exceptval(check=False)
 @cython.nogil
-def _is_mark(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Return whether a key or value begins like one that marks a record as one of a convention."""
+def _mark_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.int:
+    """Return whether a key or value begins like the mark of a convention: 0, 1, or 2 for one that counts beside hs.kinds too."""
     if size < 8:
-        return False
+        return 0
     word: cython.ulonglong = c.load64(p, at)
-    if word in (SPRING, SPRING_DLT, SPRING_ATTEMPT):
-        return True
-    return word in (CONNECT, CLOUD_EVENTS, ENVELOPE)
+    if word in (SPRING, ENVELOPE):
+        return 2
+    return 1 if word in (SPRING_DLT, SPRING_ATTEMPT, CONNECT, CLOUD_EVENTS) else 0
 
 
 @cython.cfunc
@@ -118,7 +118,7 @@ def find_roles(
     """
     kinds: cython.longlong = -1
     seen: cython.int = 0
-    is_marked: cython.bint = False
+    marks: cython.int = 0
     j: cython.longlong
     for j in range(begin, end):
         at: cython.longlong = c.load32(key_offsets, 4 * j)
@@ -139,9 +139,9 @@ def find_roles(
                     return FALLBACK
                 seen |= 1 << role
                 kinds = j if role == KINDS else kinds
-        elif _is_mark(keys, at, size):
-            is_marked = True
-        if role == PLAIN and _is_mark(values, value_at, value_size):
-            is_marked = True
+        else:
+            marks |= _mark_of(keys, at, size)
+        if role == PLAIN:
+            marks |= _mark_of(values, value_at, value_size)
         roles[j - begin] = role
-    return FALLBACK if is_marked and kinds < 0 else kinds
+    return FALLBACK if marks > 1 or (marks and kinds < 0) else kinds

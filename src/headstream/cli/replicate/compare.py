@@ -1,0 +1,237 @@
+"""`headstream replicate compare`: a pipeline's tables beside those of the source database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from headstream.cli.replicate.session import SPARK_SETTING, open_session, show_progress
+from headstream.cli.shared.checkpoints import ask_pipeline, read_checkpoint
+from headstream.cli.shared.confirmation import confirm, yes_option
+from headstream.cli.shared.output import print_objects, print_text, write_json_list
+from headstream.cli.shared.parameters import Checked, StorablePlace, output_option
+from headstream.core.codec.json_text import dump_json
+from headstream.core.model.quantities import parse_duration_us
+
+if TYPE_CHECKING:
+    from headstream.replicate.compare.comparison import Difference
+    from headstream.replicate.compare.tables import Compared
+    from headstream.replicate.settings.table_settings import TableRules
+    from headstream.replicate.storage.places import Place
+
+__all__ = ["compare"]
+
+_DURATION: Final = Checked("duration", parse_duration_us)
+_COLUMNS: Final = ("table", "result", "source_rows", "target_rows", "missing", "extra", "changed", "late")
+_DIFFERENCE_COLUMNS: Final = ("table", "kind", "key", "columns")
+_MOST_CHARACTERS: Final = 200
+"""Longest text of one value in the output."""
+
+
+@click.command()
+@click.option(
+    "--source-db",
+    envvar="HEADSTREAM_SOURCE_DB",
+    show_envvar=True,
+    required=True,
+    metavar="URL",
+    help="postgresql://user:password@host/database, mariadb://…, or jdbc:…",
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The pipeline's TOML file: tables, checkpoint, and the settings of its tables.",
+)
+@click.option("--tables", type=StorablePlace(is_table=True), help="Place of the pipeline's Delta tables, if not the file's.")
+@click.option("--checkpoint", type=StorablePlace(exists=True), help="Place of the pipeline's state, if not the file's.")
+@click.option("--table", "chosen", multiple=True, metavar="SCHEMA.TABLE", help="Compare this target only; repeatable.")
+@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="Most differing rows per table.")
+@click.option("--connections", type=click.IntRange(1), default=4, show_default=True, help="Connections to the source at once.")
+@click.option(
+    "--capture-lag",
+    "capture_lag_us",
+    type=_DURATION,
+    default="10s",
+    show_default=True,
+    help="Longest time until a committed change is in the log.",
+)
+@click.option(
+    "--wait", "wait_us", type=_DURATION, default="5m", show_default=True, help="Longest wait until a pipeline has passed a read."
+)
+@click.option("--repair", is_flag=True, help="Send the rows that differ through the pipeline. Never writes to the source.")
+@click.option("--conf", "spark", type=SPARK_SETTING, multiple=True, metavar="NAME=VALUE", help="A Spark setting; repeatable.")
+@yes_option
+@output_option
+@click.pass_context
+def compare(
+    context: click.Context,
+    /,
+    source_db: str,
+    chosen: tuple[str, ...],
+    repair: bool,
+    spark: tuple[tuple[str, str], ...],
+    yes: bool,
+    output: str,
+    **options: Any,
+) -> None:
+    """Compare the tables of the source database with the tables of a pipeline, by Spark, also while the pipeline runs.
+
+    Rows that differ are read again after the pipeline has passed the time of the first read, so that late rows are not
+    reported. Of type 2 the current rows are compared. Exit code: 0 equal, 1 different, 2 misuse.
+
+    \b
+    Examples:
+      headstream replicate compare --source-db postgresql://reader:…@db/shop --config pipeline.toml
+      headstream replicate compare --source-db postgresql://reader:…@db/shop --tables /data/tables \\
+          --checkpoint /data/checkpoint --table public.orders --repair
+    """
+    from headstream.errors import InvalidInputError
+    from headstream.replicate.compare.comparison import CompareSettings
+    from headstream.replicate.compare.source_database import JdbcAccess
+    from headstream.replicate.compare.tables import compare_tables
+
+    try:
+        access = JdbcAccess.parse(source_db)
+    except InvalidInputError as error:
+        raise click.UsageError(str(error), context) from error
+    places, rules, settings = _find_pipeline(
+        context, options.pop("config_file"), options.pop("tables"), options.pop("checkpoint")
+    )
+    settings |= dict(spark)
+    rows: list[dict[str, Any]] = []
+    differences: list[dict[str, Any]] = []
+    repairs: list[Compared] = []
+    jar_sets = [] if access.jar_set is None else [access.jar_set]
+    with (
+        read_checkpoint(places[1], with_tables=True) as read,
+        show_progress("starting Spark") as show,
+        open_session("headstream-compare", settings, places, jar_sets) as session,
+    ):
+        found = compare_tables(
+            session, access, places[0], rules, read, chosen=chosen, settings=CompareSettings(**options), show=show
+        )
+        for compared in found:
+            rows.append(_describe(compared))
+            differences += [
+                {"table": compared.result.table, **_describe_difference(each)} for each in compared.result.differences
+            ]
+            repairs += [compared] if compared.result.differences else []
+    if repair and repairs:
+        _repair(places[1], repairs, rows, yes=yes)
+    _print(rows, differences, output)
+    if any(row["result"] != "equal" for row in rows):
+        context.exit(1)
+
+
+def _find_pipeline(
+    context: click.Context, config_file: Path | None, tables: Place | None, checkpoint: Place | None
+) -> tuple[tuple[Place, Place], TableRules, dict[str, str]]:
+    """Return the places of tables and checkpoint, the settings of tables, and those of Spark."""
+    from headstream.replicate.settings.config_file import load_config
+    from headstream.replicate.settings.table_settings import TableRules
+
+    if config_file is not None:
+        given = {name: place for name, place in (("tables", tables), ("checkpoint", checkpoint)) if place is not None}
+        config = load_config(config_file, given)
+        return (config.tables, config.checkpoint), config.rules, dict(config.spark)
+    if tables is None or checkpoint is None:
+        raise click.UsageError("Missing --tables and --checkpoint: give them, or the pipeline's --config FILE", context)
+    return (tables, checkpoint), TableRules(), {}
+
+
+def _repair(checkpoint: Place, repairs: Iterable[Compared], rows: list[dict[str, Any]], *, yes: bool) -> None:
+    """Ask the pipeline to apply the rows of the source."""
+    from headstream.replicate.compare.repair import describe_repair
+
+    for compared in repairs:
+        arguments = describe_repair(compared.result, compared.schema)
+        count, table = len(arguments["messages"]), compared.result.table
+        if count:
+            confirm(f"Apply {count:,} row{'s' * (count != 1)} of the source to {table}", yes=yes)
+            number = ask_pipeline(checkpoint, "repair", arguments)
+            next(row for row in rows if row["table"] == table)["repair"] = number
+
+
+def _describe(compared: Compared) -> dict[str, Any]:
+    result = compared.result
+    counts = {kind: sum(each.kind == kind for each in result.differences) for kind in ("missing", "extra", "changed")}
+    return {
+        "table": result.table,
+        "result": "failed" if result.error is not None else "equal" if result.is_equal else "different",
+        "source": result.source,
+        "source_rows": result.rows[0],
+        "target_rows": result.rows[1],
+        **counts,
+        "duplicate": sum(each.kind == "duplicate" for each in result.differences),
+        "unsettled": sum(each.kind == "unsettled" for each in result.differences),
+        "late": result.late,
+        "is_complete": result.is_complete,
+        "has_passed": result.has_passed,
+        "source_reads": result.source_reads,
+        "columns_left_out": list(result.left_out),
+        "repair": None,
+        "error": result.error,
+    }
+
+
+def _describe_difference(difference: Difference) -> dict[str, Any]:
+    source, target = difference.source or {}, difference.target or {}
+    columns = {name: {"source": _show(source.get(name)), "target": _show(target.get(name))} for name in difference.columns}
+    return {"kind": difference.kind, "key": {name: _show(value) for name, value in difference.key.items()}, "columns": columns}
+
+
+def _show(value: Any) -> Any:
+    """Return a value as JSON has it; long texts are cut."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    text = value.isoformat() if isinstance(value, (date, datetime)) else value.hex() if isinstance(value, bytes) else str(value)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+
+
+def _print(rows: list[dict[str, Any]], differences: Sequence[Mapping[str, Any]], output: str) -> None:
+    if output != "table":
+        for row in rows:
+            own = [each for each in differences if each["table"] == row["table"]]
+            row["differences"] = [{name: value for name, value in each.items() if name != "table"} for each in own]
+        if output == "json":
+            write_json_list(rows)
+        else:
+            for row in rows:
+                print_text(dump_json(row))
+        return
+    print_objects(rows, _COLUMNS, output)
+    if differences:
+        print_text("")
+        texts = [{**each, "key": _pairs(each["key"]), "columns": _changes(each["columns"])} for each in differences]
+        print_objects(texts, _DIFFERENCE_COLUMNS, output)
+    for row in rows:
+        for note in _notes(row):
+            print_text(f"{row['table']}: {note}")
+
+
+def _pairs(members: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in members.items())
+
+
+def _changes(columns: Mapping[str, Mapping[str, Any]]) -> str:
+    return ", ".join(f"{name}: {found['source']} in the source, {found['target']} here" for name, found in columns.items())
+
+
+def _notes(row: Mapping[str, Any]) -> list[str]:
+    """Return what a reader of the table must know besides its numbers."""
+    notes = [] if row["error"] is None else [f"it could not be compared: {row['error']}"]
+    if not row["is_complete"]:
+        notes.append("more rows differ; the first ones by key are shown (--limit)")
+    if row["has_passed"] is False:
+        notes.append("the pipeline did not pass the time of the read: rows that it has not read yet count as different")
+    if row["columns_left_out"]:
+        notes.append(f"not compared, since one side does not have them: {', '.join(row['columns_left_out'])}")
+    if row["repair"] is not None:
+        notes.append(f"request {row['repair']}: the pipeline applies the source's rows within a second, or in its next run")
+    return notes

@@ -1,0 +1,95 @@
+"""The Spark session of a command, and its progress on a terminal."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from headstream.cli.shared.parameters import Checked
+from headstream.errors import InvalidInputError, JarsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headstream.replicate.storage.places import Place
+
+__all__ = ["SPARK_SETTING", "open_session", "show_progress"]
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name.startswith("spark.") and equals):
+        raise InvalidInputError(f"{text!r} is not a Spark setting", advice="Write it as in spark.driver.memory=4g")
+    return name, value
+
+
+SPARK_SETTING: Final = Checked("setting", _setting)
+
+
+@contextmanager
+def open_session(
+    name: str, settings: Mapping[str, str], places: Iterable[Place], jar_sets: Sequence[str] = ()
+) -> Iterator[SparkSession]:
+    """Yield a session, and stop it; a stopped Spark does not hide an error of the body.
+
+    Args:
+        name: Its name in Spark, unless the settings have one.
+        settings: Spark settings.
+        places: Where it reads and writes tables: it gets the jars of object stores, as far as they can be had.
+        jar_sets: Names of further sets of jars.
+    """
+    from headstream.replicate.storage.places import StorePlace
+    from headstream.spark import session, stop
+    from headstream.spark.sessions.given_settings import find_given
+    from headstream.spark.sessions.spark_home import SESSION_VERSIONS, find_pyspark
+
+    jars = {place.access.jars for place in places if isinstance(place, StorePlace)}
+    given = find_given(os.environ, find_pyspark(SESSION_VERSIONS)) | dict(settings)
+    chosen = None if "spark.app.name" in given else name
+    with_jars = [*_available(sorted(found for found in jars if found is not None)), *jar_sets]
+    spark = session(chosen, config=settings, with_jars=with_jars)
+    try:
+        yield spark
+    except BaseException:
+        with suppress(Exception):
+            stop(spark)
+        raise
+    stop(spark)
+
+
+def _available(names: Sequence[str]) -> list[str]:
+    """Return those sets of jars that the session has or can have; without the others `deltalake` still merges."""
+    from headstream.spark.sessions.jar_sets import SETS
+    from headstream.spark.sessions.jars import fetch
+    from headstream.spark.sessions.session import lacking_sets
+
+    found = list(names)
+    for jar_set in lacking_sets([SETS[name] for name in names]):
+        try:
+            fetch(jar_set=jar_set)
+        except JarsError as error:
+            told = "the jars of the set %s cannot be fetched, and Spark writes no tables there without them: %s"
+            logging.getLogger("headstream.replicate").warning(told, jar_set.name, error)
+            found.remove(jar_set.name)
+    return found
+
+
+@contextmanager
+def show_progress(first: str) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows a progress line on a terminal, and does nothing elsewhere.
+
+    Args:
+        first: The first line.
+    """
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True, highlight=False).status(Text(first)) as status:
+        yield lambda text: status.update(Text(text))

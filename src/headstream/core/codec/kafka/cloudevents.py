@@ -1,0 +1,119 @@
+"""Headers as CloudEvents 1.0 has them in the binary mode of its Kafka binding: `ce_` and a name of a-z and 0-9; texts.
+
+    message's header                    Kafka's header
+    type, or ce_type                    ce_type, as every name of a-z and 0-9
+    datacontenttype, or content-type    content-type
+    another name                        the same: no attribute of the event
+
+An event has the attributes id, source and type. A missing id is the message's, a missing source its topic, a missing time
+its time; specversion is 1.0. hs.kinds then lists the headers that the message itself has of these.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import re
+from collections.abc import Collection
+from typing import Final
+
+from headstream.core.codec.kafka.kinds import encode_value
+from headstream.core.codec.kafka.record import KafkaHeader
+from headstream.core.codec.kafka.values import Pair, raw_or_null, read_text
+from headstream.core.model.header_values import HeaderKind, HeaderValue
+from headstream.core.model.identifiers import format_message_id
+from headstream.core.model.message import Message
+from headstream.errors import HeaderError
+
+__all__ = ["EVENT_MARK", "decode_event", "encode_event", "event_key", "event_raw", "is_event_header", "rename_event_headers"]
+
+EVENT_MARK: Final = "ce_specversion"
+_PREFIX: Final = "ce_"
+_ATTRIBUTE: Final = re.compile(r"[a-z0-9]+")
+_CONTENT_TYPE: Final = "content-type"
+_FILLED: Final = ("ce_id", "ce_source", "ce_time", EVENT_MARK)
+
+
+def is_event_header(key: str) -> bool:
+    """Return whether a header of an event is a text by the convention."""
+    return key.startswith(_PREFIX) or key == _CONTENT_TYPE
+
+
+def event_key(key: str) -> str:
+    """Return the key of a message's header in an event."""
+    if key in (_CONTENT_TYPE, "datacontenttype"):
+        return _CONTENT_TYPE
+    name = key.removeprefix(_PREFIX)
+    return _PREFIX + name if _ATTRIBUTE.fullmatch(name) else key
+
+
+def encode_event(message: Message) -> tuple[list[KafkaHeader], set[str]]:
+    """Return the headers of a message, and the keys that hs.kinds has to list because others are filled in.
+
+    Raises:
+        HeaderError: two headers are the same attribute, an attribute has no type of CloudEvents, or one is missing.
+    """
+    headers: dict[str, bytes | None] = {}
+    keys = message.headers.keys()
+    for key, value in message.headers.items():
+        name = event_key(key)
+        if name in headers:
+            raise HeaderError(f"the header {key!r} repeats, which cloudevents cannot hold", advice="Send only one of them")
+        headers[name] = _event_text(key, value) if is_event_header(name) else encode_value(value)
+    filled = {
+        "ce_id": format_message_id(message.id).encode() if message.id else None,
+        "ce_source": message.topic.encode() if message.topic else None,
+        "ce_time": None if message.timestamp is None else _event_time(message.timestamp),
+        EVENT_MARK: b"1.0",
+    }
+    added = {name: text for name, text in filled.items() if name not in headers and text is not None}
+    headers |= added
+    for name in ("id", "source", "type"):
+        if not headers.get(_PREFIX + name):
+            raise HeaderError(f"CloudEvents requires the attribute {name}", advice=f"Give the message a header {name!r}")
+    return list(headers.items()), {key for key in keys if event_key(key) in _FILLED} if added else set()
+
+
+def rename_event_headers(headers: list[KafkaHeader], listed: Collection[str]) -> list[KafkaHeader]:
+    """Return headers by the names that the message had, without those that were filled in.
+
+    Args:
+        listed: The keys in hs.kinds.
+    """
+    names = {key: key for key in listed} | {event_key(key): key for key in listed if event_key(key) != key}
+    return [(names.get(key, key), data) for key, data in headers if key in names or key not in _FILLED]
+
+
+def decode_event(headers: list[KafkaHeader]) -> list[Pair]:
+    """Return typed headers: of an event, its attributes are strings."""
+    is_event = any(key == EVENT_MARK for key, _ in headers)
+    return [
+        (key, read_text(data) if data is not None and is_event and is_event_header(key) else raw_or_null(data))
+        for key, data in headers
+    ]
+
+
+def event_raw(data: bytes) -> bytes:
+    """Return the bytes of an attribute whose text is base64."""
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error:
+        return data
+
+
+def _event_text(key: str, value: HeaderValue) -> bytes | None:
+    """Return the canonical text of a CloudEvents type; its integers have 32 bits."""
+    plain = value.value
+    if isinstance(plain, bytes) and value.kind == HeaderKind.RAW:
+        return base64.b64encode(plain)
+    if isinstance(plain, (bytes, type(None), float)) or (isinstance(plain, int) and not -(1 << 31) <= plain < 1 << 31):
+        raise HeaderError(
+            f"CloudEvents has no type for a {value.kind_name} like this one", where=repr(key), advice="Give it as a string"
+        )
+    return encode_value(value)
+
+
+def _event_time(time_us: int) -> bytes:
+    moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=time_us)
+    return moment.isoformat().replace("+00:00", "Z").encode()

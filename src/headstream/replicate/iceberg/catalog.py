@@ -1,0 +1,40 @@
+"""The Iceberg catalog of a pipeline, by pyiceberg's documented API, with the settings of the tables' object store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyiceberg.catalog import Catalog, load_catalog
+
+from headstream.replicate.settings.iceberg_settings import IcebergSettings
+from headstream.replicate.storage.places import Place, StorePlace
+
+__all__ = ["open_catalog"]
+
+_STORAGE: Final = {
+    "s3": {
+        "endpoint": "s3.endpoint", "region": "s3.region", "access_key_id": "s3.access-key-id",
+        "secret_access_key": "s3.secret-access-key", "session_token": "s3.session-token",
+    },
+    "abfss": {
+        "account_key": "adls.account-key", "sas_token": "adls.sas-token", "tenant_id": "adls.tenant-id",
+        "client_id": "adls.client-id", "client_secret": "adls.client-secret",
+    },
+}  # fmt: skip
+"""Kind of store -> setting of [storage] -> pyiceberg's property."""
+
+
+def open_catalog(settings: IcebergSettings, tables: Place) -> Catalog:
+    """Open the catalog; pyiceberg's errors are not translated.
+
+    Args:
+        tables: The place of the Delta tables: Iceberg's files get the same settings of its store.
+    """
+    found: dict[str, str] = {}
+    if isinstance(tables, StorePlace):
+        storage = tables.access.resolved()
+        names = _STORAGE.get(tables.scheme, {})
+        found = {prop: str(value) for name, prop in names.items() if (value := getattr(storage, name)) is not None}
+        if tables.scheme == "s3" and storage.path_style is False:
+            found["s3.force-virtual-addressing"] = "true"
+    return load_catalog(settings.catalog_name, **{**found, **settings.catalog_properties})

@@ -1,0 +1,181 @@
+"""The mirrors of a pipeline's tables in Iceberg, which are brought up to date in a thread of their own.
+
+a table has a new version, or the run begins  ->  offered  ->  committed to Iceberg, or tried again after a pause
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from headstream.errors import EnvironmentSetupError, MissingExtraError, SchemaError
+from headstream.replicate.parked.ledger import Table
+from headstream.replicate.run.attempts import ATTEMPT_S, Attempts
+from headstream.replicate.settings.config import ReplicateConfig
+from headstream.replicate.tables.table_places import place_table
+
+if TYPE_CHECKING:
+    from headstream.replicate.iceberg.mirror import TableMirror
+
+__all__ = ["SUPPORTED", "IcebergMirrors", "MirrorOpener"]
+
+_LOGGER: Final = logging.getLogger("headstream.replicate")
+SUPPORTED: Final = "0.12"
+"""The versions of pyiceberg that iceberg/access.py was tested with, `major.minor`."""
+
+
+class MirrorOpener:
+    """Opens the mirrors of a pipeline's tables; its catalog is opened with the first one.
+
+    Args:
+        config: The pipeline's, with [iceberg].
+
+    Raises:
+        MissingExtraError: pyiceberg is not installed.
+        EnvironmentSetupError: it has a version that was not tested.
+    """
+
+    def __init__(self, config: ReplicateConfig) -> None:
+        try:
+            from pyiceberg import __version__
+        except ImportError:
+            raise MissingExtraError("pyiceberg is not installed", advice="Run: pip install 'headstream[iceberg]'") from None
+        if not __version__.startswith(f"{SUPPORTED}."):
+            what, advice = f"pyiceberg {__version__} is not a tested version", f"Run: pip install 'pyiceberg~={SUPPORTED}.0'"
+            raise EnvironmentSetupError(what, where="iceberg", advice=advice)
+        assert config.iceberg is not None, "callers have looked"
+        self._config, self._settings = config, config.iceberg
+        self._catalog: Any = None
+
+    def identify(self, table: Table) -> tuple[str, ...] | None:
+        """Return namespace and name of a table in Iceberg; None if it is to have none."""
+        return self._settings.identify(*table)
+
+    def open(self, table: Table) -> TableMirror:
+        """Open the mirror of a table; errors of the catalog are pyiceberg's."""
+        from headstream.replicate.iceberg.catalog import open_catalog
+        from headstream.replicate.iceberg.mirror import TableMirror
+
+        if self._catalog is None:
+            self._catalog = open_catalog(self._settings, self._config.tables)
+        place, identifier = place_table(self._config.tables, *table), self.identify(table)
+        assert identifier is not None, "callers have asked"
+        kept_us = self._config.vacuum_kept_us
+        return TableMirror(self._catalog, place, identifier, most_snapshots=self._settings.snapshots, kept_us=kept_us)
+
+
+@dataclass(slots=True)
+class _State:
+    """What is known of a table.
+
+    Args:
+        since_us: Since when it has had versions that Iceberg may lack, microseconds since 1970 UTC; None if it has none.
+        offered_us: When it was last offered.
+        version: The Delta version that Iceberg has; None if not known.
+        refused: Why the table has no mirror: a column without an equivalent; None if it can have one.
+        synced_us: When it was last found to be up to date.
+        vacuum_us: Since when a vacuum waits for that; None if none does.
+    """
+
+    since_us: int | None = None
+    offered_us: int = 0
+    version: int | None = None
+    refused: str | None = None
+    synced_us: int = 0
+    vacuum_us: int | None = None
+
+
+class IcebergMirrors:
+    """Brings Iceberg tables up to date, until each has its newest version; any thread.
+
+    Args:
+        clock_us: The time, microseconds since 1970 UTC.
+        first_pause_s: As of Attempts.
+
+    Raises:
+        EnvironmentSetupError: as MirrorOpener.
+    """
+
+    def __init__(self, config: ReplicateConfig, clock_us: Callable[[], int], *, first_pause_s: float | None = None) -> None:
+        self._opener = MirrorOpener(config)
+        self._now_us = clock_us
+        self._attempts = Attempts(self._sync, "an Iceberg table is not up to date", "headstream-iceberg", first_pause_s)
+        self._states: dict[Table, _State] = {}
+        self._mirrors: dict[Table, TableMirror] = {}
+
+    def offer(self, tables: Iterable[Table]) -> None:
+        """Bring tables up to date soon; returns at once. Those that the settings do not choose are skipped."""
+        with self._attempts.changed:
+            chosen = [table for table in tables if self._opener.identify(table) is not None]
+            for table in chosen:
+                state = self._states.setdefault(table, _State())
+                state.offered_us = self._now_us()
+                state.since_us = state.offered_us if state.since_us is None else state.since_us
+            self._attempts.ask(chosen)
+
+    def may_vacuum(self, table: Table, *, wait: bool = False) -> bool:
+        """Return whether the snapshots that need files which vacuum removes have expired; otherwise that is done soon.
+
+        A catalog that fails defers vacuum, since its tables would lose files; a refused table does not.
+
+        Args:
+            wait: Whether to wait for an attempt, for a minute.
+        """
+        if self._opener.identify(table) is None:
+            return True
+        changed = self._attempts.changed
+        with changed:
+            state = self._states.setdefault(table, _State())
+            if state.vacuum_us is None:
+                state.vacuum_us = self._now_us()
+                self._attempts.ask([table])
+            asked_us = state.vacuum_us
+            if wait:
+                changed.wait_for(lambda: state.synced_us >= asked_us or table in self._attempts.reasons, ATTEMPT_S)
+            if state.synced_us < asked_us:
+                return False
+            state.vacuum_us = None
+            return True
+
+    def status(self) -> dict[str, Any]:
+        """Return how far the Iceberg tables are, as a JSON object."""
+        with self._attempts.changed:
+            now_us = self._now_us()
+            tables = [
+                {
+                    "table": ".".join(table),
+                    "name": ".".join(self._opener.identify(table) or ()),
+                    "delta_version": state.version,
+                    "lag_seconds": 0.0 if state.since_us is None else round((now_us - state.since_us) / 1e6, 3),
+                    "refused": state.refused is not None,
+                    "reason": state.refused or self._attempts.reasons.get(table),
+                }
+                for table, state in sorted(self._states.items())
+            ]
+            return {"tables": tables, "waiting": sum(state.since_us is not None for state in self._states.values())}
+
+    def finish(self, *, every_table: bool) -> None:
+        """Try what waits once more, and end; see Attempts.finish()."""
+        self._attempts.finish("Iceberg tables are behind their Delta tables", every_table=every_table)
+
+    def close(self) -> None:
+        """End without further attempts; one that is under way ends by itself."""
+        self._attempts.close()
+
+    def _sync(self, table: Table) -> None:
+        began_us, version, refused = self._now_us(), None, None
+        if table not in self._mirrors:
+            self._mirrors[table] = self._opener.open(table)
+        try:
+            version = self._mirrors[table].sync()
+        except SchemaError as error:  # not tried again before the next version
+            refused = str(error)
+        with self._attempts.changed:
+            state = self._states[table]
+            if refused is not None and refused != state.refused:
+                _LOGGER.warning("%s.%s has no Iceberg table: %s", *table, refused)
+            state.refused, state.synced_us = refused, began_us
+            if refused is None:
+                state.version, state.since_us = version, state.offered_us if state.offered_us > began_us else None

@@ -1,0 +1,118 @@
+"""Reject phrases that a stranger stumbles over, by the rules of prose.toml, in pages, help texts and docstrings.
+
+    tools/check_prose.py
+
+It reads prose alone: code blocks, code in backticks and addresses of links are left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+from markdown_it import MarkdownIt
+
+from headstream.cli.main import cli
+
+__all__ = ["RULES", "Finding", "Rule", "find_breaches", "main"]
+
+_ROOT: Final = Path(__file__).parents[1]
+_FILE: Final[dict[str, Any]] = tomllib.loads((Path(__file__).parent / "prose.toml").read_text(encoding="utf-8"))
+_CODE: Final = re.compile(r"`+[^`]*`+")
+
+
+class Rule(NamedTuple):
+    """A rule of prose.toml."""
+
+    name: str
+    pattern: re.Pattern[str]
+    where: frozenset[str]
+    instead: str
+    bad: str
+    good: str
+
+
+class Finding(NamedTuple):
+    """A phrase that breaks a rule."""
+
+    place: str
+    rule: Rule
+    phrase: str
+
+
+RULES: Final = tuple(
+    Rule(
+        each["name"],
+        re.compile(each["pattern"], re.IGNORECASE),
+        frozenset(each["where"]),
+        *map(each.get, ("instead", "bad", "good")),
+    )
+    for each in _FILE["rules"]
+)
+
+
+def find_breaches(where: str, place: str, text: str) -> Iterator[Finding]:
+    """Yield the phrases of a text that break a rule, except those that prose.toml lists as exceptions.
+
+    Args:
+        where: `docs`, `help`, `options` or `docstrings`; rules for `help` hold for `options` too.
+        place: A file with a line, or a command with its option.
+    """
+    scopes = {where, "help"} if where == "options" else {where}
+    for rule in RULES:
+        if not rule.where & scopes:
+            continue
+        for match in rule.pattern.finditer(text):
+            around = text[max(0, match.start() - 40) : match.end() + 40]
+            if not any(each["rule"] == rule.name and each["text"] in around for each in _FILE["exceptions"]):
+                yield Finding(place, rule, match[0])
+
+
+def _pages() -> Iterator[tuple[str, str, str]]:
+    parser = MarkdownIt("commonmark").enable("table")
+    pages = [_ROOT / "README.md", _ROOT / "CONTRIBUTING.md", *sorted((_ROOT / "docs").glob("*.md"))]
+    for page in (page for page in pages if page.name != "api.md"):  # made from docstrings
+        for token in parser.parse(page.read_text(encoding="utf-8")):
+            if token.type == "inline" and token.children is not None:
+                kept = ("`" if child.type == "code_inline" else child.content or " " for child in token.children)
+                yield "docs", f"{page.relative_to(_ROOT)}:{(token.map or [0])[0] + 1}", "".join(kept)
+
+
+def _helps(command: click.Command, context: click.Context) -> Iterator[tuple[str, str, str]]:
+    yield "help", context.command_path, _CODE.sub("`", command.help or command.short_help or "")
+    for option in command.params:
+        if isinstance(option, click.Option) and option.help and not option.hidden:
+            yield "options", f"{context.command_path} {option.opts[0]}", _CODE.sub("`", option.help)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            if child is not None:
+                yield from _helps(child, click.Context(child, context, name))
+
+
+def _docstrings() -> Iterator[tuple[str, str, str]]:
+    for path in sorted((_ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+                text = ast.get_docstring(node)
+                if text is not None:
+                    yield "docstrings", f"{path.relative_to(_ROOT)}:{getattr(node, 'lineno', 1)}", _CODE.sub("`", text)
+
+
+def main() -> int:
+    """Print each breach and return 1 if there is one."""
+    texts = [*_pages(), *_helps(cli, click.Context(cli, info_name="headstream")), *_docstrings()]
+    found = [finding for where, place, text in texts for finding in find_breaches(where, place, " ".join(text.split()))]
+    for finding in found:
+        print(f"{finding.place}: {finding.phrase!r} ({finding.rule.name}): write {finding.rule.instead}")  # noqa: T201
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
