@@ -13,12 +13,16 @@ app = hs.App("file:///var/lib/shop")  # or headstream://user:password@host:8090,
 
 @dataclass
 class Order:
+    """What a customer ordered."""
+
     number: int
     product: str
 
 
 @dataclass
 class Invoice:
+    """What the customer pays."""
+
     number: int
     cents: int
 
@@ -35,12 +39,14 @@ PRICES = {"teapot": 2500, "cup": 700}
     concurrency=2,  # two partitions at a time; the order within each is kept
 )
 async def bill(order: Order, source: hs.string, message: hs.ReceivedMessage) -> Invoice:
+    """Return the invoice of an order."""
     print(f"order {order.number} from {source}, attempt {message.attempt}")
     return Invoice(order.number, PRICES[order.product])
 
 
 @app.consume("shop/invoices", group="books")
 def book(invoice: Invoice) -> None:
+    """Print an invoice."""
     print(f"invoice {invoice.number}: {invoice.cents / 100:.2f}")
 
 

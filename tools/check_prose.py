@@ -1,4 +1,4 @@
-"""Reject phrases that a stranger stumbles over, by the rules of prose.toml, in pages, help texts and docstrings.
+"""Reject phrases that a stranger stumbles over, by the rules of prose.toml: in pages, help texts, docstrings and messages.
 
     tools/check_prose.py
 
@@ -24,6 +24,7 @@ __all__ = ["RULES", "Finding", "Rule", "find_breaches", "main"]
 
 _ROOT: Final = Path(__file__).parents[1]
 _FILE: Final[dict[str, Any]] = tomllib.loads((Path(__file__).parent / "prose.toml").read_text(encoding="utf-8"))
+_LOG_METHODS: Final = frozenset(["debug", "info", "warning", "error", "exception"])
 _CODE: Final = re.compile(r"`+[^`]*`+")
 
 
@@ -61,10 +62,10 @@ def find_breaches(where: str, place: str, text: str) -> Iterator[Finding]:
     """Yield the phrases of a text that break a rule, except those that prose.toml lists as exceptions.
 
     Args:
-        where: `docs`, `help`, `options` or `docstrings`; rules for `help` hold for `options` too.
+        where: `docs`, `help`, `options`, `docstrings` or `messages`; rules for `help` hold for `options` and `messages` too.
         place: A file with a line, or a command with its option.
     """
-    scopes = {where, "help"} if where == "options" else {where}
+    scopes = {where, "help"} if where in {"options", "messages"} else {where}
     for rule in RULES:
         if not rule.where & scopes:
             continue
@@ -96,18 +97,27 @@ def _helps(command: click.Command, context: click.Context) -> Iterator[tuple[str
                 yield from _helps(child, click.Context(child, context, name))
 
 
-def _docstrings() -> Iterator[tuple[str, str, str]]:
+def _sources() -> Iterator[tuple[str, str, str]]:
+    """Yield the docstrings of the source, and the texts of its errors and log lines."""
     for path in sorted((_ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            place = f"{path.relative_to(_ROOT)}:{getattr(node, 'lineno', 1)}"
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
-                text = ast.get_docstring(node)
-                if text is not None:
-                    yield "docstrings", f"{path.relative_to(_ROOT)}:{getattr(node, 'lineno', 1)}", _CODE.sub("`", text)
+                yield "docstrings", place, _CODE.sub("`", ast.get_docstring(node) or "")
+            elif isinstance(node, ast.Call) and _is_message(node.func):
+                texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str))
+                yield "messages", place, _CODE.sub("`", " ".join(texts))
+
+
+def _is_message(function: ast.expr) -> bool:
+    if isinstance(function, ast.Attribute):
+        return function.attr in _LOG_METHODS and "LOG" in ast.unparse(function.value).upper()
+    return isinstance(function, ast.Name) and function.id.endswith("Error")
 
 
 def main() -> int:
     """Print each breach and return 1 if there is one."""
-    texts = [*_pages(), *_helps(cli, click.Context(cli, info_name="headstream")), *_docstrings()]
+    texts = [*_pages(), *_helps(cli, click.Context(cli, info_name="headstream")), *_sources()]
     found = [finding for where, place, text in texts for finding in find_breaches(where, place, " ".join(text.split()))]
     for finding in found:
         print(f"{finding.place}: {finding.phrase!r} ({finding.rule.name}): write {finding.rule.instead}")  # noqa: T201

@@ -118,7 +118,7 @@ def draw_pipeline() -> Picture:
     picture.arrow((430, 210), (430, 246))
     picture.arrow((510, 248), (510, 212))
     picture.arrow((570, 279), (618, 279))
-    picture.box(180, 248, 150, 62, "schema zone", "every schema seen,", "by its id")
+    picture.box(180, 248, 150, 62, "schema store", "every schema seen,", "by its id")
     picture.arrow((255, 190), (255, 246))
     picture.arrow((330, 265), (350, 265), (350, 180), (368, 180))
     return picture

@@ -17,6 +17,7 @@ from headstream.connect import connect
 from headstream.core.model.constructors import uint8
 from headstream.errors import InvalidInputError
 from headstream.spark.sessions.java import find_java
+from headstream.spark.sessions.spark_home import find_pyspark
 from headstream.testing import CaptureOptions, SourceDatabase, digest_rows
 from headstream.testing.samples import sample_messages
 
@@ -72,6 +73,7 @@ def demo(log_only: bool, directory: Path | None, seed: int, rows: int, transacti
         run_log_demo(console, directory / "log")
         return
     directory = Path("headstream-demo") if directory is None else directory
+    find_pyspark()
     find_java()  # before anything is written
     _prepare(directory)
     console.print(f"[bold]1. The source[/] a database of {rows} rows a table and {transactions} transactions, seed {seed}")

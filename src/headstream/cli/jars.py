@@ -43,10 +43,16 @@ def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> Non
     from headstream.spark.sessions.jar_sets import BROKER, SETS, SPARK
     from headstream.spark.sessions.jars import fetch, find
     from headstream.spark.sessions.java import find_java
+    from headstream.spark.sessions.spark_home import SESSION_VERSIONS, find_missing_jars, find_pyspark
 
     find_java()  # the jars are useless without it
     rows: list[dict[str, Any]] = []
-    for jar_set in (SPARK, *(SETS[name] for name in dict.fromkeys(extras)), *((BROKER,) if broker else ())):
+    find_pyspark(SESSION_VERSIONS)
+    missing = find_missing_jars()
+    if missing:
+        click.echo(missing, err=True)
+    sets = [*([] if missing else [SPARK]), *(SETS[name] for name in dict.fromkeys(extras)), *([BROKER] if broker else [])]
+    for jar_set in sets:
         if not quiet and find(jar_set) is None:
             click.echo(f"downloading the jars of the set {jar_set.name}, once", err=True)
         with _progress(jar_set, quiet) as on_progress:

@@ -30,7 +30,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 def _parse_rate(text: str) -> int:
     size_bytes = parse_size_bytes(text)
     if not size_bytes:
-        raise InvalidInputError("a rate is more than 0 bytes a second")
+        raise InvalidInputError("the rate must be more than 0 bytes per second")
     return size_bytes
 
 

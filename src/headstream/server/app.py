@@ -194,7 +194,7 @@ class ServerApp:
     def _push_metrics(self) -> None:
         """Send the metrics over OTLP until the server stops."""
         if self._http is None:
-            raise InvalidOptionError("metrics are those of the HTTP interface, which is off", where="headstream.metrics_otlp")
+            raise InvalidOptionError("metrics need the HTTP interface, which is off", where="headstream.metrics_otlp")
         from headstream.metrics.output import open_push
 
         push = open_push("headstream-server", self._http.pages.describe_metrics)

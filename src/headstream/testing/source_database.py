@@ -72,7 +72,7 @@ class SourceDatabase:
         names = [table.qualified_name for table in tables]
         if rows < 0 or transactions < 0 or largest_transaction < 1:
             raise InvalidInputError(
-                f"a source of {rows} rows a table and {transactions} transactions of up to {largest_transaction} changes",
+                f"a source of {rows} rows per table and {transactions} transactions of up to {largest_transaction} changes",
                 advice="Rows and transactions are 0 or more, the largest transaction 1 or more",
             )
         if not names or len(set(names)) != len(names):

@@ -1,4 +1,4 @@
-"""A pipeline on a cluster: which engine merges, and a schema zone that executors do not see."""
+"""A pipeline on a cluster: which engine merges, and a schema store that executors do not see."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ def test_pipeline_merges_by_spark_and_refuses_a_zone_that_executors_do_not_see_w
     assert digest_rows(rows, keys) == source.digest("SHOP", "customers")
     why = "Spark's executors are processes of their own (master local-cluster[2,1,1024])"
     assert found["lines"].count(f'tables with engine = "auto" are merged by spark: {why}') == 2, "each pipeline says so once"
-    assert "does not see the driver's schema zone: it is missing (/proc/self/cwd/zone on " in found["unseen"]
+    assert "does not see the driver's schema store: it is missing (/proc/self/cwd/zone on " in found["unseen"]

@@ -248,14 +248,14 @@ def _open_ledger(checkpoint: Path) -> Iterator[Ledger]:
 
 
 def _open_named_zone(zone: Place, copy: Path) -> SchemaZone:
-    """Return a schema zone; of one in an object store the directory gets a copy."""
+    """Return a schema store; of one in an object store the directory gets a copy."""
     from headstream.replicate.schemas.zone import SchemaZone
 
     return SchemaZone(zone) if isinstance(zone, Path) else SchemaZone(copy, place=zone)
 
 
 def _open_zone(checkpoint: Path) -> SchemaZone:
-    """Return the schema zone that the pipeline last used; for a moved checkpoint, the one inside it."""
+    """Return the schema store that the pipeline last used; for a moved checkpoint, the one inside it."""
     from headstream.replicate.run.report import find_zone
     from headstream.replicate.run.status import read_status
     from headstream.replicate.schemas.zone import SchemaZone

@@ -45,10 +45,10 @@ def open_session(
     from headstream.replicate.storage.places import StorePlace
     from headstream.spark import session, stop
     from headstream.spark.sessions.given_settings import find_given
-    from headstream.spark.sessions.spark_home import find_pyspark
+    from headstream.spark.sessions.spark_home import SESSION_VERSIONS, find_pyspark
 
     jars = {place.access.jars for place in places if isinstance(place, StorePlace)}
-    given = find_given(os.environ, find_pyspark()) | dict(settings)
+    given = find_given(os.environ, find_pyspark(SESSION_VERSIONS)) | dict(settings)
     chosen = None if "spark.app.name" in given else name
     with_jars = [*_available(sorted(found for found in jars if found is not None)), *jar_sets]
     spark = session(chosen, config=settings, with_jars=with_jars)

@@ -129,7 +129,7 @@ def ask_pipeline(checkpoint: Place, kind: RequestKind, arguments: dict[str, Any]
 
 @contextmanager
 def read_checkpoint(checkpoint: Place, *, with_log: bool = False, with_tables: bool = False) -> Iterator[Callable[[], Path]]:
-    """Yield a function that returns a directory with the newest ledger and schema zone of a checkpoint.
+    """Yield a function that returns a directory with the newest ledger and schema store of a checkpoint.
 
     Args:
         with_log: Whether to fetch the pipeline's own log from an object store too.
@@ -182,7 +182,7 @@ def read_pipelines(
 
 
 def explain_by(reports: Sequence[PipelineReport]) -> Callable[[bytes], dict[str, Any]]:
-    """Return a function that explains a Replicate message by the schema zones of pipelines."""
+    """Return a function that explains a Replicate message by the schema stores of pipelines."""
     from headstream.replicate.schemas.explanation import Explainer
 
     def find(schema_id: str) -> TableMetadata | None:

@@ -251,7 +251,7 @@ class Redrive:
         found = self._producer_of(topic)
         if found is None:
             raise TopicNotFoundError(
-                f"there is no topic {topic!r} any more", where=self._topic, advice="Create it, or discard its letters"
+                f"there is no topic {topic!r} any more", where=self._topic, advice="Create it, or discard its dead letters"
             )
         producer, target = found
         redrives = letter.headers.get(REDRIVES_HEADER)

@@ -88,6 +88,6 @@ def find_views(transport: object) -> DeliveryViewCommands:
         raise UnsupportedError(
             "Kafka remembers one offset of a group, and no single messages",
             where="kafka://",
-            advice="log.group() tells the group's offsets",
+            advice="log.group() has the group's offsets",
         )
     return transport.delivery_views

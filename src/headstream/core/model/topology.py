@@ -189,7 +189,8 @@ def check_dead_letter_options(name: str, options: TopicOptions) -> None:
     if options.inspects_messages:
         what = "compacts" if options.compaction_delay_us is not None else "deduplicates"
         raise InvalidOptionError(
-            f"the dead-letter topic {name!r} {what}, which would drop letters", advice="Use another topic, or disable that option"
+            f"the dead-letter topic {name!r} {what}, which would drop dead letters",
+            advice="Use another topic, or disable that option",
         )
 
 

@@ -21,7 +21,7 @@ from headstream.replicate.codec import envelopes as forms
 from headstream.replicate.codec.envelopes import Envelopes, group_by_schema, split_envelopes, ungrouped_rows
 from headstream.replicate.columns.raw import COORDINATE_COLUMNS, REPAIR_TOPIC, in_raw_types, offsets_and_data, raw_rows
 from headstream.replicate.columns.task_errors import naming_messages
-from headstream.replicate.decoding.debezium_rows import decode_debezium_rows
+from headstream.replicate.decoding.debezium.rows import decode_debezium_rows
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.frame_times import PartitionTimes, times_of
 from headstream.replicate.decoding.json_rows import decode_json_rows
@@ -63,7 +63,7 @@ _GATHERED_BYTES: Final = 32 << 20
 
 
 def open_zone(directory: Path, options: DecodeOptions, place: StorePlace | None = None) -> SchemaZone:
-    """Open a schema zone that fetches missing schemas from the pipeline's schema registry, if it has one.
+    """Open a schema store that fetches missing schemas from the pipeline's schema registry, if it has one.
 
     Args:
         directory: The zone's directory, or that of its copy.
@@ -77,11 +77,11 @@ class Decoder:
     """Decodes raw messages by the schemas of a zone.
 
     Args:
-        zone: The schema zone; read again for every id not found so far.
+        zone: The schema store; read again for every id not found so far.
         options: Tables, their settings, and the forms of messages.
 
     Attributes:
-        zone: The schema zone.
+        zone: The schema store.
         orders: The byte orders of masks.
     """
 
@@ -197,7 +197,7 @@ class Decoder:
         if isinstance(schema, SchemaError):
             raise schema
         if not isinstance(schema, TableSchema):
-            raise SchemaError(f"schema id {schema_id} is not in the schema zone, or not of a table that is wanted")
+            raise SchemaError(f"schema id {schema_id} is not in the schema store, or its table is not selected")
         return schema
 
     def schemas(self, decoded: Decoded) -> dict[str, TableSchema]:
@@ -254,7 +254,7 @@ def decode_partitions(
     """Return the function that Spark runs over each partition of raw messages, giving batches of decoded.DECODED_SCHEMA.
 
     Args:
-        zone: The schema zone; every executor must see its directory, or its store, and checks that.
+        zone: The schema store; every executor must see its directory, or its store, and checks that.
         options: The configuration for decoding.
         with_traits: As of Decoded.to_batch().
 

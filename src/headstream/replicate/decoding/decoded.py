@@ -2,7 +2,7 @@
 
 A message ends in one of six categories:
 
-    metadata   a metadata message, for the schema zone (raw)
+    metadata   a metadata message, for the schema store (raw)
     waiting    data whose schema has not arrived (raw, with the schema id)
     dead       messages that can never be a change (raw, with the reason)
     changes    one Arrow batch a schema id, in the target's types

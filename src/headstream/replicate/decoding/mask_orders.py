@@ -59,7 +59,7 @@ _KEPT_VOTES: Final = 100
 
 
 class MaskOrders:
-    """The decided byte orders, in a directory of the schema zone, or in its object store.
+    """The decided byte orders, in a directory of the schema store, or in its object store.
 
     Args:
         zone: The zone's directory, or that of its copy.

@@ -101,7 +101,7 @@ class CatalogTables:
             self._registration = Registration(SparkCatalog(spark).register)
 
     def follow_zone(self) -> None:
-        """Take the names of the tables from the schema zone, after it has changed."""
+        """Take the names of the tables from the schema store, after it has changed."""
         self._names = find_catalog_names(self._zone, self._config.rules)
 
     def offer(self, tables: Iterable[Table]) -> None:

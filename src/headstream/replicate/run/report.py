@@ -30,7 +30,7 @@ class PipelineReport:
     """Reads the report of one pipeline, running or not; any thread.
 
     Args:
-        read: Returns a directory with the newest ledger and schema zone of its checkpoint.
+        read: Returns a directory with the newest ledger and schema store of its checkpoint.
     """
 
     def __init__(self, read: Callable[[], Path]) -> None:
@@ -49,7 +49,7 @@ class PipelineReport:
             return self._read_report()
 
     def find_schema(self, schema_id: str) -> TableMetadata | None:
-        """Return the version of a table that a schema id names, or None if the pipeline's schema zone does not have it.
+        """Return the version of a table that a schema id names, or None if the pipeline's schema store does not have it.
 
         Args:
             schema_id: The id in an envelope.
@@ -78,7 +78,7 @@ class PipelineReport:
         return {**status, "tables": _describe_tables(status, waiting, zone, targets)}
 
     def _zone_of(self, directory: Path) -> SchemaZone:
-        """Return the schema zone; its entries never change, so that one object reads each file once."""
+        """Return the schema store; its entries never change, so that one object reads each file once."""
         self._read_s = time.monotonic()
         if self._zone is None or self._zone.directory != directory:
             self._zone = SchemaZone(directory)
@@ -86,7 +86,7 @@ class PipelineReport:
 
 
 def find_zone(checkpoint: Path, noted: str | None) -> Path:
-    """Return the directory of a pipeline's schema zone: where its last run noted, or within a checkpoint that was moved.
+    """Return the directory of a pipeline's schema store: where its last run noted, or within a checkpoint that was moved.
 
     Args:
         noted: The directory in the status of its last run.

@@ -1,4 +1,4 @@
-"""The first step of a unit: the schemas of its metadata messages are put into the schema zone."""
+"""The first step of a unit: the schemas of its metadata messages are put into the schema store."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from headstream.errors import EnvironmentSetupError, InvalidOptionError
 from headstream.replicate.engines.engines import find_workers
 from headstream.replicate.engines.spark_store import has_class
-from headstream.spark.sessions.spark_home import find_pyspark
+from headstream.spark.sessions.spark_home import SESSION_VERSIONS, find_pyspark
 from headstream.version import __version__
 
 __all__ = ["check_classic", "check_delta", "check_workers"]
@@ -35,7 +35,7 @@ def check_classic(spark: SparkSession) -> None:
         InvalidOptionError: it is a client of Spark Connect.
         MissingExtraError: this is another version of Spark.
     """
-    find_pyspark()
+    find_pyspark(SESSION_VERSIONS)
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise InvalidOptionError(
             "ReplicatePipeline does not run over Spark Connect: it works in Spark's driver",

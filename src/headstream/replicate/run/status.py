@@ -41,7 +41,7 @@ def note_status(
     Args:
         state: `running`, `ended`, or `failed: ` and the reason.
         summary: The run's counts so far.
-        zone: The directory of its schema zone.
+        zone: The directory of its schema store.
         now_us: The time, microseconds since 1970 UTC.
         heartbeat_us: Longest interval after which readers see the next one.
         catalog: The status of the tables' registration; None if there is no catalog.

@@ -31,7 +31,7 @@ _ASK_AGAIN_SECONDS: Final = 5.0
 
 
 class RegistrySchemas:
-    """A registry's schemas as entries of a schema zone."""
+    """A registry's schemas as entries of a schema store."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._client = RegistryClient(settings)

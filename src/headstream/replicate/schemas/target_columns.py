@@ -3,7 +3,7 @@
 In Delta, names that differ only in case are one name. A source's column has the same name in its target through all versions of
 the table, whichever other columns join or leave: the first of some names that differ only in case keeps its own, and each later
 one gets a number (`NAME_2`), which no other column gets after it. Names follow from the versions in the order in which they
-arrived, which the schema zone has stored.
+arrived, which the schema store has stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The schema zone: every schema received in metadata messages, durable, keyed by schema id.
+"""The schema store: every schema received in metadata messages, durable, keyed by schema id.
 
 One file per schema, `<schema id, percent-encoded>.json`, written whole and linked into place: any number of
 processes can read it while others write it, and reading it needs neither Java nor a lock. A file is one line, never changed:
@@ -105,7 +105,7 @@ def shared_id(schema_id: str, schema: str, table: str) -> str:
 
 
 def check_zone(directory: Path, mark: str, place: StorePlace | None = None) -> None:
-    """Check that this process sees the schema zone that another one writes.
+    """Check that this process sees the schema store that another one writes.
 
     Without it, every schema would seem missing, and all messages would wait.
 
@@ -126,7 +126,7 @@ def check_zone(directory: Path, mark: str, place: StorePlace | None = None) -> N
             found = None
     if found != mark:
         raise StorageError(
-            f"this executor does not see the driver's schema zone: {'it is missing' if found is None else 'it is another one'}",
+            f"this executor does not see the driver's schema store: {'it is missing' if found is None else 'it is another one'}",
             where=f"{directory if place is None else place} on {socket.gethostname()}",
             advice="Name a URI of an object store, or a directory that driver and executors have at one path, by --zone or zone",
         )
@@ -204,7 +204,7 @@ class SchemaZone:
             raise SchemaError(
                 f"schema id {metadata.schema_id} is known with another schema",
                 where=f"{entry.topic} partition {entry.partition} offset {entry.offset}",
-                advice=f"The zone keeps the first one, of {kept.topic} partition {kept.partition} offset {kept.offset}",
+                advice=f"The schema store keeps the first one, of {kept.topic} partition {kept.partition} offset {kept.offset}",
             )
         return new
 
@@ -234,7 +234,7 @@ class SchemaZone:
         try:
             return self._write(path, content)
         except OSError as error:
-            raise StorageError(f"cannot write to the schema zone: {error.strerror}", where=str(path)) from error
+            raise StorageError(f"cannot write to the schema store: {error.strerror}", where=str(path)) from error
 
     def mark(self) -> str:
         """Return the zone's unique name, created at the first call, for check_zone().
@@ -249,7 +249,7 @@ class SchemaZone:
             self._write(path, uuid.uuid4().hex.encode())
             return path.read_text()
         except OSError as error:
-            raise StorageError(f"cannot write to the schema zone: {error.strerror}", where=str(path)) from error
+            raise StorageError(f"cannot write to the schema store: {error.strerror}", where=str(path)) from error
 
     def expire(self) -> None:
         """Let the next look for a table's schemas see what another process has stored until now, also in an object store."""
@@ -365,7 +365,7 @@ class SchemaZone:
         if len(fitting) != 1:
             known = "no table" if not fitting else "several tables"
             raise SchemaError(
-                f"the message has no schema id, and the namespace {namespace!r} of its own schema fits {known} of the schema zone"
+                f"the message has no schema id, and the namespace {namespace!r} of its schema fits {known} of the schema store"
             )
         return fitting[0]
 
@@ -387,7 +387,7 @@ class SchemaZone:
         except FileNotFoundError:
             return set()
         except OSError as error:
-            raise StorageError(f"cannot read the schema zone: {error.strerror}", where=str(self.directory)) from error
+            raise StorageError(f"cannot read the schema store: {error.strerror}", where=str(self.directory)) from error
 
     def _path(self, schema_id: str) -> Path:
         if not 0 < len(schema_id) <= _MAX_ID_CHARACTERS:
@@ -417,9 +417,9 @@ class SchemaZone:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StorageError(f"cannot read the schema zone: {error.strerror}", where=str(path)) from error
+            raise StorageError(f"cannot read the schema store: {error.strerror}", where=str(path)) from error
         except ValueError as error:
-            raise SchemaError(f"not a schema zone entry: {error}", where=str(path), advice="Move the file away") from None
+            raise SchemaError(f"not a schema store entry: {error}", where=str(path), advice="Move the file away") from None
         try:
             return ZoneEntry(
                 TableMetadata.from_json(json.dumps(document["metadata"])),
@@ -429,4 +429,4 @@ class SchemaZone:
                 document["offset"],
             )
         except (KeyError, TypeError) as error:
-            raise SchemaError(f"not a schema zone entry: {error} is missing", where=str(path)) from None
+            raise SchemaError(f"not a schema store entry: {error} is missing", where=str(path)) from None

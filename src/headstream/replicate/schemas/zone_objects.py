@@ -1,4 +1,4 @@
-"""A schema zone in an object store: an object for each schema, with a copy of them in a directory of each process's machine.
+"""A schema store in an object store: an object for each schema, with a copy of them in a directory of each process's machine.
 
 <zone>/<schema id, percent-encoded>.json     created once (StoreFiles.create), never changed
 <zone>/.zone                                 the zone's unique name
@@ -112,7 +112,7 @@ class ZoneObjects:
             files.create(uuid.uuid4().hex.encode())
             found = files.read()
         if found is None:
-            raise StorageError("the schema zone cannot be written", where=str(self.place))
+            raise StorageError("the schema store cannot be written", where=str(self.place))
         return found[0].decode()
 
     def _fetch(self, name: str) -> None:
@@ -125,4 +125,4 @@ class ZoneObjects:
             temporary.write_bytes(found[0])
             temporary.replace(self._directory / name)
         except OSError as error:
-            raise StorageError(f"cannot write to the copy of the schema zone: {error.strerror}", where=str(temporary)) from error
+            raise StorageError(f"cannot write to the copy of the schema store: {error.strerror}", where=str(temporary)) from error

@@ -96,7 +96,7 @@ class ReplicateConfig:
         checkpoint_from: A checkpoint in a directory, with which the one in an object store begins, if there is none.
         local_copy: The working copy of a checkpoint in an object store; set by the pipeline.
         rules: The tables and their settings.
-        zone: Place of the schema zone; by default in the checkpoint.
+        zone: Place of the schema store; by default in the checkpoint.
         schemas: Place of schemas that do not arrive in messages: metadata as JSON or as messages, and Avro schemas (*.avsc).
         registry: The schema registry, for messages with its framing.
         format: The names of a message's parts in JSON.
@@ -240,12 +240,12 @@ class ReplicateConfig:
 
     @property
     def zone_directory(self) -> Path:
-        """The directory of the schema zone, or of its copy."""
+        """The directory of the schema store, or of its copy."""
         return self.zone if isinstance(self.zone, Path) else self.state_directory / "zone"
 
     @property
     def zone_place(self) -> StorePlace | None:
-        """The schema zone's URI, if it is in an object store."""
+        """The schema store's URI, if it is in an object store."""
         return self.zone if isinstance(self.zone, StorePlace) else None
 
     @property

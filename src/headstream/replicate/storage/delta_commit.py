@@ -72,7 +72,7 @@ def commit_rows(
     for path, positions in removed.items():
         file = snapshot.files[path]
         if len(positions) <= file.deleted or (len(positions) and int(positions[-1]) >= _count_rows(snapshot, file)):
-            raise StorageError("the deleted rows of a file are not those that it has", where=f"{snapshot.table}/{path}")
+            raise StorageError("a new deletion vector does not extend the deleted rows", where=f"{snapshot.table}/{path}")
     actions: list[dict[str, Any]] = []
     if kept and not snapshot.has_vectors:
         if not enable_deletion_vectors:

@@ -24,9 +24,10 @@ from headstream.spark.sessions.java import find_java
 from headstream.spark.sessions.s3_commits import LOG_STORE_JAR, LOG_STORE_SETTINGS
 from headstream.spark.sessions.spark_home import (
     LOG_SETTINGS_NAME,
+    SESSION_VERSIONS,
     SOURCE_VERSIONS,
-    SPARK_VERSION,
     archive_path,
+    find_missing_jars,
     find_pyspark,
     link_home,
 )
@@ -76,7 +77,7 @@ def session(
             SPARK_MASTER, else `local[*]`.
         config: Spark settings; they override those of spark-submit, which override the defaults. Java options
             of the driver are joined with ours.
-        jars: Whether to include Delta, Avro and Kafka, which are for Spark 4.2; without them nothing is fetched.
+        jars: Whether to include Delta, Avro and Kafka, which are for Spark 4.2: 4.3 starts without them, with a warning.
         with_jars: Names of more sets of jars: `s3`, `azure`, `gcs`, with which Spark reads and writes `s3a://`, `abfss://`, `gs://`.
         quick_start: Whether to trade throughput and Spark's web page for a faster start (a simpler JIT compiler and garbage
             collector): for tests and demos.
@@ -87,7 +88,10 @@ def session(
         JarsError: the jars are missing and could not be fetched.
         EnvironmentSetupError: the running session lacks Delta, or Spark did not start.
     """
-    pyspark = find_pyspark((SPARK_VERSION,) if jars else SOURCE_VERSIONS)
+    pyspark = find_pyspark(SESSION_VERSIONS if jars else SOURCE_VERSIONS)
+    if jars and (missing := find_missing_jars()):
+        _LOGGER.warning("%s", missing)
+        jars = False
     settings = dict(config or {})
     running = _find_running(jars=jars)
     if running is not None:
@@ -98,12 +102,11 @@ def session(
     known = given | settings
     master = master or known.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
     app_name = app_name or known.get("spark.app.name") or "headstream"
-    java = find_java()
     paths = _find_jars([*([SPARK] if jars else []), *(SETS[name] for name in with_jars)])
     is_local = _count_cores(master) > 0
     conf = conf_directory(os.environ, pyspark)
     home = link_home(pyspark) if is_local and "SPARK_HOME" not in os.environ else None
-    archive = archive_path(java, pyspark, paths)
+    archive = archive_path(find_java(), pyspark, paths)
     has_log_settings = (conf / LOG_SETTINGS_NAME).is_file()
     ours = _settings(
         master,

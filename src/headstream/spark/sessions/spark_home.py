@@ -23,11 +23,22 @@ from headstream.errors import MissingExtraError
 from headstream.spark.sessions.jars import cache_folder
 from headstream.spark.sessions.java import Java
 
-__all__ = ["LOG_SETTINGS_NAME", "SOURCE_VERSIONS", "SPARK_VERSION", "archive_path", "find_pyspark", "link_home"]
+__all__ = [
+    "LOG_SETTINGS_NAME",
+    "SESSION_VERSIONS",
+    "SOURCE_VERSIONS",
+    "SPARK_VERSION",
+    "archive_path",
+    "find_missing_jars",
+    "find_pyspark",
+    "link_home",
+]
 
 SPARK_VERSION: Final = "4.2"
-"""The version of Replicate and of the jars: the first one with admission control and AvailableNow for Python sources."""
-SOURCE_VERSIONS: Final = ("4.0", "4.1", SPARK_VERSION, "4.3")
+"""The version of the jars: Delta's are made for it."""
+SESSION_VERSIONS: Final = (SPARK_VERSION, "4.3")
+"""The versions of session() and of Replicate: those with admission control and AvailableNow for Python sources."""
+SOURCE_VERSIONS: Final = ("4.0", "4.1", *SESSION_VERSIONS)
 """Versions in which the source and the sink run; what the earlier ones lack is in spark_versions.py."""
 LOG_SETTINGS_NAME: Final = "log4j2.properties"
 _LOG_SETTINGS: Final = """\
@@ -71,6 +82,15 @@ def find_pyspark(versions: Sequence[str] = (SPARK_VERSION,)) -> Path:
             advice=_INSTALL,
         )
     return Path(pyspark.__file__).resolve().parent
+
+
+def find_missing_jars() -> str:
+    """Return what lacks where there are no jars for the installed pyspark; empty if there are."""
+    import pyspark
+
+    if pyspark.__version__.startswith(f"{SPARK_VERSION}."):
+        return ""
+    return f"there are no jars of Delta, Avro and Kafka for PySpark {pyspark.__version__}: only deltalake merges tables"
 
 
 def link_home(pyspark: Path) -> Path | None:

@@ -68,7 +68,7 @@ def test_catalog_refuses_rows_when_nothing_tells_which_table_of_an_id_is_meant(t
     send(work, ("cdc/all", metadata_message(KIT)), ("cdc/all", metadata_message(BOX)), ("cdc/all", rows_of(BOX, 2, "avro")))
     (parcel,) = work.ledger.parcels("dead")
     assert parcel.reason is not None
-    assert "is that of the tables shop.box and shop.kit, and the topic cdc/all does not tell" in parcel.reason
+    assert "is that of the tables shop.box and shop.kit, and the topic cdc/all does not decide" in parcel.reason
     work.close()
 
 

@@ -11,6 +11,7 @@ import click
 import pytest
 
 from headstream.cli.replicate.command import replicate
+from headstream.cli.server import server
 
 yaml = pytest.importorskip("yaml")
 
@@ -55,3 +56,16 @@ def test_the_job_of_databricks_is_one_task_on_a_cluster_that_is_not_shared() -> 
     (task,), (cluster,) = job["tasks"], job["job_clusters"]
     assert task["job_cluster_key"] == cluster["job_cluster_key"]
     assert cluster["new_cluster"]["data_security_mode"] == "SINGLE_USER"
+
+
+def test_the_compose_file_gives_the_commands_arguments_that_they_take_and_the_services_each_other() -> None:
+    services = yaml.safe_load((DEPLOY.parents[1] / "deploy/compose.yaml").read_text())["services"]
+    for service in services.values():
+        assert set(service.get("depends_on", {})) <= set(services)
+    arguments = services["pipeline"]["command"]
+    parsed = replicate.commands["run"].make_context("run", list(arguments), parent=click.Context(replicate))
+    assert parsed.params["form"] == "debezium"
+    image = (DEPLOY.parents[1] / "Dockerfile").read_text()
+    assert f"AS {services['pipeline']['build']['target']}\n" in image
+    entry = json.loads(image.rpartition("ENTRYPOINT ")[2])
+    assert server.make_context("server", entry[2:]).params["kafka"] == "0.0.0.0:9092"

@@ -1,4 +1,4 @@
-"""Replicate messages over HTTP: decoded by the schema zone of a real pipeline, for who may see both, up to a limit."""
+"""Replicate messages over HTTP: decoded by the schema store of a real pipeline, for who may see both, up to a limit."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headstream.errors import MissingExtraError
-from headstream.spark.sessions.spark_home import SOURCE_VERSIONS, find_pyspark, link_home
+from headstream.spark.sessions.spark_home import SESSION_VERSIONS, SOURCE_VERSIONS, find_missing_jars, find_pyspark, link_home
 
 
 def test_link_home_makes_a_home_without_the_zip_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,10 +33,17 @@ def test_versions_of_spark_are_refused_by_name(version: str, runs_source: bool, 
     from headstream.spark import session
 
     monkeypatch.setattr("pyspark.__version__", version)
-    with pytest.raises(MissingExtraError, match=rf"PySpark {re.escape(version)} is installed, and 4\.2 is needed"):
+    with pytest.raises(MissingExtraError, match=rf"PySpark {re.escape(version)} is installed, and 4\.2 or 4\.3 is needed"):
         session()
     if runs_source:
         assert find_pyspark(SOURCE_VERSIONS).name == "pyspark"
     else:
-        with pytest.raises(MissingExtraError, match=r"4\.0 or 4\.1 or 4\.2 is needed"):
+        with pytest.raises(MissingExtraError, match=r"4\.0 or 4\.1 or 4\.2 or 4\.3 is needed"):
             find_pyspark(SOURCE_VERSIONS)
+
+
+def test_a_version_without_jars_of_delta_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_missing_jars() == ""
+    monkeypatch.setattr("pyspark.__version__", "4.3.0")
+    assert find_pyspark(SESSION_VERSIONS) == find_pyspark(SOURCE_VERSIONS)
+    assert "PySpark 4.3.0" in find_missing_jars()

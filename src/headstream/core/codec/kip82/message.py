@@ -71,7 +71,7 @@ class Kip82Message:
         if self.magic not in _MIN_SIZE:
             raise InvalidInputError(f"magic {self.magic} is not 0, 1 or 2")
         if (self.timestamp_ms is None) != (self.magic == 0):
-            raise InvalidInputError("magic 0 has no timestamp, the others have one", advice="Give None, or -1 for none")
+            raise InvalidInputError("magic 0 has no timestamp, magic 1 and 2 have one", advice="Give None, or -1 for none")
         if self.headers and self.magic != 2:
             raise InvalidInputError(
                 f"magic {self.magic} has no headers", advice="Use down_convert(), which returns what it drops"

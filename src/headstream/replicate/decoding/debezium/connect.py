@@ -328,7 +328,7 @@ def _decimals(field: ConnectField, values: pa.Array) -> pa.Array:
 
 
 def fields_document(fields: Sequence[ConnectField]) -> list[Any]:
-    """Return fields as JSON values, for the schema zone."""
+    """Return fields as JSON values, for the schema store."""
     return [
         [field.name, field.type, field.meaning, field.optional, field.precision, field.scale, fields_document(field.inner)]
         for field in fields
@@ -336,7 +336,7 @@ def fields_document(fields: Sequence[ConnectField]) -> list[Any]:
 
 
 def known_fields(text: str) -> tuple[ConnectField, ...]:
-    """Return the fields in the schema zone's text of a table: fields_document() in a list's last place, or Connect's schema."""
+    """Return the fields in the schema store's text of a table: fields_document() in a list's last place, or Connect's schema."""
     document = json.loads(text)
     if isinstance(document, list):
         return tuple(map(_from_document, document[-1]))
@@ -344,4 +344,5 @@ def known_fields(text: str) -> tuple[ConnectField, ...]:
 
 
 def _from_document(item: list[Any]) -> ConnectField:
-    return ConnectField(*item[:-1], tuple(map(_from_document, item[-1])))
+    *plain, inner = item
+    return ConnectField(*plain, tuple(map(_from_document, inner)))
