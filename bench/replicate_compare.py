@@ -46,6 +46,9 @@ ALTER TABLE orders ADD PRIMARY KEY (id), ALTER total TYPE numeric(18,2);
 """
 
 
+_DATA_SCHEMA: Final = '{"type": "record", "name": "Data", "fields": []}'
+
+
 class Proxy:
     """Forwards connections to a port of this machine, and counts the bytes that come back."""
 
@@ -104,7 +107,7 @@ def make_tables(spark: SparkSession, directory: Path, rows: int) -> None:
     table.write.format("delta").save(str(directory / "tables" / "public" / "orders"))
     Ledger(directory / "checkpoint" / "ledger.sqlite").close()
     TableMemory(directory / "checkpoint" / TABLES_NAME).close()
-    metadata = TableMetadata("0" * 32, Lineage("server", "task", "public", "orders", 1, ""), COLUMNS, "")
+    metadata = TableMetadata("0" * 32, Lineage("server", "task", "public", "orders", 1, ""), COLUMNS, _DATA_SCHEMA)
     SchemaZone(directory / "checkpoint" / "zone").add(ZoneEntry(metadata, 1, "t", 0, 0))
 
 

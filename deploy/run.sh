@@ -4,6 +4,7 @@
 #   HEADSTREAM_PASSWORD=… deploy/run.sh /data/shop
 #
 # PostgreSQL is started if initdb and pg_ctl are on the PATH, and Debezium if DEBEZIUM_HOME is a directory of Debezium Server.
+# Each process has a session of its own (setsid): Ctrl-C reaches this script alone, which asks each one once to end.
 # BIND is the address of all listeners (127.0.0.1), and HEADSTREAM the command (headstream).
 set -euo pipefail
 directory=${1:?usage: deploy/run.sh DIRECTORY}
@@ -35,7 +36,7 @@ else
     echo "PostgreSQL: this is root, or initdb and pg_ctl are not on the PATH, so none was started"
 fi
 
-"$headstream" server --data "$directory/log" --tcp "$bind:$tcp" --http "$bind:$http" --quic "$bind:$quic" --kafka "$bind:$kafka" \
+setsid "$headstream" server --data "$directory/log" --tcp "$bind:$tcp" --http "$bind:$http" --quic "$bind:$quic" --kafka "$bind:$kafka" \
     >"$directory/server.log" 2>&1 &
 running+=($!)
 until "$headstream" ping --url "$url" >/dev/null 2>&1; do
@@ -68,7 +69,7 @@ debezium.sink.kafka.producer.security.protocol=SASL_PLAINTEXT
 debezium.sink.kafka.producer.sasl.mechanism=PLAIN
 debezium.sink.kafka.producer.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="iggy" password="$HEADSTREAM_PASSWORD";
 PROPERTIES
-    (cd "$directory/debezium" && exec java -cp "$DEBEZIUM_HOME/*:$DEBEZIUM_HOME/lib/*:conf" io.debezium.server.Main) \
+    (cd "$directory/debezium" && exec setsid java -cp "$DEBEZIUM_HOME/*:$DEBEZIUM_HOME/lib/*:conf" io.debezium.server.Main) \
         >"$directory/debezium.log" 2>&1 &
     running+=($!)
     echo "Debezium: the table public.orders, to $bind:$kafka"
@@ -76,7 +77,7 @@ else
     echo "Debezium: DEBEZIUM_HOME is not set, so none was started"
 fi
 
-"$headstream" replicate run --source "$url" --format debezium --topics shop/public.orders \
+setsid "$headstream" replicate run --source "$url" --format debezium --topics shop/public.orders \
     --tables "$directory/tables" --checkpoint "$directory/checkpoint" >"$directory/pipeline.log" 2>&1 &
 running+=($!)
 echo "pipeline: $directory/tables/public/orders is the table; Ctrl-C stops everything"

@@ -38,11 +38,11 @@ SMALL_MODULES: Final = {
     "headstream.core.codec.kip82.down_conversion": "a step of the proposal of its own, named in docs/formats.md",
     "headstream.replicate.apply.type1.soft": "soft deletions, one concept of its own",
     "headstream.replicate.codec.avro.faults": "interpreted: the compiled rows.py calls it for rare faults",
+    "headstream.replicate.iceberg.cleaning": "removal of files, apart from the commits that make them needless",
     "headstream.serializers.avro_values": _SERIALIZER,
     "headstream.serializers.json_values": _SERIALIZER,
     "headstream.serializers.msgspec_values": _SERIALIZER,
     "headstream.serializers.pydantic_values": _SERIALIZER,
-    "headstream.server.http.pipelines": "the views of pipelines, beside browsing.py, letters.py and surveys.py",
     "headstream.server.iggy.fast_path.uncompiled_socket_primitives": "the interpreted twin of socket_primitives.pxd",
 }
 """Why small modules with one importer stand alone; fewer than 20."""

@@ -3,6 +3,7 @@
     cut 0.2.0      the version in version.py, a section of CHANGELOG.md, a commit and a tag; nothing is pushed
     build          dist/: sdist, a wheel built from it, the bill of materials; on Linux with auditwheel's platform tag
     check          each file in dist/: version, contents, and for wheels of this Python that they run
+    exercise       each wheel of this Python in a new environment without a compiler: log, demo, server, all its listeners
     sums           dist/SHA256SUMS, of the files that will be published
     notes 0.2.0    the changelog's section of a version
 
@@ -43,6 +44,36 @@ with hs.connect("memory://") as log:
         producer.send(b"x")
     assert log.poll("shop/orders")[0].payload == b"x"
 print(hs.__version__, describe(), sep="; ")
+"""
+_EXTRAS: Final = "server,quic,kafka-server,kafka"
+_EXERCISE: Final = """
+import subprocess, sys
+import headstream as hs
+from headstream.core.codec.mode import describe
+assert hs.__file__.startswith(sys.prefix), hs.__file__
+command, directory = [sys.executable, "-m", "headstream.cli"], sys.argv[1]
+subprocess.run([*command, "demo", "--log", "--directory", f"{directory}/demo"], check=True, stdout=subprocess.DEVNULL)
+listeners = [part for name in ("tcp", "http", "quic", "kafka") for part in (f"--{name}", "127.0.0.1:0")]
+server = subprocess.Popen([*command, "server", "--data", f"{directory}/log", *listeners], stdout=subprocess.PIPE, text=True)
+try:
+    found = dict(server.stdout.readline().split(maxsplit=1) for _ in range(4))
+    found = {name: address.strip() for name, address in found.items()}
+    urls = [f"headstream://iggy:iggy@{found['tcp']}", f"http://iggy:iggy@{found['http']}"]
+    urls += [f"quic://iggy:iggy@{found['quic']}?tls_ca_file={directory}/log/runtime/quic_certificate.pem"]
+    kafka = "kafka.security.protocol=SASL_PLAINTEXT&kafka.sasl.mechanism=PLAIN&kafka.sasl.username=iggy&kafka.sasl.password=iggy"
+    urls += [f"kafka://{found['kafka']}?{kafka}"]
+    for number, url in enumerate(urls):
+        with hs.connect(url) as log:
+            if number == 0:
+                log.create_topic("shop/orders", limits="wide")
+            log.send("shop/orders", b"%d" % number, headers={"attempt": hs.uint8(number)})
+            messages = log.poll("shop/orders", start="first")
+            assert [int(each.payload) for each in messages] == list(range(number + 1)), (url, messages)
+            assert number == 3 or messages[number].headers["attempt"] == hs.uint8(number), messages
+finally:
+    server.terminate()
+assert server.wait(30) == 0
+print(hs.__version__, describe(), f"log, demo, {', '.join(found)}", sep="; ")
 """
 
 
@@ -116,6 +147,32 @@ def check(root: Path, dist: Path) -> None:
             raise click.ClickException(f"{path.name}: {'; '.join(problems)}")
         ran = _try_wheel(path) if is_wheel else ""
         click.echo(f"{path.name}  {path.stat().st_size / 1e6:.1f} MB  {ran}".rstrip())
+
+
+@main.command()
+@click.option(
+    "--dist", type=click.Path(path_type=Path, exists=True), default=Path("dist"), help="The directory of the files (dist)."
+)
+@click.option("--python", default=sys.executable, help="The Python whose wheels are tried (this one).")
+def exercise(dist: Path, python: str) -> None:
+    """Install the wheel of a Python with what the server needs, without a compiler, and use everything that it serves."""
+    tag = subprocess.run(
+        [python, "-c", "import sys; print('cp%d%d' % sys.version_info[:2])"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    wheels = [path.resolve() for path in dist.glob("*.whl") if f"-{tag}-" in path.name]
+    if not wheels:
+        raise click.ClickException(f"no wheel of {tag} in {dist}: run `build` with that Python")
+    with tempfile.TemporaryDirectory() as directory:
+        _run([python, "-m", "venv", f"{directory}/venv"])
+        own = f"{directory}/venv/bin/python"
+        _run([own, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", f"{wheels[0]}[{_EXTRAS}]"])
+        environment = {"PATH": f"{directory}/venv/bin:/bin", "HOME": directory}  # no compiler, no Java
+        done = subprocess.run(
+            [own, "-c", _EXERCISE, directory], cwd=directory, env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise click.ClickException(f"{wheels[0].name} fails: {done.stderr}")
+    click.echo(f"{wheels[0].name}  {done.stdout.strip()}")
 
 
 @main.command()

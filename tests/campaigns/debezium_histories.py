@@ -46,7 +46,8 @@ _SETUP: Final = """
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
 CREATE TABLE things (id bigint PRIMARY KEY, small smallint, i int, n numeric(20,4), free numeric, r real, d double precision,
   b boolean, t text, big text, bigs text[], bignums int[], blob bytea, c varchar(20), j jsonb, u uuid, raw bytea, day date,
-  at time, seen timestamptz, local timestamp, m mood, tags text[], nums numeric(8,2)[], span interval, p point, net inet, grow int);
+  at time, seen timestamptz, local timestamp, m mood, tags text[],
+  nums numeric(8,2)[], span interval, p point, net inet, grow int);
 ALTER TABLE things ALTER big SET STORAGE EXTERNAL, ALTER bigs SET STORAGE EXTERNAL, ALTER bignums SET STORAGE EXTERNAL,
   ALTER blob SET STORAGE EXTERNAL;
 CREATE TABLE pairs (region text, no int, amount numeric(10,2), note text, big text, PRIMARY KEY (region, no));

@@ -1,4 +1,4 @@
-"""The Replicate pipeline: change-data-capture messages in (Qlik Replicate's or Debezium's), Delta tables out that equal the source.
+"""The Replicate pipeline: change-data-capture messages in (Qlik Replicate's, Debezium's), tables out that equal the source.
 
     settings/ storage/ checkpoint/   configuration; paths and object stores; what survives a restart
     inputs/ decoding/ codec/ schemas/ columns/   messages -> changes of tables, as columns

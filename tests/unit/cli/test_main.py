@@ -41,7 +41,7 @@ VERBS = {
     "token": "list show create delete",
     "client": "list show",
     "context": "list show create update use delete",
-    "replicate": "run inspect parked redrive reload remove-deletion-vectors schemas status",
+    "replicate": "run compare inspect parked redrive reload remove-deletion-vectors schemas status",
 }
 ICEBERG = ("replicate", "iceberg", "check")
 ALL: list[tuple[str, ...]] = [(name,) for name in COMMANDS if name not in VERBS]

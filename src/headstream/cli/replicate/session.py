@@ -83,7 +83,7 @@ def show_progress(first: str) -> Iterator[Callable[[str], None]]:
     """Yield a function that shows a progress line on a terminal, and does nothing elsewhere.
 
     Args:
-        first: The first line.
+        first: Shown until the function is called.
     """
     if not sys.stderr.isatty():
         yield lambda text: None

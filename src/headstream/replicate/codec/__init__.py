@@ -6,7 +6,7 @@
 
 A metadata message describes one version of one table and carries the Avro schema of its data messages; a data message
 names that version by the schema id. Values here are Python's, one message at a time; batches of rows go through
-`headstream.replicate.codec.envelopes` and `headstream.replicate.codec.avro.rows`. Debezium's messages are in codec/debezium.
+`headstream.replicate.codec.envelopes` and `headstream.replicate.codec.avro.rows`. Debezium's messages are in decoding/debezium.
 """
 
 from headstream.replicate.codec.data import Change, data_message, data_schema, decode_data

@@ -43,8 +43,8 @@ class Found:
     Args:
         keys: The keys of differing rows, as columns.
         is_complete: Whether these are all of them.
-        source_rows: Rows of the source.
-        lake_rows: Current rows of the target.
+        source_rows: Number of rows in the source when its digests were made.
+        lake_rows: Number of current rows in the target then.
         source_reads: Rows of the source that were read for this, repeatedly read ones counted each time.
         ranges: Ranges that differ.
     """

@@ -71,8 +71,8 @@ class Partitions:
 
     Args:
         column: A numeric or date column of the result.
-        low: Its lowest value, as SQL text without quotes.
-        high: Its highest value.
+        low: The lowest value there is, as SQL text without quotes.
+        high: The highest one, in the same form.
         count: Number of connections.
     """
 

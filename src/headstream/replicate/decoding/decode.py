@@ -21,7 +21,7 @@ from headstream.replicate.codec import envelopes as forms
 from headstream.replicate.codec.envelopes import Envelopes, group_by_schema, split_envelopes, ungrouped_rows
 from headstream.replicate.columns.raw import COORDINATE_COLUMNS, REPAIR_TOPIC, in_raw_types, offsets_and_data, raw_rows
 from headstream.replicate.columns.task_errors import naming_messages
-from headstream.replicate.decoding.debezium_rows import decode_debezium_rows
+from headstream.replicate.decoding.debezium.rows import decode_debezium_rows
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.frame_times import PartitionTimes, times_of
 from headstream.replicate.decoding.json_rows import decode_json_rows

@@ -7,6 +7,7 @@ from dataclasses import FrozenInstanceError, replace
 import pyarrow as pa
 import pytest
 
+from headstream.replicate.columns.loads import TableNotice
 from headstream.replicate.columns.raw import RAW_SCHEMA
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.frame_times import PartitionTimes
@@ -29,6 +30,7 @@ WHOLE = Decoded(
     findings={"table s.t: a column is left out": 4},
     times=[PartitionTimes("s/t", 1, 5, 9, 0, 12)],
     contexts=["00-é"],
+    notices=[TableNotice("s", "t", "truncated", "7", 5)],
 )
 
 

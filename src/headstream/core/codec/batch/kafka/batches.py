@@ -340,9 +340,10 @@ def encode_batch(
                 data += bytes(len(view) // 2 + stop - at + _RECORD_BYTES)
                 continue
             record, time_ms = write_fallback(view[at:stop], base_ms if count else None, base_offset)
-            data[end:] = record
+            if end + len(record) > len(data):
+                data += bytes(len(record) + len(view) - stop + _SLACK_BYTES)
+            data[end : end + len(record)] = record
             end += len(record)
-            data += bytes(len(view) - stop + _SLACK_BYTES)
             _STATE.pack_into(
                 noted, 48, stop, base_ms if count else time_ms, max(most_ms, time_ms) if count else time_ms, count + 1
             )

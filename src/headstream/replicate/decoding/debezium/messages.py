@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from headstream.errors import SchemaError
-from headstream.replicate.codec.debezium.connect import ConnectField, infer_fields, row_fields
-from headstream.replicate.codec.debezium.order import SOURCE_FIELDS
+from headstream.replicate.decoding.debezium.connect import ConnectField, infer_fields, row_fields
+from headstream.replicate.decoding.debezium.order import SOURCE_FIELDS
 
 __all__ = ["JsonGroup", "fit", "read_groups", "read_key"]
 

@@ -344,4 +344,5 @@ def known_fields(text: str) -> tuple[ConnectField, ...]:
 
 
 def _from_document(item: list[Any]) -> ConnectField:
-    return ConnectField(*item[:-1], tuple(map(_from_document, item[-1])))
+    *plain, inner = item
+    return ConnectField(*plain, tuple(map(_from_document, inner)))

@@ -1,6 +1,6 @@
 """Debezium's messages -> the same changes as Replicate's, and notices about a whole table.
 
-    c, u, d        INSERT, UPDATE, DELETE at the sequence of their position (codec/debezium/order.py)
+    c, u, d        INSERT, UPDATE, DELETE at the sequence of their position (decoding/debezium/order.py)
     r              REFRESH: a row of a full load; of an incremental snapshot an INSERT at the position that it was read at
     c with the header __debezium.oldkey     UPDATE of the key: values that were not sent are those of the old row
     d with the header __debezium.newkey     counted alone: the insertion has all of it
@@ -29,10 +29,16 @@ import pyarrow.compute as pc
 from headstream.core.model.headers import Headers
 from headstream.errors import DecodeError, HeaderError, SchemaError
 from headstream.replicate.codec import Lineage, TableMetadata
-from headstream.replicate.codec.debezium.connect import ConnectField, Placeholders, column_values, fields_document, known_fields
-from headstream.replicate.codec.debezium.order import change_sequences
 from headstream.replicate.columns.loads import TableNotice
-from headstream.replicate.decoding.debezium_json import JsonGroup, fit, read_groups, read_key
+from headstream.replicate.decoding.debezium.connect import (
+    ConnectField,
+    Placeholders,
+    column_values,
+    fields_document,
+    known_fields,
+)
+from headstream.replicate.decoding.debezium.messages import JsonGroup, fit, read_groups, read_key
+from headstream.replicate.decoding.debezium.order import change_sequences
 from headstream.replicate.decoding.rows import ChangeParts, Faults, assemble_changes
 from headstream.replicate.decoding.transaction_events import transaction_events
 from headstream.replicate.schemas.schema_catalog import DecodeOptions, SchemaCatalog, Unwanted
