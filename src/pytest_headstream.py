@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from headstream.testing.postgresql import PostgresServer
     from headstream.testing.source_database import SourceDatabase
 
-__all__ = [
-    "headstream_log",
-    "headstream_server",
-    "kafka_broker",
-    "postgres",
-    "pytest_configure",
-    "pytest_load_initial_conftests",
-    "source_database",
-]
-
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Have pytest import headstream as any library: it compiles all modules of a plugin's package anew, for their assertions."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.interceptors.chain import Chain
 
-__all__ = ["INTERCEPTORS_VARIABLE", "URL_VARIABLE", "connect", "connect_async", "connect_plain"]
-
 URL_VARIABLE: Final = "HEADSTREAM_URL"
 INTERCEPTORS_VARIABLE: Final = "HEADSTREAM_INTERCEPTORS"
 _KINDS: Final = "file:///directory, memory:// or headstream://user:password@host:8090"

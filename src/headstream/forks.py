@@ -18,8 +18,6 @@ from typing import Final, Protocol
 
 from headstream.errors import ClosedError
 
-__all__ = ["close_copy", "closed_by_fork", "keep_forever", "tell_of_forks"]
-
 
 class Forkable(Protocol):
     """An object that is notified of forks."""

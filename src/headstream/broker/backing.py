@@ -12,8 +12,6 @@ from headstream.errors import PartitionNotFoundError, StreamNotFoundError, Topic
 from headstream.log.catalog.catalog import StreamRecord, TopicRecord, topics_of
 from headstream.log.log import Log
 
-__all__ = ["Backing"]
-
 
 @dataclass(frozen=True, slots=True)
 class Backing:

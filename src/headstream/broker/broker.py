@@ -27,8 +27,6 @@ from headstream.broker.topics import Topics
 from headstream.log.log import Log
 from headstream.log.opening import close_log
 
-__all__ = ["Broker"]
-
 
 def _clock_us() -> int:
     return time.time_ns() // 1000

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-__all__ = ["CachedValue"]
-
 _T = TypeVar("_T")
 
 _CHEAP_S: Final = 0.005

@@ -8,8 +8,6 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Topic
 from headstream.log.administration import add_partitions, delete_partitions
 
-__all__ = ["Partitions"]
-
 
 class Partitions:
     """Partition commands."""

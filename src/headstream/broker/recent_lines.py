@@ -6,8 +6,6 @@ import logging
 from collections import deque
 from typing import Final
 
-__all__ = ["RECENT_LINES", "RecentLines"]
-
 _MOST_LINES: Final = 2_000
 """Number of lines: covers hours of an idle server, or the minutes before a fault; with fields, about 400 KB."""
 _LINE_CHARACTERS: Final = 2_000

@@ -7,8 +7,6 @@ from typing import Final
 
 from headstream.core.model.topology import Fsync
 
-__all__ = ["DEFAULT_PASSWORD", "DEFAULT_USERNAME", "ServerSettings"]
-
 DEFAULT_USERNAME: Final = "iggy"
 DEFAULT_PASSWORD: Final = "iggy"
 """The default login of existing clients."""

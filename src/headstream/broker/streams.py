@@ -9,8 +9,6 @@ from headstream.errors import AlreadyExistsError
 from headstream.log.administration import create_stream, delete_stream, rename_stream
 from headstream.log.catalog.catalog import StreamRecord
 
-__all__ = ["Streams"]
-
 
 class Streams:
     """Stream commands."""

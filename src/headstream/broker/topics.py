@@ -13,8 +13,6 @@ from headstream.errors import AlreadyExistsError, PartitionNotFoundError, Stream
 from headstream.log.administration import create_topic, delete_topic, purge_topic, update_topic
 from headstream.log.catalog.catalog import TopicRecord, find_topic
 
-__all__ = ["Topics"]
-
 _ATTEMPTS: Final = 5
 
 

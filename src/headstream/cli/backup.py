@@ -11,8 +11,6 @@ import click
 from headstream.cli.shared.output import escape, print_text
 from headstream.cli.shared.parameters import output_option
 
-__all__ = ["backup"]
-
 
 @click.command()
 @click.argument("places", nargs=-1, required=True, metavar="[DIR] TARGET")

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from headstream.replicate.storage.places import Place
     from headstream.server.http.console.local import LocalConsole
 
-__all__ = ["console"]
-
 
 @click.command()
 @url_option

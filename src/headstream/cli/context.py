@@ -12,8 +12,6 @@ from headstream.cli.shared.parameters import Checked, output_option
 from headstream.cli.shared.secrets import read_secret
 from headstream.errors import HeadstreamError
 
-__all__ = ["context"]
-
 
 def _complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     try:

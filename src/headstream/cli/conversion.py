@@ -20,8 +20,6 @@ from headstream.core.codec.conversion import DIALECTS, POLICIES, convert_all, fi
 from headstream.core.model.message import Message
 from headstream.errors import HeadstreamError, InvalidInputError, InvalidOptionError
 
-__all__ = ["convert_"]
-
 _LINES: Final = "lines"
 _READ: Final = (*(name for name, dialect in DIALECTS.items() if dialect.read is not None), _LINES)
 _COLUMNS: Final = ("message", "part", "loss", "finding", "accepted_by")

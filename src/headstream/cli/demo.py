@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from headstream.replicate.run.summary import Summary
     from headstream.testing.source_capture import SourceMessage
 
-__all__ = ["demo"]
-
 _MARKER: Final = ".headstream-demo"
 _LATE_TABLE: Final = "SHOP.order_lines"
 _DATA, _METADATA, _SAMPLES = "cdc/data", "cdc/metadata", "cdc/samples"

@@ -28,8 +28,6 @@ from headstream.errors import InvalidInputError, OffsetOutOfRangeError
 if TYPE_CHECKING:
     from headstream.core.model.message import ReceivedMessage
 
-__all__ = ["dlq"]
-
 _COLUMNS: Final = ("partition", "offset", "origin", "group", "reason_code", "attempts", "reason")
 _REASON_COLUMNS: Final = ("count", "topic", "group", "reason_code", "reason", "most_attempts")
 _STORY: Final = (FIRST_ERROR_HEADER, FIRST_FAILED_HEADER, LAST_FAILED_HEADER, REDRIVES_HEADER)

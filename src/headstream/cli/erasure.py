@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.client.dead_letters.erasing import ErasedPartition
 
-__all__ = ["erase"]
-
 _COLUMNS: Final = ("topic", "partition", "found", "found_bytes", "failed", "removed", "removed_bytes", "rewritten_segments")
 _SET_ASIDE: Final = (".set-aside-", ".rest-")
 """Parts of the names of files that a recovery has set aside (log/partition/recovery.py): they can hold messages."""

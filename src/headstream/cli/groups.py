@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from headstream.core.model.groups import Group
     from headstream.core.model.polling import PollingStrategy
 
-__all__ = ["group"]
-
 _COLUMNS = ("partition", "committed", "first_offset", "end_offset", "lag", "member")
 
 _group_argument = click.argument(

@@ -15,8 +15,6 @@ from headstream.cli.shared.parameters import output_option
 if TYPE_CHECKING:
     from headstream.spark.sessions.jar_sets import JarSet
 
-__all__ = ["jars"]
-
 
 @click.command()
 @click.option("--quiet", is_flag=True, help="Print only errors.")

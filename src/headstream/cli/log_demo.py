@@ -15,8 +15,6 @@ from headstream.core.model.constructors import uint32
 from headstream.core.model.deliveries import Retry
 from headstream.core.model.message import ReceivedMessage
 
-__all__ = ["run_log_demo"]
-
 _TOPIC, _LETTERS, _GROUP = "shop/orders", "shop/orders.dead", "billing"
 _PRICES: Final = {"teapot": 25.0, "cup": 7.5, "kettle": 60.0}
 _ORDERS: Final = (("ann", "teapot"), ("dora", "cup"), ("ann", "sppon"), ("cid", "kettle"), ("dora", "teapot"), ("ann", "cup"))

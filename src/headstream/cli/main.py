@@ -20,8 +20,6 @@ import click
 from headstream.cli.shared.output import OutputClosedError
 from headstream.errors import HeadstreamError, InvalidOptionError, InvalidUrlError, MissingExtraError
 
-__all__ = ["cli", "main"]
-
 
 class LazyCommand(NamedTuple):
     """A command's module, function, and line in --help."""

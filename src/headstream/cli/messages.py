@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from headstream.client.consumer.consumer import Consumer
     from headstream.client.producer.producer import Producer
 
-__all__ = ["poll", "send", "tail"]
-
 _WAIT_MS: Final = 1000
 _TAIL_COUNT: Final = 1000
 

@@ -22,8 +22,6 @@ from headstream.metrics.output import MetricsOutput
 if TYPE_CHECKING:
     from headstream.mirror import Mirror, MirrorPlan, MirrorStats
 
-__all__ = ["mirror"]
-
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 

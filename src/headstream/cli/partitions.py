@@ -16,8 +16,6 @@ from headstream.errors import PartitionNotFoundError
 if TYPE_CHECKING:
     from headstream.core.model.topology import Partition, Topic
 
-__all__ = ["PARTITION_COLUMNS", "describe_partition", "partition"]
-
 PARTITION_COLUMNS: Final = ("partition", "first_offset", "end_offset", "messages", "size_bytes")
 
 _count_option = click.option("--count", type=click.IntRange(min=1), default=1, show_default=True, help="Number of partitions.")

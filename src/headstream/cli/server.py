@@ -13,8 +13,6 @@ from headstream.cli.shared.output import print_text
 if TYPE_CHECKING:
     from headstream.server.app import ServerApp
 
-__all__ = ["server"]
-
 
 @click.command()
 @click.option("--data", metavar="DIR", help="The log's directory; created if missing.  [default: local_data]")

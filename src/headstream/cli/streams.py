@@ -14,8 +14,6 @@ from headstream.core.model.identifiers import check_name
 if TYPE_CHECKING:
     from headstream.core.model.topology import Stream
 
-__all__ = ["stream"]
-
 
 @click.group()
 def stream() -> None:

@@ -14,8 +14,6 @@ from headstream.cli.shared.parameters import open_log, output_option, url_option
 if TYPE_CHECKING:
     from headstream.core.wire.commands.system import Client, ClientDetails
 
-__all__ = ["client", "me", "ping", "snapshot", "stats"]
-
 
 @click.command()
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of pings.")

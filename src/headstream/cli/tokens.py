@@ -11,8 +11,6 @@ from headstream.cli.shared.parameters import Checked, open_log, output_option, u
 from headstream.cli.shared.topic_options import parse_age_us
 from headstream.errors import NotFoundError
 
-__all__ = ["token"]
-
 _name_argument = click.argument("name")
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from headstream.client.arguments import TopicOptionsInput
     from headstream.core.model.topology import Topic
 
-__all__ = ["topic"]
-
 _COLUMNS = ("name", "id", "limits", "partitions", "messages", "size_bytes")
 
 

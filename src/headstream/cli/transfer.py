@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.core.model.topology import Partition
 
-__all__ = ["export", "import_"]
-
 
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))

@@ -15,8 +15,6 @@ from headstream.cli.shared.secrets import read_secret
 if TYPE_CHECKING:
     from headstream.core.wire.commands.users import User
 
-__all__ = ["user"]
-
 _name_argument = click.argument("name")
 _allow_option = click.option(
     "--allow", type=Checked("grant", parse_grant), multiple=True, metavar="[PLACE=]RIGHT,...", help=RIGHTS_HELP

@@ -17,8 +17,6 @@ from headstream.cli.shared.parameters import output_option
 if TYPE_CHECKING:
     from headstream.log.system.findings import LogFinding
 
-__all__ = ["verify"]
-
 _MEMBERS: Final = ("from_offset", "until_offset", "from_byte", "until_byte")
 
 

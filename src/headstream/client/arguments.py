@@ -20,26 +20,6 @@ from headstream.core.model.quantities import parse_duration_us
 from headstream.core.model.topology import Fsync, KafkaHeaders, Limits
 from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError
 
-__all__ = [
-    "ConsumerOptions",
-    "MessageIdInput",
-    "Milliseconds",
-    "PartitionInput",
-    "ProducerOptions",
-    "SendArguments",
-    "StartInput",
-    "StatesInput",
-    "TopicOptionsInput",
-    "choice_of",
-    "committer_of",
-    "fsync_of",
-    "limits_of",
-    "message_id_of",
-    "start_of",
-    "state_codes",
-    "topic_name",
-]
-
 Milliseconds: TypeAlias = float | timedelta
 """A duration: a number of milliseconds, or a timedelta."""
 

@@ -68,8 +68,6 @@ if TYPE_CHECKING:
     from headstream.interceptors.chain import Chain
     from headstream.serializers.serializer import Decode, Encode
 
-__all__ = ["Client"]
-
 _T = TypeVar("_T")
 
 

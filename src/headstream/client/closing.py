@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-__all__ = ["CLOSE_S", "closing", "limited", "unlimited", "until_closed_s"]
-
 CLOSE_S: Final = 5.0
 """How long all requests of one close() may take together, seconds: enough for a server that answers."""
 

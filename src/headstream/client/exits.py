@@ -6,8 +6,6 @@ import atexit
 import weakref
 from typing import Final, Protocol
 
-__all__ = ["closed", "open_until_exit"]
-
 
 class Closable(Protocol):
     """An object with close()."""

@@ -15,8 +15,6 @@ from headstream.errors import ClosedError
 from headstream.forks import tell_of_forks
 from headstream.interceptors.loop_bridge import WORKING_FOR
 
-__all__ = ["Worker", "slices_ms"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

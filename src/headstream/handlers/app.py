@@ -30,8 +30,6 @@ from headstream.handlers.member import Handler, Member
 from headstream.handlers.signature import Signature
 from headstream.serializers import Decode, Encode
 
-__all__ = ["App"]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 _LOOK_S: Final = 0.02
 """How often drain() looks for messages that are not committed."""

@@ -17,8 +17,6 @@ from headstream.client.producer.encoding_producer import payload_encoder
 from headstream.core.model.message import Message, ReceivedMessage
 from headstream.handlers.signature import Signature, place_of
 
-__all__ = ["Handler", "Member"]
-
 _log: Final = logging.getLogger("headstream.handlers")
 
 

@@ -28,8 +28,6 @@ from headstream.core.model.message import Message, ReceivedMessage
 from headstream.errors import HeaderError, HeadstreamError, InvalidInputError, InvalidOptionError, MissingExtraError
 from headstream.serializers import Serializer, json, msgspec, pydantic
 
-__all__ = ["Signature", "place_of"]
-
 _SCALARS: Final = (str, int, float, bool, complex, bytearray, memoryview, object)
 _NO_DEFAULT: Final = inspect.Parameter.empty
 

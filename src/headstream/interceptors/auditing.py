@@ -28,8 +28,6 @@ from headstream.core.model.constructors import int64
 from headstream.core.model.message import Message
 from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
 
-__all__ = ["Auditing"]
-
 _log: Final = logging.getLogger("headstream.audit")
 _MAX_BYTES: Final = 255
 """A header value of a topic with limits `iggy`."""

@@ -21,8 +21,6 @@ from typing import Any, Final
 from headstream.core.model.identifiers import TopicName
 from headstream.interceptors.trace_contexts import open_tracer
 
-__all__ = ["MAX_LINKS", "BatchSpan", "BatchTracing"]
-
 MAX_LINKS: Final = 128
 """The most messages of a batch that are linked: OpenTelemetry's own limit of a span."""
 

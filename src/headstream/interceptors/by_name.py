@@ -22,8 +22,6 @@ from headstream.interceptors.interceptor import HOOKS, guard
 from headstream.interceptors.metrics import Metrics
 from headstream.interceptors.tracing import Tracing
 
-__all__ = ["make_interceptors"]
-
 _WHERE: Final = "HEADSTREAM_INTERCEPTORS"
 _POLICY: Final = ("on_error", "dead_letter")
 

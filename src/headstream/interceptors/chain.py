@@ -19,8 +19,6 @@ from headstream.errors import HeadstreamError, InterceptorError, InvalidInputErr
 from headstream.interceptors.interceptor import HOOKS, SKIPS, ErrorPolicy, Interceptor, check_policy, interceptor_name
 from headstream.interceptors.loop_bridge import LoopBridge
 
-__all__ = ["Chain", "SetAsideError"]
-
 _log: Final = logging.getLogger("headstream.interceptors")
 
 

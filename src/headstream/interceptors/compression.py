@@ -13,8 +13,6 @@ from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import InvalidInputError, InvalidOptionError, MissingExtraError
 from headstream.interceptors.interceptor import Interceptor
 
-__all__ = ["Compression"]
-
 _MIN_BYTES: Final = 256
 """Smaller payloads gain less than the header and the work cost."""
 _LEVELS: Final = {"zlib": (6, range(10)), "zstd": (3, range(1, 23))}

@@ -24,8 +24,6 @@ from headstream.core.model.reserved import ENCRYPTION_HEADER
 from headstream.errors import InvalidInputError, InvalidOptionError, MissingExtraError
 from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
 
-__all__ = ["Encryption"]
-
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16

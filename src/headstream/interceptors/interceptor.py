@@ -11,8 +11,6 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.errors import InvalidOptionError
 
-__all__ = ["HOOKS", "SKIPS", "ErrorPolicy", "Interceptor", "guard"]
-
 HOOKS: Final = ("on_send", "on_acknowledged", "on_receive", "on_commit")
 SKIPS: Final = {"on_send": "skips_send", "on_receive": "skips_receive"}
 """Hooks, and the methods that tell whether one need not be called."""

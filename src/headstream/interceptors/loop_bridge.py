@@ -15,8 +15,6 @@ from headstream.errors import InvalidInputError
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["WORKING_FOR", "LoopBridge"]
-
 WORKING_FOR: Final[ContextVar[asyncio.AbstractEventLoop | None]] = ContextVar("WORKING_FOR", default=None)
 """The event loop that the current thread's call belongs to."""
 

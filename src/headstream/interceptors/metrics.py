@@ -17,8 +17,6 @@ from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-__all__ = ["Metrics"]
-
 _OTHERS: Final = "others"
 """The topic of all topics beyond the limit."""
 

@@ -8,8 +8,6 @@ from typing import Any, Final
 from headstream.core.codec.buffer import BytesLike
 from headstream.errors import MissingExtraError
 
-__all__ = ["MAX_CONTEXTS", "find_contexts", "has_context", "open_tracer"]
-
 MAX_CONTEXTS: Final = 128
 """The most contexts of one batch; a span has no more links."""
 

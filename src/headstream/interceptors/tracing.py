@@ -26,8 +26,6 @@ from headstream.errors import InvalidOptionError
 from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
 from headstream.interceptors.trace_contexts import has_context, open_tracer
 
-__all__ = ["Tracing"]
-
 _MAX_BYTES: Final = 255
 """A header value of a topic with limits `iggy`: a longer tracestate or baggage is left out, as W3C's specifications allow."""
 

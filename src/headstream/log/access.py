@@ -13,8 +13,6 @@ from headstream.log.partition.partition import PartitionWriter
 from headstream.log.states import MessageStates
 from headstream.log.system.files import Files
 
-__all__ = ["LogAccess"]
-
 
 class LogAccess(Protocol):
     """A log, for code that runs beside its users."""

@@ -27,20 +27,6 @@ from headstream.log.catalog.records import NO_LABELS
 from headstream.log.log import Log
 from headstream.log.segments.layout import OFFSETS_NAME, topic_directory
 
-__all__ = [
-    "add_partitions",
-    "create_group",
-    "create_stream",
-    "create_topic",
-    "delete_group",
-    "delete_partitions",
-    "delete_stream",
-    "delete_topic",
-    "purge_topic",
-    "rename_stream",
-    "update_topic",
-]
-
 
 def create_stream(log: Log, name: str, created_us: int, id_: int | None = None) -> None:
     """Add a stream; the caller holds log.administration and has checked that its name and id are free.

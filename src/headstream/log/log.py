@@ -36,8 +36,6 @@ from headstream.log.system.linux import max_open_files
 from headstream.log.upkeep.sweeping import sweep_directories
 from headstream.log.upkeep.upkeep import Upkeep
 
-__all__ = ["Log"]
-
 _T = TypeVar("_T")
 _MAX_OPEN: Final = 2048
 _MAX_OPEN_OFFSETS: Final = 2048

@@ -19,8 +19,6 @@ from headstream.log.partition.size_limits import DEFAULT_SEGMENT_BYTES, check_se
 from headstream.log.system.access import share_with_group
 from headstream.log.system.files import MemoryFiles, OsFiles
 
-__all__ = ["close_log", "open_directory", "open_memory"]
-
 
 def open_directory(directory: str, segment_bytes: int | None = None, group_access: str = "none") -> Log:
     """Return the log in a directory, shared by all openings in this process.

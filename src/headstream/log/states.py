@@ -45,8 +45,6 @@ from headstream.log.partition.closed_segments import finish_pass
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.system.files import Files
 
-__all__ = ["MessageStates", "PartitionStates"]
-
 _STATE_AT: Final = 8
 """The state byte in a stored message: after the offset, an unsigned 64-bit number."""
 

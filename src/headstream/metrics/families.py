@@ -12,8 +12,6 @@ from prometheus_client.openmetrics.exposition import generate_latest
 
 from headstream.errors import StorageError
 
-__all__ = ["MOST_SERIES", "Series", "limit_series", "write_metrics_file", "write_openmetrics"]
-
 MOST_SERIES: Final = 1000
 """Topics, tables or groups with a series of their own in a metric."""
 

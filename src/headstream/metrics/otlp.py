@@ -38,8 +38,6 @@ from headstream.errors import InvalidOptionError, MissingExtraError
 from headstream.forks import tell_of_forks
 from headstream.version import __version__
 
-__all__ = ["OtlpPush", "convert"]
-
 _log: Final = logging.getLogger("headstream.metrics")
 _INTERVAL: Final = "OTEL_METRIC_EXPORT_INTERVAL"
 _DEFAULT_MS: Final = "60000"

@@ -15,8 +15,6 @@ from headstream.core.model.headers import Headers
 from headstream.core.model.reserved import MIRROR_HEADER
 from headstream.errors import InvalidOptionError
 
-__all__ = ["Hop", "check_log_name", "logs_passed", "newest_hop", "with_hop"]
-
 _MAX_BYTES: Final = 255
 """A header value of a topic with limits `iggy`. The oldest logs are dropped from a longer one: a ring of mirrors has fewer."""
 

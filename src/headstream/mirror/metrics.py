@@ -10,8 +10,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from headstream.metrics.families import limit_series
 from headstream.mirror.mirror import MirrorStats
 
-__all__ = ["describe_mirror"]
-
 _COUNTERS: Final = (
     ("copied_messages", "copied", "Messages sent to the destination."),
     ("found_messages", "found", "Messages that an earlier run had copied."),

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.client.consumer.consumer import Consumer
 
-__all__ = ["Mirror", "MirrorOptions", "MirrorStats"]
-
 _POLL_COUNT: Final = 1000
 _IDLE_S: Final = 0.1
 """How long to wait for messages when no topic has any."""

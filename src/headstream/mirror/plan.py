@@ -15,8 +15,6 @@ from headstream.errors import InvalidOptionError, NotFoundError, TopicNotFoundEr
 if TYPE_CHECKING:
     from headstream.client.client import Client
 
-__all__ = ["MirrorPlan", "TopicPlan", "create_like", "match_topics", "plan_mirror"]
-
 _ALWAYS = (
     "offsets count anew",
     "the time of appending travels as the header hs.timestamp, unless the message has one",

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.client.consumer.consumer import Consumer
 
-__all__ = ["OffsetRuns", "TargetTopic"]
-
-
 # OffsetRuns: a set of offsets as runs of consecutive ones: small where messages are copied in order.
 
 

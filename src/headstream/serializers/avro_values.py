@@ -16,8 +16,6 @@ from typing import Any, Final
 from headstream.errors import InvalidInputError
 from headstream.serializers.serializer import Serializer, missing_package
 
-__all__ = ["avro"]
-
 _MARKER: Final = b"\xc3\x01"
 _HEAD_BYTES: Final = 10
 

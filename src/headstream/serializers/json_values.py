@@ -9,8 +9,6 @@ from typing import Any
 from headstream.core.codec.json_text import dump_json
 from headstream.serializers.serializer import Serializer
 
-__all__ = ["json"]
-
 
 def json(*, decimals: bool = False) -> Serializer[Any]:
     """Return a serializer of what JSON has: None, bool, int, float, str, lists and dicts with text keys; UTF-8, compact.

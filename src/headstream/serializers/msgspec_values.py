@@ -7,8 +7,6 @@ from typing import Literal, TypeVar
 from headstream.errors import InvalidOptionError
 from headstream.serializers.serializer import Serializer, missing_package
 
-__all__ = ["msgspec"]
-
 _T = TypeVar("_T")
 
 

@@ -6,8 +6,6 @@ from typing import TypeVar
 
 from headstream.serializers.serializer import Serializer, missing_package
 
-__all__ = ["pydantic"]
-
 _T = TypeVar("_T")
 
 

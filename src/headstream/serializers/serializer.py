@@ -8,8 +8,6 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from headstream.errors import HeadstreamError, InvalidOptionError, MissingExtraError, SerializerError
 
-__all__ = ["Decode", "Encode", "Serializer", "decoder_of", "encoder_of", "explain_failure", "missing_package"]
-
 _T = TypeVar("_T")
 _SHOWN_CHARACTERS: Final = 300
 """Of a library's error text, which can repeat the whole value."""

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from headstream.server.iggy.quic.server import QuicServer
     from headstream.server.kafka.listener import KafkaServer
 
-__all__ = ["CURRENT_CONFIG", "QUIC_CERTIFICATE", "ServerApp"]
-
 QUIC_CERTIFICATE: Final = "quic_certificate.pem"
 """The self-signed certificate for localhost in the runtime directory, for clients to trust."""
 

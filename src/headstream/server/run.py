@@ -20,8 +20,6 @@ from headstream.server.resources.collector import Collector
 if TYPE_CHECKING:
     from headstream.server.http.pipeline_reports import PipelineReports
 
-__all__ = ["run"]
-
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _SAME_S: Final = 0.5
 """A repeated signal within this time is ignored: a process group's signal can arrive twice. Seconds."""

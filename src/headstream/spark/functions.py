@@ -34,8 +34,6 @@ from headstream.spark.workers.arrow_functions import arrow_function
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-__all__ = ["header", "headers_decode", "headers_encode", "message_decode", "payload_checksum", "register_functions"]
-
 _KAFKA_HEADERS: Final = "array<struct<key:string,value:binary>>"
 _MESSAGES: Final = (
     "array<struct<offset:bigint,timestamp:timestamp,state:string,id:string,checksum:bigint,key:binary,"

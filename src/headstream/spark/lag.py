@@ -31,8 +31,6 @@ from pyspark.sql.streaming.listener import (
 from headstream.metrics.families import MOST_SERIES, limit_series, write_openmetrics
 from headstream.spark.source.offsets import TopicPartition, read_positions
 
-__all__ = ["LagListener", "PartitionLag", "read_lags"]
-
 _SINK: Final = "PythonTable"
 """In the description of each sink that is written in Python."""
 

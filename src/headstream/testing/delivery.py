@@ -14,8 +14,6 @@ from typing import Literal, TypeVar
 from headstream.errors import InvalidInputError
 from headstream.testing.source_capture import SourceMessage
 
-__all__ = ["delay", "repeat", "shuffle", "split"]
-
 _Item = TypeVar("_Item")
 
 

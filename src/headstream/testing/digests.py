@@ -30,8 +30,6 @@ from typing import Any, Final
 from headstream.errors import InvalidInputError
 from headstream.testing.source_values import format_time
 
-__all__ = ["canonical_value", "digest_rows"]
-
 _BOOKKEEPING: Final = "_hs_"
 
 

@@ -36,8 +36,6 @@ from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
 from headstream.testing import kafka_requests, process_guard
 
-__all__ = ["KafkaBroker", "find_free_ports"]
-
 _HOST: Final = "127.0.0.1"
 _ATTEMPTS: Final = 3
 """Another process can take a free port before the broker binds it."""

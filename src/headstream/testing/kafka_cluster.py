@@ -17,8 +17,6 @@ from typing import Final, Self
 
 from headstream.testing.kafka_broker import KafkaBroker, find_free_ports
 
-__all__ = ["KafkaCluster"]
-
 _HOST: Final = "127.0.0.1"
 _HEAP_MB: Final = 256
 

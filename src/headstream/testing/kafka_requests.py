@@ -25,8 +25,6 @@ from typing import Final
 
 from headstream.errors import AlreadyExistsError, EnvironmentSetupError, InvalidInputError
 
-__all__ = ["add_partitions", "count_brokers", "count_partitions", "create_topic"]
-
 _METADATA: Final = (3, 4)
 _CREATE_TOPICS: Final = (19, 2)
 _CREATE_PARTITIONS: Final = (37, 0)

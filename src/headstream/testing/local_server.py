@@ -17,8 +17,6 @@ from headstream.server.config.config import ServerConfig
 from headstream.server.network.addresses import Address
 from headstream.server.network.tls import TlsFiles
 
-__all__ = ["LocalServer", "server"]
-
 _HOST: Final = "127.0.0.1"
 _CHEAP_ROUNDS: Final = 4
 """The cheapest password hash: nothing is secret here, and each login waits for it."""

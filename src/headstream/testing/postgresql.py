@@ -34,8 +34,6 @@ from headstream.errors import ClosedError, EnvironmentSetupError, InvalidInputEr
 from headstream.testing import process_guard
 from headstream.testing.kafka_broker import find_free_ports
 
-__all__ = ["PostgresServer", "find_postgresql"]
-
 _HOST: Final = "127.0.0.1"
 _NAME: Final = "headstream"
 """Of the superuser and of the database."""

@@ -19,8 +19,6 @@ import subprocess
 import sys
 from typing import Final
 
-__all__ = ["main"]
-
 _LOOK_SECONDS: Final = 0.2
 """A pipe inherited by a forked process does not close, so the parent is checked too."""
 _END_SECONDS: Final = 10

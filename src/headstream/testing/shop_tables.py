@@ -16,8 +16,6 @@ from typing import Final
 
 from headstream.testing.source_tables import SourceColumn, SourceTable
 
-__all__ = ["SHOP_TABLES"]
-
 
 def _required(name: str, kind: str, *, key: int = 0, length: int = 0, precision: int = 0, scale: int = 0) -> SourceColumn:
     return SourceColumn(name, kind, length, precision, scale, key, nullable=False)

@@ -27,8 +27,6 @@ from headstream.testing.source_encoding import AvroEncoder, ChangeHeaders, JsonE
 from headstream.testing.source_history import SourceChange, SourceHistory, format_commit
 from headstream.testing.source_tables import LOB_TYPES, Row, SourceTable
 
-__all__ = ["CaptureOptions", "SourceMessage", "capture_history", "table_metadata"]
-
 HeaderMap: TypeAlias = dict[str, str | int | bool | HeaderValue]
 
 _SERVER: Final = "source.example"

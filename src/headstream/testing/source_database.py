@@ -42,8 +42,6 @@ from headstream.testing.source_tables import Row, SourceTable
 from headstream.testing.source_values import format_time
 from headstream.testing.source_versions import RowVersion, list_versions
 
-__all__ = ["SourceDatabase"]
-
 
 class SourceDatabase:
     """A source database with a generated history.

@@ -21,8 +21,6 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from headstream.testing.source_tables import Row, SourceColumn
 
-__all__ = ["AvroEncoder", "ChangeHeaders", "JsonEncoder", "MessageEncoder"]
-
 _OPERATIONS: Final = {name: bytes((index * 2,)) for index, name in enumerate(("INSERT", "UPDATE", "DELETE", "REFRESH"))}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY: Final = _EPOCH.toordinal()

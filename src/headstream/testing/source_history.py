@@ -22,8 +22,6 @@ from typing import Final, NamedTuple, TypeAlias
 from headstream.testing.source_tables import Row, SourceTable, SourceValue
 from headstream.testing.source_values import ValueMaker, make_key, value_maker
 
-__all__ = ["Key", "SourceChange", "SourceHistory", "format_commit", "simulate_history"]
-
 Key: TypeAlias = tuple[SourceValue, ...]
 
 _FIRST_COMMIT: Final = datetime(2024, 1, 15, 8, 0, tzinfo=UTC)

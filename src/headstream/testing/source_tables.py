@@ -13,8 +13,6 @@ from typing import Final, Literal, TypeAlias
 
 from headstream.errors import InvalidInputError
 
-__all__ = ["LOB_TYPES", "REPLICATE_TYPES", "Row", "SourceColumn", "SourceTable", "SourceValue"]
-
 SourceValue: TypeAlias = None | bool | int | float | Decimal | str | bytes | date | time | datetime
 Row: TypeAlias = dict[str, SourceValue]
 

@@ -26,8 +26,6 @@ from typing import Final, TypeAlias
 from headstream.errors import InvalidInputError
 from headstream.testing.source_tables import SourceColumn, SourceTable, SourceValue
 
-__all__ = ["ValueMaker", "format_time", "make_key", "value_maker"]
-
 ValueMaker: TypeAlias = Callable[[Random], SourceValue]
 
 _RARE: Final = 0.125  # the share of nulls, and of extremes: a hundred rows are enough to have both

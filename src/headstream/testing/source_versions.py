@@ -14,8 +14,6 @@ from typing import NamedTuple
 from headstream.testing.source_history import Key, SourceChange
 from headstream.testing.source_tables import Row
 
-__all__ = ["RowVersion", "list_versions"]
-
 
 class RowVersion(NamedTuple):
     """A row between two changes of its key.

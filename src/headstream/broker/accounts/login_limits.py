@@ -18,8 +18,6 @@ from typing import Final
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
 
-__all__ = ["LoginLimits"]
-
 _ADDRESS_FAILURES: Final = 10
 _USER_FAILURES: Final = 5
 """Failures without a delay: people mistype, and many share one address."""

@@ -22,8 +22,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Passwords"]
-
 _MATCHED_FOR_S: Final = 600.0
 _MOST_MATCHED: Final = 10_000
 

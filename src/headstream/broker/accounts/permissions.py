@@ -15,8 +15,6 @@ from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError
 
-__all__ = ["Rights"]
-
 
 class _Row(NamedTuple):
     """The permissions of which any one allows an operation."""

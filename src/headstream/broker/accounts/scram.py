@@ -26,8 +26,6 @@ from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError
 
-__all__ = ["ITERATIONS", "SALT_BYTES", "SCRAM_HASHES", "ScramLogin", "Verifier", "find_verifier", "make_verifiers"]
-
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash of each mechanism, in the order of the stored verifiers."""
 

@@ -18,8 +18,6 @@ from headstream.core.wire.commands.system import TransportKind
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
 
-__all__ = ["Session", "Sessions", "client_id_of"]
-
 
 def client_id_of(address: str) -> int:
     """Return the id of a client, unsigned 32-bit: the hash of its address, as in `127.0.0.1:54321` or `[::1]:54321`."""

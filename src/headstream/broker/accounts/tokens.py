@@ -20,8 +20,6 @@ from headstream.log.catalog import accounts
 from headstream.log.catalog.accounts import TokenRecord
 from headstream.log.catalog.catalog import Catalog
 
-__all__ = ["Tokens"]
-
 _RANDOM_BYTES: Final = 50
 _LAST_US: Final = (1 << 63) - 1
 

@@ -26,8 +26,6 @@ from headstream.log.catalog import accounts
 from headstream.log.catalog.accounts import UserRecord
 from headstream.log.catalog.catalog import Catalog
 
-__all__ = ["ROOT", "User", "Users"]
-
 ROOT: Final = 1
 """The id of root, which always exists."""
 

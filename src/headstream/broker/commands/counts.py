@@ -19,8 +19,6 @@ from headstream.errors import OffsetOutOfRangeError, PartitionNotFoundError
 from headstream.log.catalog.catalog import Snapshot, StreamRecord, TopicRecord, topics_of
 from headstream.log.log import Log
 
-__all__ = ["CountsCache", "TopicCounts", "Totals", "describe_stream", "describe_topic", "detail_stream", "detail_topic"]
-
 _MESSAGES_A_BATCH: Final = 1000
 _BATCH_BYTES: Final = 24
 

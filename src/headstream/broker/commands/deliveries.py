@@ -23,9 +23,6 @@ from headstream.core.wire.extensions.delivery_views import GetDelivery, GetGroup
 from headstream.core.wire.extensions.leases import LeaseMessages, SettleLeases
 from headstream.core.wire.records import Command
 
-__all__ = ["ROWS", "find_dead_letter", "find_group_of"]
-
-
 _OfGroup: TypeAlias = GetDeliveries | SettleDeliveries | GetGroupDeliveries | GetDelivery | LeaseMessages | SettleLeases
 
 

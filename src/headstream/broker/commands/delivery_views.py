@@ -17,8 +17,6 @@ from headstream.core.wire.extensions.delivery_views import (
 )
 from headstream.core.wire.records import Command
 
-__all__ = ["ROWS"]
-
 
 def get_group_deliveries(server: Dispatcher, session: Session, command: GetGroupDeliveries) -> GroupCounts:
     """Return what a group has not finished, counted."""

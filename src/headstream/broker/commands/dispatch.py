@@ -40,9 +40,6 @@ from headstream.errors import (
 )
 from headstream.log.catalog.catalog import TopicRecord
 
-__all__ = ["Balance", "CommandRow", "Dispatcher", "Handler", "Threads"]
-
-
 # Balance: the partition of a send that leaves the choice to the server.
 
 

@@ -30,8 +30,6 @@ from headstream.log.catalog.commit_records import claim_writer, find_owner
 from headstream.log.staged.staging import Chunk, Manifest, StagedPart, StagedWriter, check_epoch, unstage
 from headstream.log.staged.submission import commit_to, is_submitted
 
-__all__ = ["ROWS"]
-
 _COMMIT_TIMEOUT_S: Final = 60.0
 _PART: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _MOST_WRITERS: Final = 10_000

@@ -56,8 +56,6 @@ from headstream.errors import ConsumersLimitError
 from headstream.log.administration import create_group as add_group
 from headstream.log.catalog.catalog import GroupRecord
 
-__all__ = ["ROWS"]
-
 
 def _permitted(server: Dispatcher, session: Session, command: ListGroups | CreateGroup) -> FoundTopic:
     target = server.lookup.topic(command.stream, command.topic)

@@ -20,8 +20,6 @@ from headstream.core.wire.extensions.leases import (
 )
 from headstream.core.wire.records import Command
 
-__all__ = ["ROWS"]
-
 
 def lease_messages(server: Dispatcher, session: Session, command: LeaseMessages) -> LeasedMessages:
     """Lease messages of a group."""

@@ -52,18 +52,6 @@ from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError, NotFoundError
 from headstream.log.catalog.catalog import TopicRecord
 
-__all__ = [
-    "JSON_BYTES",
-    "ROWS",
-    "begin_wait",
-    "check_readable",
-    "fetched",
-    "filtered",
-    "polled",
-    "searches_states",
-    "send_messages",
-]
-
 JSON_BYTES: Final = 8 << 20
 """Approximate maximum bytes of one poll over HTTP: its JSON takes several times as much memory."""
 

@@ -19,17 +19,6 @@ from headstream.core.wire.shapes import Identifier
 from headstream.core.wire.statuses import Status
 from headstream.log.catalog.catalog import GroupRecord
 
-__all__ = [
-    "ROWS",
-    "ConsumerPartition",
-    "check_any_partition",
-    "check_partition",
-    "end_offset",
-    "find_consumer_partition",
-    "group_key",
-    "is_of_another",
-]
-
 
 class ConsumerPartition(NamedTuple):
     """The reader and its partition; 0 for a group member without partitions."""

@@ -17,8 +17,6 @@ from headstream.log.administration import add_partitions
 from headstream.log.administration import delete_partitions as remove_partitions
 from headstream.log.upkeep.retention import Retention
 
-__all__ = ["ROWS"]
-
 
 def _managed(server: Dispatcher, session: Session, command: CreatePartitions | DeletePartitions | DeleteSegments) -> FoundTopic:
     target = server.lookup.topic(command.stream, command.topic)

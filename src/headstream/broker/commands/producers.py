@@ -12,8 +12,6 @@ from headstream.core.wire.extensions.producers import AppendedBatch, AppendNumbe
 from headstream.core.wire.records import Command
 from headstream.errors import PermissionDeniedError
 
-__all__ = ["ROWS"]
-
 
 def _check_owner(session: Session, producer_id: int) -> None:
     if not is_owned_by(producer_id, session.user_id):

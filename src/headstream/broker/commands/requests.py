@@ -27,8 +27,6 @@ from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError, NotFoundError
 
-__all__ = ["READS", "WAITS", "answer_request", "is_slow"]
-
 READS: Final = codes_where(lambda row: row.is_read)
 WAITS: Final = codes_where(lambda row: row.waits)
 _SLOW: Final = codes_where(lambda row: row.is_slow)

@@ -12,8 +12,6 @@ from headstream.core.wire.commands.tokens import LoginWithToken
 from headstream.core.wire.records import Command
 from headstream.errors import AuthenticationError, NotFoundError
 
-__all__ = ["ROWS", "become"]
-
 
 def ping(server: Dispatcher, session: Session, command: Ping) -> None:
     """Record a client's heartbeat."""

@@ -20,8 +20,6 @@ from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError
 from headstream.log.log import Log
 
-__all__ = ["make_archive"]
-
 _METHODS: Final = {
     SnapshotCompression.STORED: zipfile.ZIP_STORED,
     SnapshotCompression.DEFLATED: zipfile.ZIP_DEFLATED,

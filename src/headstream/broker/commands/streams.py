@@ -28,8 +28,6 @@ from headstream.log.administration import create_stream as add_stream
 from headstream.log.administration import delete_stream as remove_stream
 from headstream.log.administration import purge_topic, rename_stream
 
-__all__ = ["ROWS"]
-
 
 def get_stream(server: Dispatcher, session: Session, command: GetStream) -> StreamDetails | None:
     """Return a stream with its topics."""

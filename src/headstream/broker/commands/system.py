@@ -38,8 +38,6 @@ from headstream.core.wire.statuses import Status
 if TYPE_CHECKING:
     import psutil
 
-__all__ = ["ROWS", "measure"]
-
 
 @functools.cache
 def _process() -> psutil.Process:

@@ -27,8 +27,6 @@ from headstream.broker.commands.dispatch import CommandRow, Dispatcher
 from headstream.broker.settings import ServerSettings
 from headstream.core.wire.records import Command
 
-__all__ = ["ROWS", "codes_where", "make_dispatcher"]
-
 _MODULES: Final = (
     *(deliveries, delivery_views, epochs, groups, leases, messages, offsets, partitions, producers),
     *(sessions, streams, system, tokens, topics, users),

@@ -10,8 +10,6 @@ from headstream.core.wire.commands.tokens import CreateToken, DeleteToken, ListT
 from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT
 from headstream.core.wire.records import Command
 
-__all__ = ["ROWS"]
-
 
 def list_tokens(server: Dispatcher, session: Session, command: ListTokens) -> tuple[Token, ...]:
     """Return the caller's tokens, by name."""

@@ -18,8 +18,6 @@ from headstream.core.wire.statuses import Status
 from headstream.log.catalog.catalog import GroupRecord, Snapshot, StreamRecord, TopicRecord, topics_of
 from headstream.log.log import Log
 
-__all__ = ["FoundTopic", "TopicLookup", "consumer_of", "find_group"]
-
 
 class FoundTopic(NamedTuple):
     """A topic in its stream."""

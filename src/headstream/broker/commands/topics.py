@@ -45,8 +45,6 @@ from headstream.log.administration import update_topic as change_topic
 from headstream.log.catalog.catalog import StreamRecord, TopicLabels
 from headstream.log.catalog.records import NO_LABELS
 
-__all__ = ["ROWS"]
-
 _MOST: Final = (1 << 63) - 1
 """The longest time and largest size of the log: 292,000 years."""
 

@@ -21,8 +21,6 @@ from headstream.core.wire.commands.users import (
 from headstream.core.wire.commands.users import User as UserReply
 from headstream.core.wire.records import Command
 
-__all__ = ["ROWS"]
-
 
 def get_user(server: Dispatcher, session: Session, command: GetUser) -> UserDetails:
     """Return a user; every user can read itself."""

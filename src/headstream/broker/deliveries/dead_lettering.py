@@ -23,8 +23,6 @@ from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.partition.delivery_journal import DeliveryJournal, Touched
 from headstream.log.partition.offset_file_counts import NO_USER
 
-__all__ = ["DeadLettering"]
-
 
 class DeadLettering:
     """Puts messages into dead letters.

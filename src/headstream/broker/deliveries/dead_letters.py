@@ -32,8 +32,6 @@ from headstream.core.model.reserved import (
 from headstream.core.model.topology import check_dead_letter_options
 from headstream.errors import NotFoundError
 
-__all__ = ["DeadLetterCopies"]
-
 _PAGE: Final = 1000
 _TOPIC: Final = f"{ORIGIN_PREFIX}topic"
 _PARTITION: Final = f"{ORIGIN_PREFIX}partition"

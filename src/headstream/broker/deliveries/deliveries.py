@@ -28,8 +28,6 @@ from headstream.log.partition.delivery_journal import Touched
 from headstream.log.partition.delivery_state import DeliveryState, retried
 from headstream.log.partition.offset_file_counts import NO_USER
 
-__all__ = ["Deliveries"]
-
 _FAILURES: Final = frozenset((DeliveryStep.FAILED, DeliveryStep.POISONED))
 
 

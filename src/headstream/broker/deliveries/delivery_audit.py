@@ -25,8 +25,6 @@ from headstream.core.model.transitions import Transition
 from headstream.errors import HeadstreamError
 from headstream.log.partition.offset_file_counts import NO_USER
 
-__all__ = ["DeliveryAudit"]
-
 _MAX_WAITING: Final = 100_000
 """Rows that wait to be appended, about 50 MB: what a stopped disk leaves behind in a few seconds."""
 

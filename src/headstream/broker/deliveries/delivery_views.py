@@ -20,8 +20,6 @@ from headstream.errors import NotFoundError, OffsetOutOfRangeError
 from headstream.log.catalog.catalog import TopicRecord, topics_of
 from headstream.log.partition.delivery_state import DeliveryState
 
-__all__ = ["DeliveryViews", "GroupAges"]
-
 
 class GroupAges(NamedTuple):
     """The ages of a group's messages, for metrics.

@@ -16,8 +16,6 @@ from headstream.log.partition.delivery_journal import DeliveryJournal
 from headstream.log.partition.lease_table import LeaseTable
 from headstream.log.partition.stored_journals import list_journals
 
-__all__ = ["Journals", "OpenJournal", "journals_of"]
-
 _MAX_OPEN: Final = 1024
 """Journals in memory; another one is read from its file."""
 

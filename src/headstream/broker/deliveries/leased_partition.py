@@ -18,8 +18,6 @@ from headstream.errors import CorruptSendError
 from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.partition.lease_table import LeaseKeys, LeaseOutcome, LeaseTable
 
-__all__ = ["LeasedPartition", "scan_keys"]
-
 _KEYS_PAGE: Final = 1000
 """Messages whose keys are read at once."""
 

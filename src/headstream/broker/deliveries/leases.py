@@ -43,8 +43,6 @@ from headstream.log.partition.delivery_state import Lease
 from headstream.log.partition.lease_table import LeaseOutcome, LeaseTable
 from headstream.log.partition.offset_file_counts import NO_USER
 
-__all__ = ["Leases"]
-
 _WAITING_US: Final = 50_000
 """How often a worker asks for messages that wait for others of their key."""
 

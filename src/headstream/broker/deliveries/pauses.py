@@ -15,8 +15,6 @@ from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.log.partition.pause_state import PauseState, load_pause, store_pause
 
-__all__ = ["Pauses"]
-
 _log: Final = logging.getLogger("headstream.log")
 
 

@@ -11,8 +11,6 @@ from headstream.core.model.message import MessageState
 from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.log.partition.offset_file_counts import NO_USER
 
-__all__ = ["Audit", "GroupPlace", "Transitions"]
-
 
 class GroupPlace(NamedTuple):
     """Where a transition happens.

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["ConnectionGroups", "GroupKey"]
-
 
 class GroupKey(NamedTuple):
     """A group: the number of its stream, the creation time of its topic, and the ids known to clients."""

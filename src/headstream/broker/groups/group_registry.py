@@ -17,8 +17,6 @@ from headstream.log.directory.group_lock import GroupLock
 from headstream.log.log import Log
 from headstream.log.partition.pause_state import PauseState
 
-__all__ = ["GroupRegistry", "LiveGroup", "registry_of"]
-
 _FIRST_MEMBER_BITS: Final = 48
 """Ids start at random: a member from before a server restart must not match one that joined since."""
 

@@ -32,8 +32,6 @@ from headstream.log.partition.delivery_journal import remove_journals
 from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.log.partition.pause_state import pause_name
 
-__all__ = ["Groups"]
-
 
 class Groups:
     """OffsetOwner group commands.

@@ -17,8 +17,6 @@ from headstream.core.model.groups import Member
 from headstream.core.model.identifiers import TopicName
 from headstream.errors import ClosedError, HeadstreamError
 
-__all__ = ["Members"]
-
 
 @dataclass(slots=True)
 class _KnownMember:

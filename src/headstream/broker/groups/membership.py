@@ -24,9 +24,6 @@ from dataclasses import dataclass, field
 from headstream.core.model.groups import Assignment, GroupMember
 from headstream.errors import RebalancedError
 
-__all__ = ["GroupMembers", "assign"]
-
-
 # assign(): which member of a group reads which partition. Pure.
 #
 #     assign([7, 9], [1, 2, 3], {})                   {1: 7, 2: 9, 3: 7}     balanced, in turn

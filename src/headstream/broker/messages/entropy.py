@@ -6,8 +6,6 @@ import os
 import threading
 from typing import Final
 
-__all__ = ["Entropy"]
-
 _FETCHED_BYTES: Final = 4096
 _SHORT_BYTES: Final = 16
 """Size of a send's seed, bytes. Longer requests are secrets: they are read directly and never buffered."""

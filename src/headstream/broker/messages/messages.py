@@ -49,8 +49,6 @@ from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.log.states import PartitionStates
 from headstream.log.upkeep.marked_removal import MarkedRemoval
 
-__all__ = ["Messages", "in_group"]
-
 # GroupStates: the state byte of messages for the group that asks: the stricter one of the message's own and of its delivery.
 #
 #     leased, delayed, deferred    at least unavailable

@@ -12,8 +12,6 @@ from headstream.errors import OffsetOutOfRangeError
 from headstream.log.log import Log
 from headstream.log.partition.offset_file_counts import NO_USER
 
-__all__ = ["BrokerOffsets", "limit_consumers"]
-
 
 class BrokerOffsets:
     """Commands for committed offsets. An offset is always that of the next message: one past the last one done."""

@@ -13,9 +13,6 @@ from headstream.errors import CorruptSendError
 from headstream.log.segments.follower import DEFAULT_CHUNK_BYTES, PartitionFollower
 from headstream.log.states import PartitionStates
 
-__all__ = ["SCAN_BYTES", "Wanted", "find_start", "read_page", "select"]
-
-
 # Selects the ranges of stored bytes that a poll delivers, by message state.
 #
 # select(chunk, frozenset({1}))  ->  [(0, 4200), (4300, 9000)]     skipping the message at byte 4200

@@ -7,8 +7,6 @@ from collections.abc import Callable, Collection
 from headstream.errors import HeadstreamError
 from headstream.log.directory.waiters import Waiters
 
-__all__ = ["Wait"]
-
 
 class Wait:
     """A wait, from creation to cancel().

@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.client.producer.producer import Producer
 
-__all__ = ["ImportOptions", "Imported", "Importer", "TopicNeeds", "plan_topics"]
-
-
 # The requirements of a file's messages on the missing topics that an import creates.
 
 

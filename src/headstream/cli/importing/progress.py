@@ -22,8 +22,6 @@ import xxhash
 
 from headstream.errors import InvalidInputError, StorageError
 
-__all__ = ["ImportProgress", "digest_before", "load_progress", "progress_path", "save_progress"]
-
 _FORMAT: Final = 1
 _DIGESTED_BYTES: Final = 1 << 16
 """Bytes before the position that are hashed: enough to recognize the file, few to read."""

@@ -11,8 +11,6 @@ from headstream.cli.shared.lines import decode_line
 from headstream.core.model.message import Message, checksum
 from headstream.errors import HeadstreamError, InvalidInputError, StorageError
 
-__all__ = ["Line", "read_lines"]
-
 _LINE_BYTES: Final = 128 << 20
 """Maximum line length: a message of 64 MiB in base64, with room for its headers."""
 

@@ -13,8 +13,6 @@ from headstream.cli.shared.output import print_object, print_objects, print_tabl
 from headstream.cli.shared.parameters import output_option
 from headstream.errors import DecodeError
 
-__all__ = ["inspect"]
-
 _COLUMNS: Final = ("byte", "size", "field", "value")
 
 

@@ -17,8 +17,6 @@ from headstream.core.codec.buffer import Reader
 from headstream.core.model.header_values import HeaderValue
 from headstream.errors import DecodeError
 
-__all__ = ["FieldReader", "ShownField", "Walk", "WalkEnd"]
-
 _SHOWN: Final = 60
 """Characters shown of a bytes field."""
 

@@ -13,8 +13,6 @@ from headstream.core.model.message import Message, state_name
 from headstream.errors import DecodeError, HeadstreamError
 from headstream.log.segments.layout import INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, decode_entry, decode_header, decode_seal
 
-__all__ = ["INDEX_MAGIC", "walk_block", "walk_index", "walk_json", "walk_lines"]
-
 INDEX_MAGIC = b"HSINDEX\0"
 
 

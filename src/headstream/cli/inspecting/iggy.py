@@ -28,16 +28,6 @@ from headstream.core.model.identifiers import format_message_id
 from headstream.core.model.message import MessageState, state_name
 from headstream.errors import DecodeError, HeaderError
 
-__all__ = [
-    "walk_first",
-    "walk_later_56",
-    "walk_later_64",
-    "walk_request",
-    "walk_response",
-    "walk_sent",
-    "walk_stored",
-]
-
 _SEND_MESSAGES: Final = 101
 _STATES: Final = frozenset(MessageState.__members__.values())
 _CHUNK_BYTES: Final = 1 << 20

@@ -23,8 +23,6 @@ from headstream.core.codec.kip82.sets import COMPRESSIONS, decompress
 from headstream.core.model.headers import Headers
 from headstream.errors import DecodeError, MissingExtraError
 
-__all__ = ["walk_batches", "walk_messages"]
-
 _MAX_BYTES: Final = 64 << 20
 _HEADERS_BIT: Final = 0x10
 

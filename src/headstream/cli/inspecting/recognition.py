@@ -27,8 +27,6 @@ from headstream.errors import DecodeError
 from headstream.replicate.codec.envelope import MAGIC
 from headstream.replicate.schemas.explanation import Explainer
 
-__all__ = ["FORMATS", "Format", "Recognized", "read_as", "recognize"]
-
 
 class Format(NamedTuple):
     """One known format.

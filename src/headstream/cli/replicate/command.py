@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from headstream.replicate.run.summary import Summary
     from headstream.replicate.settings.config import ReplicateConfig
 
-__all__ = ["replicate"]
-
 _INTERRUPTED: Final = 130
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name in text.split(",")))

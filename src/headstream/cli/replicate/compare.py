@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from headstream.replicate.settings.table_settings import TableRules
     from headstream.replicate.storage.places import Place
 
-__all__ = ["compare"]
-
 _DURATION: Final = Checked("duration", parse_duration_us)
 _COLUMNS: Final = ("table", "result", "source_rows", "target_rows", "missing", "extra", "changed", "late")
 _DIFFERENCE_COLUMNS: Final = ("table", "kind", "key", "columns")

@@ -17,8 +17,6 @@ from headstream.errors import HeadstreamError, InvalidOptionError, ReplicateErro
 if TYPE_CHECKING:
     from headstream.replicate.iceberg.mirror import TableMirror
 
-__all__ = ["iceberg"]
-
 _COLUMNS: Final = (
     "table", "name", "state", "delta_version", "iceberg_version", "missing", "surplus", "delta_rows", "iceberg_rows", "reason",
 )  # fmt: skip

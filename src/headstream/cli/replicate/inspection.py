@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from headstream.replicate.codec import TableMetadata
 
-__all__ = ["inspect"]
-
 _LINE_MEMBERS: Final = frozenset(("payload", "topic", "partition", "offset", "checksum"))
 """An object with at least two of these members is a line of export; a Replicate message has none of them."""
 _COLUMNS: Final = ("ordinal", "name", "type", "length", "precision", "scale", "primary_key_position", "nullable", "table_type")

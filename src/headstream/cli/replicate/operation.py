@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from headstream.replicate.schemas.zone import SchemaZone
     from headstream.replicate.storage.places import Place
 
-__all__ = ["parked", "redrive", "reload", "remove_deletion_vectors", "schemas", "status"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _PARCEL_COLUMNS: Final = ("state", "waits_for", "schema_id", "table", "messages", "bytes", "since", "reason")

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from headstream.replicate.storage.places import Place
 
-__all__ = ["SPARK_SETTING", "open_session", "show_progress"]
-
 
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from headstream.replicate.storage.places import Place
     from headstream.server.http.pipeline_reports import PipelineReports
 
-__all__ = [
-    "ask_pipeline",
-    "checkpoint_options",
-    "explain_by",
-    "find_checkpoint",
-    "pipelines_option",
-    "read_checkpoint",
-    "read_pipelines",
-    "read_reports",
-]
-
 _READ: Final = ("ledger.sqlite", "zone")
 _LOG: Final = "log"
 _TABLES: Final = "tables.sqlite"

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["confirm", "describe_loss", "yes_option"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 

@@ -19,8 +19,6 @@ from headstream.client.transports.remote.address import restore_slashes
 from headstream.core.model.urls import split_url
 from headstream.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
 
-__all__ = ["CONTEXT_VARIABLE", "Context", "Contexts", "contexts_path", "place_of"]
-
 CONTEXT_VARIABLE: Final = "HEADSTREAM_CONTEXT"
 _SERVERS: Final = ("headstream", "http", "https", "quic")
 

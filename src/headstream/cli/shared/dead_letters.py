@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from headstream.replicate.parked.letters import SetAside
     from headstream.replicate.storage.places import Place
 
-__all__ = ["LetterSource", "Letters", "source_options"]
-
 
 @dataclass(frozen=True, slots=True)
 class Letters:

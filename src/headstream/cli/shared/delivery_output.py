@@ -11,16 +11,6 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.core.model.delivery_views import GroupDeliveries, MessageStory
 
-__all__ = [
-    "ATTEMPT_COLUMNS",
-    "COUNT_COLUMNS",
-    "STATE_COLUMNS",
-    "describe_deliveries",
-    "describe_state",
-    "describe_story",
-    "print_message_states",
-]
-
 COUNT_COLUMNS: Final = (
     *("partition", "pending", "leased", "delayed", "deferred", "poisoned", "open_letters", "oldest_leased", "oldest_poisoned"),
 )

@@ -17,8 +17,6 @@ from headstream.core.model.message import state_name
 if TYPE_CHECKING:
     from headstream.client.client import Client
 
-__all__ = ["FilterInput", "choice_options", "filter_options"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 

@@ -26,15 +26,6 @@ from headstream.core.model.header_values import FLOAT_LAYOUTS, HeaderKind, Heade
 from headstream.core.model.headers import check_key
 from headstream.errors import HeaderError
 
-__all__ = [
-    "decode_base64",
-    "decode_header_value",
-    "encode_base64",
-    "encode_header_value",
-    "format_header",
-    "parse_header",
-]
-
 _NEAR_KINDS: Final = {
     "int": "int64", "uint": "uint64", "float": "float32", "double": "float64", "str": "string", "bytes": "raw", "boolean": "bool",
 }  # fmt: skip

@@ -23,8 +23,6 @@ from headstream.core.model.identifiers import TopicName, format_message_id, pars
 from headstream.core.model.message import Message, parse_state, state_name
 from headstream.errors import HeaderError, InvalidInputError
 
-__all__ = ["decode_document", "decode_line", "encode_document", "encode_line"]
-
 _HEADER_MEMBERS: Final = frozenset(("key", "kind", "value"))
 _MAX_NUMBER: Final = 1 << 64
 

@@ -23,8 +23,6 @@ from headstream.core.model.identifiers import format_message_id
 from headstream.core.model.message import ReceivedMessage, state_name
 from headstream.errors import DecodeError, InvalidInputError
 
-__all__ = ["PAYLOAD_FORMS", "MessageFormat", "encode_payload", "parse_format"]
-
 PAYLOAD_FORMS: Final = ("text", "json", "hex", "base64")
 
 MessageFormat = Callable[[ReceivedMessage], str]

@@ -23,8 +23,6 @@ from headstream.core.model.message import MessageState, ReceivedMessage, state_n
 from headstream.core.model.polling import PollingKind, PollingStrategy
 from headstream.errors import InvalidInputError
 
-__all__ = ["MessageForm", "describe_bytes", "form_options", "is_before", "print_message_lines", "print_message_table"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _SHOWN_CHARACTERS: Final = 200

@@ -18,19 +18,6 @@ from typing import Any, Final, Literal
 
 from headstream.core.codec.json_text import dump_json
 
-__all__ = [
-    "OutputClosedError",
-    "check_reader",
-    "escape",
-    "fits",
-    "format_time",
-    "print_object",
-    "print_objects",
-    "print_table",
-    "print_text",
-    "write_json_list",
-]
-
 _WIDE: Final = 10_000
 """Columns of output without a terminal: enough that nothing is folded."""
 _GAP: Final = 2

@@ -17,26 +17,6 @@ from headstream.errors import HeadstreamError, InvalidInputError
 if TYPE_CHECKING:
     from headstream.client.client import Client
 
-__all__ = [
-    "FORMS",
-    "PARTITION",
-    "Checked",
-    "LocalPath",
-    "StorablePlace",
-    "complete_names",
-    "open_log",
-    "output_option",
-    "parse_states",
-    "require_url",
-    "start_parameter",
-    "states_option",
-    "stream_argument",
-    "topic_argument",
-    "until_option",
-    "url_option",
-    "warn_missing_log",
-]
-
 FORMS: Final = ("table", "json", "jsonl")
 _AT_ONCE: Final = {"connect_timeout_ms": 1000, "timeout_ms": 2000, "retry_timeout_ms": 0}
 """Connection options for interactive commands."""

@@ -13,8 +13,6 @@ from headstream.errors import AccessError, InvalidInputError, NotFoundError
 if TYPE_CHECKING:
     from headstream.client.client import Client
 
-__all__ = ["RIGHTS_HELP", "Grant", "build_permissions", "format_permissions", "parse_grant"]
-
 RIGHTS_HELP: Final = (
     "The user's permissions, repeatable: RIGHT,... everywhere, STREAM=RIGHT,..., or STREAM/TOPIC=RIGHT,...; `all` is "
     "every right there. Everywhere: "

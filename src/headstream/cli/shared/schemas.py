@@ -11,8 +11,6 @@ import click
 
 from headstream.errors import InvalidInputError, InvalidOptionError
 
-__all__ = ["open_schemas", "schemas_option"]
-
 _TIMEOUT_MS: Final = 3000
 """A page of the console waits for the answer."""
 

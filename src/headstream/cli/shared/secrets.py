@@ -10,8 +10,6 @@ import click
 
 from headstream.cli.shared.contexts import CONTEXT_VARIABLE, Context, Contexts, contexts_path
 
-__all__ = ["add_password", "read_secret", "resolve_url"]
-
 _WITH_LOGIN: Final = ("headstream:", "http:", "https:", "kafka:", "quic:")
 
 

@@ -12,20 +12,6 @@ from headstream.core.model.quantities import DURATION_UNITS_US, SIZE_UNITS, pars
 from headstream.core.model.topology import KafkaHeaders, Topic, check_kafka_headers, split_header_names
 from headstream.errors import InvalidInputError
 
-__all__ = [
-    "changing_options",
-    "creating_options",
-    "format_options",
-    "parse_age_us",
-    "parse_compaction_us",
-    "parse_deduplication",
-    "parse_grace_us",
-    "parse_header_names",
-    "parse_hold",
-    "parse_kafka_headers",
-    "parse_topic_size",
-]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _AGE_UNITS_US: Final = {name: DURATION_UNITS_US[name] for name in ("s", "m", "h", "d")}
 

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.replicate.storage.places import Place
 
-__all__ = ["read_sample", "top"]
-
-
 # Samples of a log: its topics, their groups, and the load of its server.
 
 _SERVER_COUNTS: Final = (

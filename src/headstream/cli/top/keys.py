@@ -8,8 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 
-__all__ = ["read_key", "single_keys"]
-
 
 @contextlib.contextmanager
 def single_keys() -> Iterator[None]:

@@ -9,8 +9,6 @@ from typing import Any, Final
 from headstream.core.model.groups import Group
 from headstream.core.model.topology import Topic
 
-__all__ = ["ORDERS", "GroupRates", "Overview", "Sample", "TopicRates", "compare", "sort_topics"]
-
 ORDERS: Final = ("rate", "size", "messages", "name")
 
 

@@ -14,8 +14,6 @@ from rich.text import Text
 from headstream.cli.shared.output import escape
 from headstream.cli.top.rates import Overview, TopicRates
 
-__all__ = ["draw", "format_count", "format_seconds", "format_size"]
-
 _HEAD_LINES: Final = 2
 _TABLE_LINES: Final = 4
 """Lines of a table that are no rows: the one before it, title, names, rule."""

@@ -14,8 +14,6 @@ from headstream.core.wire.commands.users import User, UserDetails
 if TYPE_CHECKING:
     from headstream.client.transports.remote.server import Server
 
-__all__ = ["AsyncServer"]
-
 
 class AsyncServer:
     """Administration of a server, for asyncio; see AsyncClient.server.

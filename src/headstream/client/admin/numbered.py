@@ -24,8 +24,6 @@ from headstream.errors import (
     TopicNotFoundError,
 )
 
-__all__ = ["find_stream_name", "find_topic_name"]
-
 
 def find_topic_name(transport: Transport, topic: str | TopicName) -> TopicName:
     """Return the name of a topic given by names or ids; see the rule above.

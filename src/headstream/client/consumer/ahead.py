@@ -12,8 +12,6 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import Polled, PollingStrategy
 from headstream.errors import HeadstreamError
 
-__all__ = ["FETCH_COUNT", "Ahead", "fetch_request"]
-
 FETCH_COUNT: Final = 1000
 FETCH_BYTES: Final = 1 << 20
 """Messages per fetch: enough to amortize its fixed cost, few enough for a short time to the first message."""

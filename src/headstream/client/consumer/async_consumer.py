@@ -27,8 +27,6 @@ from headstream.client.worker import Worker, slices_ms
 from headstream.core.model.message import Message, ReceivedMessage
 from headstream.errors import InvalidInputError
 
-__all__ = ["AsyncConsumer", "AsyncTopicsConsumer", "LoopCallbacks"]
-
 _T = TypeVar("_T")
 _Reader = TypeVar("_Reader", bound=Consumer | TopicsConsumer)
 

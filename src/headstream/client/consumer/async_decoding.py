@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from headstream.client.consumer.async_consumer import AsyncConsumer, AsyncTopicsConsumer
 from headstream.client.consumer.decoding import DecodedMessage
 
-__all__ = ["AsyncDecodingConsumer", "AsyncDecodingTopicsConsumer"]
-
 _T = TypeVar("_T")
 
 if TYPE_CHECKING:

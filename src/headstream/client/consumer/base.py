@@ -17,8 +17,6 @@ from headstream.core.model.message import Message, ReceivedMessage
 from headstream.core.model.quantities import parse_duration_us
 from headstream.errors import InvalidInputError, InvalidOptionError
 
-__all__ = ["BaseConsumer", "DelayInput", "lease_settler"]
-
 DelayInput = str | int | timedelta
 """A delay: text as `10s`, microseconds, or a timedelta."""
 

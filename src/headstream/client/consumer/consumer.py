@@ -27,8 +27,6 @@ from headstream.core.model.message import Message, ReceivedMessage
 from headstream.errors import ClosedError, HeadstreamError, InvalidInputError, InvalidOptionError
 from headstream.forks import closed_by_fork, tell_of_forks
 
-__all__ = ["Consumer"]
-
 _WAIT_MS: Final = 1000
 """How often a waiting consumer checks whether another thread has closed it."""
 

@@ -22,8 +22,6 @@ from headstream.errors import InvalidOptionError
 if TYPE_CHECKING:
     from headstream.client.interception.interception import Interception
 
-__all__ = ["make_consumer", "timeout_of"]
-
 
 def make_consumer(
     transport: Transport,

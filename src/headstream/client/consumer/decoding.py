@@ -15,8 +15,6 @@ from headstream.core.model.message import Message, ReceivedMessage
 from headstream.errors import SerializerError
 from headstream.serializers.serializer import decoder_of, explain_failure
 
-__all__ = ["DecodedMessage", "DecodingConsumer", "DecodingTopicsConsumer", "message_decoder"]
-
 _T = TypeVar("_T")
 
 

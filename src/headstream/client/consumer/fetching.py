@@ -28,8 +28,6 @@ from headstream.core.model.message import ReceivedMessage
 from headstream.core.model.polling import Polled
 from headstream.errors import OffsetOutOfRangeError
 
-__all__ = ["Fetching", "Transform", "Transforming"]
-
 Transform: TypeAlias = Callable[[ReceivedMessage], ReceivedMessage | None]
 """A message as stored -> the message to deliver, or None if it went to a dead-letter topic."""
 

@@ -10,8 +10,6 @@ from headstream.core.filters.filter import Filter, check_states, parse_filter
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import SegmentCounts
 
-__all__ = ["FilterCounts", "FilterPlan", "make_filter", "plan_filter"]
-
 
 class FilterCounts(NamedTuple):
     """The messages that a consumer's filter has examined.

@@ -7,8 +7,6 @@ from typing import TypeAlias
 
 from headstream.client.closing import unlimited
 
-__all__ = ["AssignmentListener", "PartitionsCallback"]
-
 PartitionsCallback: TypeAlias = Callable[[str, frozenset[int]], object]
 """Called with `stream/topic` and at least one partition."""
 

@@ -14,8 +14,6 @@ from headstream.core.model.identifiers import TopicName
 from headstream.errors import HeadstreamError, RebalancedError
 from headstream.forks import tell_of_forks
 
-__all__ = ["GroupMembership"]
-
 _REPORTS_A_SESSION: Final = 3
 """Reports per session timeout while a member delivers buffered messages: until it has been silent for its session
 timeout, no other member gets its partitions."""

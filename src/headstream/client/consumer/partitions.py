@@ -25,8 +25,6 @@ from headstream.core.model.polling import ConsumerKind, PollingKind, PollingStra
 from headstream.core.model.topology import Topic
 from headstream.errors import CorruptSendError, PartitionNotFoundError
 
-__all__ = ["PartitionReading", "Partitions"]
-
 
 class Partitions:
     """The partitions of one consumer; begin() starts reading.

@@ -14,8 +14,6 @@ from headstream.core.model.message import Message, ReceivedMessage
 from headstream.core.model.topology import Topic
 from headstream.errors import HeadstreamError, RebalancedError, ServerUnreachableError
 
-__all__ = ["PlainReading"]
-
 
 class PlainReading(PartitionReading):
     """The reading of a consumer without `on_error`.

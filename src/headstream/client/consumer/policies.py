@@ -13,8 +13,6 @@ from headstream.core.model.quantities import parse_duration_us
 from headstream.core.model.topology import Limits, NewTopic, Topic, TopicOptions, check_dead_letter_options
 from headstream.errors import InvalidOptionError, UnsupportedError
 
-__all__ = ["make_lease_policy", "make_retry_policy"]
-
 
 def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -> RetryPolicy:
     """Return what a consumer does with failing messages; a missing dead-letter topic is created.

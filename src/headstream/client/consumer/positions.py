@@ -12,8 +12,6 @@ from headstream.core.model.polling import PollingKind, PollingStrategy
 from headstream.core.model.topology import Topic
 from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError, RebalancedError
 
-__all__ = ["check_partitions", "check_start", "find_offset", "not_read", "numbers_of", "position_of", "unnamed"]
-
 
 def check_start(strategy: PollingStrategy, topic: TopicName) -> PollingStrategy:
     """Return a strategy to start from; InvalidInputError for `next`, which depends on a committed offset."""

@@ -21,8 +21,6 @@ from headstream.core.model.message import Message, ReceivedMessage
 from headstream.core.model.polling import OffsetOwner, PollingStrategy
 from headstream.interceptors.chain import Chain
 
-__all__ = ["Reading", "ReadingOptions"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReadingOptions:

@@ -16,9 +16,6 @@ from headstream.core.model.polling import ConsumerKind, Polled, PolledMessages, 
 from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import ChecksumError, CorruptSendError, HeaderError
 
-__all__ = ["poll_checked", "poll_existing", "poll_topic"]
-
-
 _log: Final = logging.getLogger("headstream.client")
 _warned: Final[set[tuple[str, str]]] = set()
 _MAX_WARNED: Final = 1000

@@ -16,8 +16,6 @@ from headstream.errors import InvalidInputError, LeaseLostError, SerializerError
 if TYPE_CHECKING:
     from headstream.client.consumer.retrying.attempts import Failure, RetryPolicy
 
-__all__ = ["LeaseSettler", "Place", "Settler", "not_in_progress", "warning_of_lost_leases"]
-
 Place: TypeAlias = tuple[int, int]
 """Partition and offset of a message."""
 

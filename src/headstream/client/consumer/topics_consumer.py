@@ -32,8 +32,6 @@ from headstream.errors import (
 )
 from headstream.forks import closed_by_fork, tell_of_forks
 
-__all__ = ["TopicsConsumer", "is_pattern"]
-
 _LOOK_S: Final = 5.0
 """How often patterns are matched against the existing topics."""
 

@@ -28,8 +28,6 @@ from headstream.core.model.reserved import ORIGIN_PREFIX
 from headstream.core.model.topology import Topic, check_legal_hold
 from headstream.errors import NotFoundError, OffsetOutOfRangeError
 
-__all__ = ["ERASURE_REASON", "ErasedPartition", "Erasure", "find_letter_topics"]
-
 ERASURE_REASON: Final = "headstream erase"
 """The reason of an erasure's marks."""
 

@@ -14,8 +14,6 @@ from headstream.core.model.reserved import ORIGIN_PREFIX, REASON_HEADER
 from headstream.forks import tell_of_forks
 from headstream.interceptors.chain import SetAsideError
 
-__all__ = ["DeadLetters"]
-
 _REASON_BYTES = min(MAX_REASON_BYTES, 255)
 """A header value of a topic with limits `iggy`."""
 

@@ -25,8 +25,6 @@ from headstream.core.model.reserved import (
     REASON_HEADER,
 )
 
-__all__ = ["LetterPage", "LetterReason", "LetterReasons", "discard_letters", "letters_of", "place_of_origin", "read_letters"]
-
 _PAGE: Final = 100
 _PAGE_BYTES: Final = 4 << 20
 _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})

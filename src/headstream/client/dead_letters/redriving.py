@@ -45,8 +45,6 @@ from headstream.errors import (
     TopicNotFoundError,
 )
 
-__all__ = ["Redrive", "RedriveCounts"]
-
 _GROUP: Final = "hs.dlq"
 _INTENT: Final = f"{REDRIVE_HEADER} "
 _REFUSALS: Final = (InvalidInputError, NotFoundError, PermissionDeniedError)

@@ -17,8 +17,6 @@ from headstream.core.model.topology import Limits, NewTopic, Topic
 from headstream.errors import HeadstreamError
 from headstream.interceptors.chain import Chain, SetAsideError
 
-__all__ = ["Interception"]
-
 
 class Interception:
     """The interceptors of one client."""

@@ -19,8 +19,6 @@ from headstream.core.model.topology import Topic
 from headstream.errors import InterceptorError
 from headstream.interceptors.chain import Chain, SetAsideError
 
-__all__ = ["InterceptedProducer"]
-
 
 class InterceptedProducer(Producer):
     """A producer that runs interceptors.

@@ -15,8 +15,6 @@ from headstream.client.worker import Worker, slices_ms
 from headstream.core.model.headers import HeadersInput
 from headstream.core.model.message import Message
 
-__all__ = ["AsyncProducer"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

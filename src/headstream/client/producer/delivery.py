@@ -35,8 +35,6 @@ from headstream.errors import (
     ServerUnreachableError,
 )
 
-__all__ = ["BatchDelivery", "Delivery"]
-
 _UNKNOWN_COMMAND: Final = 3
 """Iggy status of an unknown command."""
 

@@ -12,8 +12,6 @@ from headstream.core.model.reserved import KEY_HEADER, NULL_HEADER, RESERVED_PRE
 from headstream.core.model.topology import MAX_BATCH_BYTES, Limits, Topic
 from headstream.errors import InvalidInputError, LimitError
 
-__all__ = ["SentEncoder"]
-
 _KEY_HEADER: Final = Headers({KEY_HEADER: b""}).as_bytes()[:-4]
 """A key's header up to its length."""
 

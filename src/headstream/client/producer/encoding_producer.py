@@ -16,8 +16,6 @@ from headstream.core.model.headers import HeadersInput
 from headstream.errors import InvalidInputError
 from headstream.serializers.serializer import encoder_of, explain_failure
 
-__all__ = ["AsyncEncodingProducer", "EncodingProducer"]
-
 _T = TypeVar("_T")
 
 

@@ -8,8 +8,6 @@ from headstream.client.producer.sending import SendingOptions
 from headstream.client.transports.transport import Transport
 from headstream.core.model.topology import Topic
 
-__all__ = ["ForwardingProducer"]
-
 
 class ForwardingProducer(Producer):
     """A producer of dead letters and of mirrored messages.

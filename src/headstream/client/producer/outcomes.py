@@ -13,8 +13,6 @@ from headstream.client.producer.sending import Batch
 from headstream.core.model.identifiers import TopicName
 from headstream.errors import HeadstreamError
 
-__all__ = ["OutcomeCounter", "ProducerStats", "call_all", "explain"]
-
 _log: Final = logging.getLogger("headstream.client")
 
 

@@ -34,8 +34,6 @@ from headstream.core.model.topology import Topic
 from headstream.errors import ClosedError, OutcomeUnknownError, PartitionClosedError
 from headstream.forks import closed_by_fork, tell_of_forks
 
-__all__ = ["Producer"]
-
 _FAREWELL_S: Final = 2.0
 """How long close() waits for the server to release the producer's state; otherwise the state expires there. Seconds."""
 

@@ -15,8 +15,6 @@ from headstream.errors import WaitTimeoutError
 if TYPE_CHECKING:
     from headstream.client.producer.sending import Batch
 
-__all__ = ["Delivered", "Receipt", "Undelivered"]
-
 
 class Delivered(NamedTuple):
     """The position of a stored message.

@@ -14,8 +14,6 @@ from headstream.core.model.identifiers import TopicName
 from headstream.errors import ClosedError, HeadstreamError, PartitionNotFoundError
 from headstream.forks import tell_of_forks
 
-__all__ = ["Senders"]
-
 _MOST_TOPICS: Final = 16
 """Maximum cached producers, since each has a thread; the least recently used one is evicted."""
 

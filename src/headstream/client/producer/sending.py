@@ -23,8 +23,6 @@ from headstream.core.model.producers import Appended
 from headstream.core.model.topology import MAX_BATCH_BYTES, Limits
 from headstream.errors import InvalidOptionError
 
-__all__ = ["DEFAULT_LINGER_MS", "MAX_DELIVERY_TIMEOUT_MS", "Batch", "BatchOwner", "Sending", "SendingOptions"]
-
 DEFAULT_LINGER_MS: Final = 5
 """Longer fills larger batches, shorter reports sooner that a message is stored."""
 

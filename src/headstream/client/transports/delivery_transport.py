@@ -13,8 +13,6 @@ from headstream.core.model.leases import Grant, LeaseChange, LeaseRequest, Settl
 from headstream.core.model.pauses import PauseRule
 from headstream.errors import UnsupportedError
 
-__all__ = ["DeliveryAccess", "DeliveryCommands", "DeliveryViewCommands", "LeaseAccess", "LeaseCommands", "find_views"]
-
 
 class DeliveryCommands(Protocol):
     """Commands for the unfinished messages of groups."""

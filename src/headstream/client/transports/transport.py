@@ -20,25 +20,6 @@ from headstream.core.model.producers import Appended, BatchNumber, ProducerId
 from headstream.core.model.removals import Removal
 from headstream.core.model.topology import ClusterStats, NewTopic, Stream, Topic
 
-__all__ = [
-    "AheadCommands",
-    "ClusterCounts",
-    "GroupCommands",
-    "KeyPartitioning",
-    "MessageCommands",
-    "NumberedCommands",
-    "OffsetCommands",
-    "OwnConnections",
-    "PartitionCommands",
-    "PolledAhead",
-    "PreparedPolls",
-    "RemoteAccess",
-    "StreamCommands",
-    "TopicCommands",
-    "TopicNaming",
-    "Transport",
-]
-
 
 class StreamCommands(Protocol):
     """Stream commands."""

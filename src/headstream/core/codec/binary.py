@@ -30,16 +30,6 @@ from headstream.core.model.message import Message, MessageState, ReceivedMessage
 from headstream.core.model.reserved import KEY_HEADER, NULL_HEADER
 from headstream.errors import HeaderError, InvalidInputError
 
-__all__ = [
-    "Dialect",
-    "decode_headers",
-    "decode_polled",
-    "decode_sent",
-    "encode_headers",
-    "encode_polled",
-    "encode_sent",
-]
-
 Dialect: TypeAlias = Literal["binary", "binary-first"]
 """The format of a polled message: with state and checksum, or the one before them."""
 

@@ -12,8 +12,6 @@ from typing import Any, Final, TypeAlias
 
 from headstream.errors import DecodeError, InvalidInputError
 
-__all__ = ["BytesLike", "Reader", "Writer"]
-
 BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 """Any buffer in one piece."""
 

@@ -7,7 +7,5 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["DIALECT_MODULES"]
-
 DIALECT_MODULES: Final[list[str]] = []
 """Full names of modules; codec/conversion imports them on its first import."""

@@ -28,18 +28,6 @@ from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.model.reserved import KEY_HEADER, NULL_HEADER
 from headstream.errors import DecodeError, HeaderError, HeadstreamError, InvalidInputError
 
-__all__ = [
-    "JsonPoll",
-    "JsonSend",
-    "decode_headers",
-    "decode_message",
-    "decode_polled",
-    "decode_sent",
-    "encode_headers",
-    "encode_polled",
-    "encode_sent",
-]
-
 _TRUE: Final = HeaderValue(HeaderKind.BOOL, b"\x01")
 _MAX_ID: Final = (1 << 128) - 1
 _MAX_U64: Final = (1 << 64) - 1

@@ -14,8 +14,6 @@ from typing import Any, Final, NoReturn
 
 from headstream.errors import DecodeError, InvalidInputError
 
-__all__ = ["decode_json", "dump_json", "encode_json"]
-
 _PLACE: Final = "\udead"
 """Stands for a Decimal while a document is written: half of a surrogate pair, which no text has."""
 _SIGNED_ZERO: Final = re.compile(r"-0(?![\d.eE])", re.ASCII)

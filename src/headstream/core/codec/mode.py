@@ -16,8 +16,6 @@ from typing import Final
 
 from headstream.errors import EnvironmentSetupError
 
-__all__ = ["InterpretedFinder", "choose", "compiled", "describe", "warn_if_interpreted"]
-
 _PREFIX: Final = "headstream."
 _has_warned = False
 

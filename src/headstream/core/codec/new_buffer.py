@@ -12,8 +12,6 @@ if not cython.compiled:
 else:
     from cython.cimports.headstream.core.codec import primitives as c
 
-__all__ = ["new_buffer"]
-
 
 def new_buffer(size: int) -> bytearray:
     """Return a buffer whose bytes are undefined until they are written.

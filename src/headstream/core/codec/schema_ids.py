@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 
 from headstream.core.model.headers import Headers
 
-__all__ = ["KEY_SCHEMA_HEADER", "VALUE_SCHEMA_HEADER", "SchemaId", "find_schema_id", "read_schema_id"]
-
 KEY_SCHEMA_HEADER: Final = "__key_schema_id"
 VALUE_SCHEMA_HEADER: Final = "__value_schema_id"
 _NUMBER_BYTES: Final = 5

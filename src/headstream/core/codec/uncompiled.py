@@ -10,26 +10,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, TypeAlias, TypeVar
 
-__all__ = [
-    "Py_ssize_t",
-    "bint",
-    "cfunc",
-    "compiled",
-    "declare",
-    "double",
-    "exceptval",
-    "inline",
-    "int",
-    "longlong",
-    "nogil",
-    "p_const_uchar",
-    "p_uchar",
-    "uchar",
-    "uint",
-    "ulonglong",
-    "void",
-]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 compiled: Final = False

@@ -18,8 +18,6 @@ from typing import Final
 
 import xxhash
 
-__all__ = ["copy_crc32", "crc32_from", "crc32c_from", "crc_level", "xxh3_from"]
-
 crc_level: Final = 0
 
 _FEW_TERMS: Final = (6777, 484, 100, 0)

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import struct
 
-__all__ = ["compare_floats", "compare_whole_to_float", "load_double"]
-
 
 def load_double(p: memoryview, at: int) -> float:
     """Return the 64-bit float at a byte."""

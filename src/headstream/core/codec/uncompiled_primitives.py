@@ -11,40 +11,6 @@ from typing import Final
 
 from headstream.core.model.header_values import KIND_WIDTHS, HeaderKind
 
-__all__ = [
-    "after",
-    "changeable",
-    "compare",
-    "compare_keys",
-    "copy",
-    "equal",
-    "fill",
-    "is_null",
-    "kind_width",
-    "load16",
-    "load32",
-    "load64",
-    "load64_signed",
-    "load_float32",
-    "mix64",
-    "new_bytes",
-    "note_fault",
-    "readable",
-    "sort_keys",
-    "store16",
-    "store32",
-    "store64",
-    "store64_signed",
-    "store_decimal",
-    "store_float32",
-    "store_float64",
-    "store_head",
-    "store_uuid",
-    "utf8_size",
-    "uuid_time",
-    "writable",
-]
-
 _U16: Final = struct.Struct("<H")
 _U32: Final = struct.Struct("<I")
 _U64: Final = struct.Struct("<Q")

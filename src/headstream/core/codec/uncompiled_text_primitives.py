@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 import struct
 
-__all__ = ["is_beyond_float32", "load_float64", "parse_float", "parse_whole", "write_float", "write_whole"]
-
 
 def parse_float(p: memoryview, at: int, size: int) -> float:
     """Return the double nearest to a decimal text of at most 63 characters; infinite if it is out of range."""

@@ -33,8 +33,6 @@ from headstream.core.model.header_kinds import HeaderKind
 from headstream.core.model.header_values import HeaderValue
 from headstream.core.model.message import ReceivedMessage
 
-__all__ = ["FAILED", "FALSE", "TRUE", "UNKNOWN", "compare_values", "evaluate", "find_failure", "is_like"]
-
 FALSE: Final = 0
 TRUE: Final = 1
 UNKNOWN: Final = 2

@@ -7,27 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias, Union
 
-__all__ = [
-    "FIELD_TYPES",
-    "And",
-    "Compare",
-    "Condition",
-    "Expression",
-    "Field",
-    "FieldOf",
-    "Header",
-    "In",
-    "IsNull",
-    "Like",
-    "Literal",
-    "LiteralValue",
-    "Not",
-    "Operand",
-    "Or",
-    "ValueType",
-    "operands_of",
-]
-
 LiteralValue: TypeAlias = None | bool | int | float | bytes
 """The value of a literal; a text is its UTF-8 bytes."""
 

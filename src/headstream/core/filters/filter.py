@@ -20,8 +20,6 @@ from headstream.core.filters.typed import apply_types
 from headstream.core.model.message import MessageState, ReceivedMessage
 from headstream.errors import HeaderError, InvalidInputError, InvalidOptionError
 
-__all__ = ["Filter", "OnFilterError", "check_states", "parse_filter"]
-
 _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 
 

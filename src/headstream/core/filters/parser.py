@@ -38,8 +38,6 @@ from headstream.core.filters.tokens import Token, filter_error, tokenize
 from headstream.core.model.reserved import KEY_HEADER, NULL_HEADER
 from headstream.errors import InvalidInputError
 
-__all__ = ["ANY_CHARACTERS", "ONE_CHARACTER", "parse_expression", "parse_time"]
-
 ANY_CHARACTERS: Final = b"\xff"
 ONE_CHARACTER: Final = b"\xfe"
 """The wildcards of a pattern: bytes that UTF-8 never has."""

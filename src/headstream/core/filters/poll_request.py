@@ -10,8 +10,6 @@ from headstream.core.model.polling import OffsetOwner, PollingKind, PollingStrat
 from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import InvalidInputError, InvalidOptionError
 
-__all__ = ["AVAILABLE_ONLY", "PollRequest"]
-
 AVAILABLE_ONLY: Final = frozenset({MessageState.AVAILABLE.value})
 """The states of a poll that names none."""
 

@@ -26,8 +26,6 @@ from headstream.core.filters.expression import (
 )
 from headstream.errors import InvalidInputError
 
-__all__ = ["compile_expression"]
-
 _HEAD: Final = struct.Struct("<4H")
 _VALUE: Final = struct.Struct("<3B5xQQ8x")
 _FLOAT: Final = struct.Struct("<3B5xd16x")

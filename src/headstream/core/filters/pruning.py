@@ -31,8 +31,6 @@ from headstream.core.filters.expression import (
 from headstream.core.filters.parser import ANY_CHARACTERS, ONE_CHARACTER
 from headstream.core.filters.value_summary import ANY_NUMBER, ANY_TEXT, ANY_VALUE, ValueSummary, summary_of_value
 
-__all__ = ["MessagesSummary", "may_match", "possible_truths"]
-
 _FALSE: Final = 1 << FALSE
 _TRUE: Final = 1 << TRUE
 _UNKNOWN: Final = 1 << UNKNOWN

@@ -14,8 +14,6 @@ from headstream.core.codec.batch.stored.summaries import MAX_LISTED, HeaderNames
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.filters.value_summary import Bloom, Number, Scalar, ValueSummary
 
-__all__ = ["MAX_TEXT_BYTES", "HeaderSummarizer"]
-
 MAX_TEXT_BYTES: Final = 256
 """Longer texts are not kept: bounds are cut to this size, and a header with one has no list of values."""
 

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 
 from headstream.errors import InvalidInputError
 
-__all__ = ["MAX_FILTER_BYTES", "Token", "filter_error", "tokenize"]
-
 MAX_FILTER_BYTES: Final = 2048
 """The longest filter: percent-encoded it fits in the first line of an HTTP request, which has at most 8,190 bytes."""
 

@@ -35,8 +35,6 @@ from headstream.core.model.identifiers import parse_message_id
 from headstream.core.model.message import parse_state
 from headstream.errors import InvalidInputError
 
-__all__ = ["apply_types"]
-
 _READERS: Final[dict[Field, tuple[Callable[[str], int], str]]] = {
     Field.STATE: (
         lambda text: int(parse_state(text)),

@@ -14,8 +14,6 @@ from typing import Final, TypeAlias
 from headstream.core.codec.batch.stored.summaries import hash_value
 from headstream.core.filters.expression import LiteralValue
 
-__all__ = ["ANY_NUMBER", "ANY_TEXT", "ANY_VALUE", "Bloom", "Number", "Scalar", "ValueSummary", "summary_of_value", "whole_range"]
-
 Number: TypeAlias = int | float
 Scalar: TypeAlias = bool | int | float | bytes
 """A value that is neither null nor of an unknown kind; a text is its bytes."""

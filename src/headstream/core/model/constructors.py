@@ -21,31 +21,6 @@ from headstream.core.model.header_values import (
 )
 from headstream.errors import HeaderError
 
-__all__ = [
-    "CONSTRUCTORS",
-    "HeaderInput",
-    "KindType",
-    "bool_",
-    "char",
-    "float32",
-    "float64",
-    "header_value",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "int128",
-    "null",
-    "raw",
-    "string",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "uint128",
-]
-
-
 _T = TypeVar("_T")
 
 

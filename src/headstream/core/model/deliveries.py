@@ -21,25 +21,6 @@ from headstream.core.model.pauses import PauseRule
 from headstream.core.model.quantities import parse_duration_us
 from headstream.errors import InvalidOptionError
 
-__all__ = [
-    "MAX_ATTEMPT_BYTES",
-    "MAX_ERROR_BYTES",
-    "MAX_FAILING",
-    "MAX_KEPT_ATTEMPTS",
-    "MAX_PENDING_RANGES",
-    "Attempt",
-    "DeadLetterReason",
-    "Delivery",
-    "DeliveryChange",
-    "DeliveryStep",
-    "PartitionDeliveries",
-    "Retry",
-    "RetryOrder",
-    "SettleRequest",
-    "Settled",
-    "cut_error",
-]
-
 MAX_FAILING: Final = 10_000
 """Failing messages of a group in one partition: more are back-pressure, since a consumer stops to fetch before."""
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from headstream.core.model.deliveries import Attempt
 from headstream.core.model.pauses import GroupPause
 
-__all__ = ["DeliveryCounts", "DeliveryStatus", "GroupDeliveries", "MessageStory"]
-
 
 class DeliveryStatus(enum.StrEnum):
     """What a group does with a message: it waits for its first attempt, is in work, waits for another one, …"""

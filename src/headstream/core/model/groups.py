@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["DEFAULT_SESSION_TIMEOUT_MS", "Assignment", "Group", "GroupMember", "GroupPartition", "Member"]
-
 DEFAULT_SESSION_TIMEOUT_MS: Final = 60_000
 """How long a member can be silent while others wait for its partitions: longer than a message should take."""
 

@@ -10,8 +10,6 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["HeaderArithmetic"]
-
 
 class HeaderArithmetic:
     """The operators of numbers, on `value`."""

@@ -17,8 +17,6 @@ from typing import Final, Protocol, TypeAlias
 from headstream.core.model.header_values import HeaderValue, value_of
 from headstream.errors import DecodeError, HeaderError
 
-__all__ = ["BINARY", "MAX_KEY_BYTES", "HeaderBlock", "HeaderLayout", "HeaderSpan", "Pair", "check_key"]
-
 MAX_KEY_BYTES: Final = 255
 """A header key has 1 to 255 bytes of UTF-8 in every dialect."""
 

@@ -22,8 +22,6 @@ from typing import Final, TypeAlias
 
 from headstream.errors import HeaderError
 
-__all__ = ["FLOAT_LAYOUTS", "FOREIGN_KINDS", "KIND_NAMES", "KIND_WIDTHS", "READERS", "HeaderKind", "PlainValue", "parse_kind"]
-
 FOREIGN_KINDS: Final = range(256 + 10, 512)
 """Kinds of values that exist only in KIP-82: 256 + type code."""
 

@@ -7,17 +7,6 @@ from typing import Final
 
 from headstream.errors import InvalidInputError
 
-__all__ = [
-    "MAX_NAME_BYTES",
-    "TopicName",
-    "check_name",
-    "check_new_name",
-    "format_message_id",
-    "has_control_character",
-    "parse_message_id",
-    "parse_number",
-]
-
 MAX_NAME_BYTES: Final = 255
 """A name's length is encoded in one byte."""
 

@@ -20,21 +20,6 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.pauses import PauseRule
 from headstream.errors import InvalidOptionError
 
-__all__ = [
-    "DEFAULT_LEASE_US",
-    "MAX_LEASE_COUNT",
-    "MAX_LEASE_US",
-    "SKIPPED",
-    "Grant",
-    "LeaseChange",
-    "LeaseRefusal",
-    "LeaseRequest",
-    "LeaseStep",
-    "LeasedRange",
-    "SettledLeases",
-    "check_lease_us",
-]
-
 DEFAULT_LEASE_US: Final = 30_000_000
 """The lease of Kafka's share groups: longer than most messages take."""
 

@@ -11,8 +11,6 @@ from urllib.parse import unquote, urlsplit
 
 from headstream.errors import InvalidOptionError
 
-__all__ = ["find_path_problem", "parse_local_path"]
-
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 """At least two characters: `C:/data` has a drive. One slash is enough: pathlib merges two into one."""
 _CATALOG_NAME: Final = re.compile(r"[^\W\d][\w{}]*(?:\.[\w{}]+){2}|\{\w+\}\.\{\w+\}|[^\W\d]\w*\.\{\w+\}")

@@ -10,21 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from headstream.core.model.headers import NO_HEADERS, Headers
 from headstream.errors import InvalidInputError
 
-__all__ = [
-    "MAX_AUTHOR_BYTES",
-    "MAX_REASON_BYTES",
-    "MAX_STATE_OFFSETS",
-    "Message",
-    "MessageState",
-    "ReceivedMessage",
-    "StateChange",
-    "checksum",
-    "parse_state",
-    "set_attempt",
-    "state_name",
-    "stored_message",
-]
-
 MAX_REASON_BYTES: Final = 1000
 MAX_AUTHOR_BYTES: Final = 255
 MAX_STATE_OFFSETS: Final = 10_000

@@ -10,8 +10,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
-__all__ = ["OffsetRanges", "ranges_of"]
-
 
 class OffsetRanges:
     """A mutable set of offsets; a search takes the logarithm of the number of ranges.

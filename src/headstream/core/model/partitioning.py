@@ -9,8 +9,6 @@ import xxhash
 
 from headstream.errors import InvalidInputError
 
-__all__ = ["Partitioning", "PartitioningKind", "partition_of"]
-
 _MAX_PARTITION = (1 << 32) - 1
 
 

@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 from headstream.errors import InvalidOptionError
 
-__all__ = ["MAX_PAUSE_ATTEMPTS", "MAX_PAUSE_US", "GroupPause", "PauseRule"]
-
 MAX_PAUSE_ATTEMPTS: Final = 10_000
 """Attempts that a group remembers: one bit each, in a file."""
 

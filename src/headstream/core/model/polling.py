@@ -11,16 +11,6 @@ from headstream.core.model.identifiers import check_name
 from headstream.core.model.message import ReceivedMessage
 from headstream.errors import InvalidInputError
 
-__all__ = [
-    "ConsumerKind",
-    "OffsetOwner",
-    "Polled",
-    "PolledMessages",
-    "PollingKind",
-    "PollingStrategy",
-    "SegmentCounts",
-]
-
 _MAX_VALUE: Final = (1 << 64) - 1
 
 

@@ -13,18 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = [
-    "MAX_EPOCH",
-    "MAX_PRODUCER_ID",
-    "SEQUENCES",
-    "Appended",
-    "BatchNumber",
-    "ProducerId",
-    "is_owned_by",
-    "next_sequence",
-    "producer_id_of",
-]
-
 MAX_PRODUCER_ID: Final = (1 << 63) - 1
 MAX_EPOCH: Final = (1 << 15) - 1
 SEQUENCES: Final = 1 << 31

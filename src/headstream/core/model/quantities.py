@@ -14,8 +14,6 @@ from typing import Final
 
 from headstream.errors import InvalidInputError
 
-__all__ = ["DURATION_UNITS_US", "SIZE_UNITS", "parse_duration_us", "parse_size_bytes"]
-
 _SPELLINGS_NS: Final = {
     ("ns", "nsec", "nanos"): 1,
     ("us", "usec", "micros"): 1_000,

@@ -34,33 +34,6 @@ from typing import Final
 from headstream.core.model.headers import Headers
 from headstream.errors import HeaderError
 
-__all__ = [
-    "APPENDED_HEADER",
-    "ATTEMPTS_HEADER",
-    "CHECKSUM_HEADER",
-    "COMPRESSION_HEADER",
-    "ENCRYPTION_HEADER",
-    "FIRST_ERROR_HEADER",
-    "FIRST_FAILED_HEADER",
-    "ID_HEADER",
-    "KEY_HEADER",
-    "KINDS_HEADER",
-    "LAST_FAILED_HEADER",
-    "MIRROR_HEADER",
-    "NULL_HEADER",
-    "ORIGIN_PREFIX",
-    "REASON_CODE_HEADER",
-    "REASON_HEADER",
-    "REDRIVES_HEADER",
-    "REDRIVE_HEADER",
-    "RESERVED_PREFIX",
-    "SCHEMA_ID_HEADER",
-    "STATE_HEADER",
-    "TIMESTAMP_HEADER",
-    "check_unreserved",
-    "is_reserved",
-]
-
 RESERVED_PREFIX: Final = "hs."
 KEY_HEADER: Final = "hs.key"
 NULL_HEADER: Final = "hs.null"

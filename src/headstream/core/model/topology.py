@@ -9,27 +9,6 @@ from typing import Final, Literal, TypeAlias, get_args
 from headstream.core.model.identifiers import TopicName, check_name
 from headstream.errors import InvalidOptionError, LegalHoldError
 
-__all__ = [
-    "DEFAULT_DELETION_GRACE_US",
-    "MAX_BATCH_BYTES",
-    "MAX_PARTITIONS",
-    "ClusterStats",
-    "Fsync",
-    "KafkaHeaders",
-    "Limits",
-    "Partition",
-    "Stream",
-    "Topic",
-    "TopicOptions",
-    "check_added_partitions",
-    "check_dead_letter_options",
-    "check_deleted_partitions",
-    "check_kafka_headers",
-    "check_legal_hold",
-    "check_partition_count",
-    "split_header_names",
-]
-
 MAX_BATCH_BYTES: Final = 64 << 20
 """Maximum size of a send or a poll: what a frame of the binary transport carries."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-__all__ = ["Transition", "TransitionKind"]
-
 
 class TransitionKind(enum.StrEnum):
     """What has happened; paused and resumed are about a group as a whole, state_set about no group."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-__all__ = ["split_url"]
-
 _HIDDEN: Final = {ord("["): "\ue000", ord("]"): "\ue001"}
 _SHOWN: Final = {ord(hidden): chr(bracket) for bracket, hidden in _HIDDEN.items()}
 

@@ -13,8 +13,6 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from headstream.core.wire.statuses import Status
 
-__all__ = ["EXTENSION_CODES", "EXTENSION_CONTEXT", "TABLE", "Code", "CodeEntry", "Method", "Route", "name_of_code"]
-
 Method: TypeAlias = Literal["GET", "POST", "PUT", "DELETE"]
 
 EXTENSION_CODES: Final = range(10_000, 20_000)

@@ -10,8 +10,6 @@ from typing import Any, Final, NamedTuple
 from headstream.core.wire.shapes import Default, Json, Shape
 from headstream.errors import DecodeError
 
-__all__ = ["RecordField", "fields_of", "read_member"]
-
 _MISSING: Final = object()
 
 

@@ -20,8 +20,6 @@ if not cython.compiled:
 else:
     from cython.cimports.headstream.core.codec import primitives as c
 
-__all__ = ["FrameScan", "scan_frames"]
-
 
 class FrameScan(NamedTuple):
     """The result of a scan.

@@ -31,17 +31,6 @@ from headstream.core.wire.frame_scan import scan_frames
 from headstream.core.wire.vsr.frames import scan_requests
 from headstream.errors import DecodeError
 
-__all__ = [
-    "MAX_FRAME_BYTES",
-    "Frame",
-    "FrameBuffer",
-    "FrameBufferPool",
-    "encode_request",
-    "encode_response",
-    "request_head",
-    "response_head",
-]
-
 MAX_FRAME_BYTES: Final = 65 << 20
 """The largest valid send has 10,000,000 bytes of payloads and 100,000 of header values, and 24 bytes a message; an atomic
 append has up to 64 MiB of messages, and names around them."""

@@ -24,8 +24,6 @@ from headstream.core.wire.fields import fields_of, read_member
 from headstream.core.wire.shapes import Shape, invalid_value
 from headstream.errors import DecodeError, InvalidInputError
 
-__all__ = ["BINARY", "NOTHING", "Command", "HttpRequest", "Record", "Records", "many", "maybe", "one"]
-
 _R = TypeVar("_R")
 _Self = TypeVar("_Self", bound="Record")
 

@@ -49,8 +49,6 @@ from headstream.errors import (
     TopicNotFoundError,
 )
 
-__all__ = ["decode_refusal", "encode_refusal", "refusal", "refusal_from_json", "refusal_to_json", "status_of"]
-
 _LOCATION: Final = ("partition", "from_offset", "until_offset")
 """The attributes of an error that locate unreadable messages."""
 

@@ -9,8 +9,6 @@ from urllib.parse import unquote
 from headstream.core.wire.codes import TABLE, CodeEntry, Method
 from headstream.errors import DecodeError
 
-__all__ = ["FoundRoute", "decode_path_parameter", "find_methods", "find_route"]
-
 
 class FoundRoute(NamedTuple):
     """A command, and the decoded parameters of its path."""

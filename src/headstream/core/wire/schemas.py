@@ -22,8 +22,6 @@ from headstream.core.wire.fields import RecordField, fields_of
 from headstream.core.wire.records import Command, Record
 from headstream.core.wire.shapes import Shape
 
-__all__ = ["Schema", "Schemas"]
-
 Schema: TypeAlias = dict[str, Any]
 
 _BYTES: Final[Schema] = {"type": "string", "contentEncoding": "base64"}

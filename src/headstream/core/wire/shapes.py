@@ -21,40 +21,6 @@ from headstream.core.codec.buffer import BytesLike, Reader, Writer
 from headstream.core.model.quantities import SIZE_UNITS, parse_size_bytes
 from headstream.errors import DecodeError, InvalidInputError
 
-__all__ = [
-    "F32",
-    "IDENTIFIER",
-    "TEXT8",
-    "TEXT32",
-    "U8",
-    "U32",
-    "U64",
-    "AbsentU32",
-    "AbsentU64",
-    "Default",
-    "Flag",
-    "FlagShape",
-    "GroupId",
-    "Identifier",
-    "Json",
-    "OptionalShape",
-    "PartitionId",
-    "Rest",
-    "Shape",
-    "Size",
-    "StreamId",
-    "Text8",
-    "Text32",
-    "TextCode",
-    "TopicId",
-    "Unsigned",
-    "UserId",
-    "format_size",
-    "invalid_value",
-    "parse_size",
-]
-
-
 # Sizes in JSON: texts with a unit, as in "1.5 KB".
 #
 # The unit is the largest of EiB, EB, PiB, PB, ... KiB, KB in which the size is at least 1 and needs at most three decimals,

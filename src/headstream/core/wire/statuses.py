@@ -12,8 +12,6 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-__all__ = ["Status", "field_of_status", "http_status", "name_of_status"]
-
 
 class Status(enum.IntEnum):
     """The statuses with names; 0 is success."""

@@ -15,8 +15,6 @@ from headstream.core.wire.extensions import topics as own_topics
 from headstream.core.wire.records import Command
 from headstream.errors import DecodeError
 
-__all__ = ["COMMANDS", "decode_command"]
-
 _MODULES: Final = (groups, messages, offsets, partitions, sessions, streams, system, tokens, topics, users)
 _EXTENSIONS: Final = (
     *(deliveries, delivery_views, epochs, leases, own_filters),

@@ -15,23 +15,6 @@ from typing import Final
 
 from headstream.log.catalog.catalog import Catalog
 
-__all__ = [
-    "TokenRecord",
-    "UserRecord",
-    "delete_token",
-    "delete_user",
-    "find_token",
-    "forget_expired",
-    "insert_token",
-    "insert_user",
-    "last_user_id",
-    "list_revoked",
-    "list_tokens",
-    "list_users",
-    "revoke",
-    "update_user",
-]
-
 _SINCE: Final = 6
 _TOKEN: Final = "user, name, hash, expires_us"
 

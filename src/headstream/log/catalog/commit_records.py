@@ -16,18 +16,6 @@ from typing import Final, Literal, TypeAlias
 
 from headstream.log.catalog.catalog import Catalog
 
-__all__ = [
-    "CommitRecord",
-    "CommitState",
-    "PartitionProgress",
-    "claim_writer",
-    "find_commit",
-    "find_owner",
-    "forget_commits",
-    "pending_commits",
-    "record_commit",
-]
-
 CommitState: TypeAlias = Literal["pending", "done", "refused"]
 _COLUMNS: Final = "writer, epoch, state, manifest, places, reason, changed_us"
 

@@ -13,8 +13,6 @@ from urllib.parse import quote
 from headstream.errors import CorruptLogError, DiskFullError, StorageError
 from headstream.log.system.access import open_private
 
-__all__ = ["connect", "translated"]
-
 _BUSY_SECONDS: Final = 10.0
 
 

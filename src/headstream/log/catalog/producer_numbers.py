@@ -13,8 +13,6 @@ from typing import Final
 
 from headstream.log.catalog.catalog import Catalog
 
-__all__ = ["ProducerNumbers"]
-
 _BLOCK: Final = 1000
 """Numbers per transaction, which takes about a millisecond."""
 

@@ -9,8 +9,6 @@ from typing import Final
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Fsync, Limits, TopicOptions
 
-__all__ = ["NO_LABELS", "NO_OPTIONS", "GroupRecord", "Snapshot", "StreamRecord", "TopicLabels", "TopicRecord"]
-
 NO_OPTIONS: Final = TopicOptions()
 
 

@@ -21,8 +21,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["SCHEMA", "STEPS", "VERSION", "topic_columns"]
-
 VERSION: Final = 11
 _STATES: Final = """
 CREATE TABLE IF NOT EXISTS states (

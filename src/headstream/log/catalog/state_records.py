@@ -15,23 +15,6 @@ from typing import Final
 from headstream.core.model.message import StateChange
 from headstream.log.catalog.catalog import Catalog
 
-__all__ = [
-    "find_exception",
-    "find_state_among",
-    "find_states",
-    "forget_marked",
-    "forget_states",
-    "marked_before",
-    "marked_with_reason",
-    "oldest_marks",
-    "pending_states",
-    "put_states",
-    "remove_states",
-    "settle_states",
-    "settled_offsets",
-]
-
-
 _LAST: Final = (1 << 63) - 1
 """The greatest integer of SQLite."""
 

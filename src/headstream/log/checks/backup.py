@@ -56,8 +56,6 @@ from headstream.log.segments.layout import (
 from headstream.log.staged.staging import Manifest, epoch_directory
 from headstream.log.system.files import Files
 
-__all__ = ["Backup"]
-
 _ATTEMPTS: Final = 50
 _WITHOUT_END: Final = (1 << 63) - 1
 _COPY_BYTES: Final = 1 << 20

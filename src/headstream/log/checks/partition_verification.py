@@ -31,8 +31,6 @@ from headstream.log.segments.layout import (
 from headstream.log.segments.summaries import is_whole_summary, read_content
 from headstream.log.system.findings import SET_ASIDE, FindingKind, LogFinding
 
-__all__ = ["verify_partition"]
-
 _FILE_NAME: Final = re.compile(r"(\d{20})(?:(-\d+)?\.log|\.(index|index-new|log\.dropped|start|summary(?:\.new)?))")
 
 

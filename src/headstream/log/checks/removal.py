@@ -25,8 +25,6 @@ from headstream.log.segments.layout import (
 )
 from headstream.log.system.files import Files
 
-__all__ = ["remove_log"]
-
 _FILES: Final = (
     MARKER_NAME,
     f"{MARKER_NAME}.new",

@@ -36,9 +36,6 @@ from headstream.log.segments.layout import (
 )
 from headstream.log.system.findings import FindingKind, LogFinding
 
-__all__ = ["MERGED", "REBUILD", "SegmentCheck", "verify_seal"]
-
-
 # A segment's end, checked: its index against its seal, and the seal against the next segment.
 
 REBUILD: Final = "Run headstream verify --repair: it rebuilds the index where the messages prove it"

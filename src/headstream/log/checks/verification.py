@@ -34,8 +34,6 @@ from headstream.log.segments.layout import (
 from headstream.log.system.files import Files
 from headstream.log.system.findings import SET_ASIDE, FindingKind, LogFinding
 
-__all__ = ["PartitionDirectory", "Verification"]
-
 _UNREADABLE: Final = (CorruptLogError, InvalidInputError, ValueError, KeyError)
 """Raised by a catalog that is sound for SQLite but has invalid names or numbers."""
 

@@ -16,8 +16,6 @@ from headstream.log.segments.files import storage_error
 from headstream.log.system.access import make_private_directory
 from headstream.log.system.file_lock import FileLock
 
-__all__ = ["GroupLock"]
-
 _ATTEMPTS: Final = 100
 """A file can be removed by its holder between being opened and being locked here: then there is another one, or none."""
 

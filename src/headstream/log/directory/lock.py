@@ -15,8 +15,6 @@ from headstream.errors import LogLockedError
 from headstream.log.segments.files import storage_error
 from headstream.log.system.file_lock import FileLock
 
-__all__ = ["WriterLock"]
-
 _BRIEF_WAIT_S: Final = 10.0
 """Wait for the release by a short holder, seconds."""
 _BRIEF_LOOK_S: Final = 0.002

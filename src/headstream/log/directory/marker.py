@@ -20,8 +20,6 @@ from headstream.log.segments.files import ReadFile
 from headstream.log.segments.layout import CATALOG_NAME, FORMAT_VERSION, LOCK_NAME, MARKER_NAME, STREAMS_NAME
 from headstream.log.system.files import Files
 
-__all__ = ["Marker", "read_marker", "write_marker"]
-
 _MAX_BYTES: Final = 65_536
 _OWN_NAMES: Final = (LOCK_NAME, f"{MARKER_NAME}.new", STREAMS_NAME)
 """Files that the creation of a log writes before the marker, beside those of the catalog."""

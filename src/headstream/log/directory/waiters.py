@@ -14,8 +14,6 @@ from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
-__all__ = ["Bell", "Ringable", "Waiters"]
-
 _NOTIFIED_CHECK_S: Final = 1.0
 """Polling interval of waiters that are notified of appends: for changes without notification, such as on a
 file system that another machine writes to."""

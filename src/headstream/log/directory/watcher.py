@@ -22,8 +22,6 @@ from headstream.log.directory.waiters import Waiters
 from headstream.log.segments.layout import INDEX_SUFFIX
 from headstream.log.system.linux import OVERFLOWN, Inotify, WatchEvent, open_inotify
 
-__all__ = ["DirectoryWatcher"]
-
 _MAX_WATCHES: Final = 4096
 """Half of some systems' limit per user; enough for the partitions of one log in one process."""
 

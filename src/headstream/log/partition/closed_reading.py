@@ -14,8 +14,6 @@ from headstream.log.segments.index import IndexReader
 from headstream.log.segments.layout import IndexEntry, log_suffix, segment_path
 from headstream.log.system.files import Files
 
-__all__ = ["PassCancelledError", "read_closed"]
-
 _CHUNK_BYTES: Final = 4 << 20
 
 

@@ -22,8 +22,6 @@ from headstream.log.segments.segment_end import find_unindexed, find_verified_en
 from headstream.log.system.files import Files
 from headstream.log.system.findings import report
 
-__all__ = ["Closed", "finish_pass", "list_closed"]
-
 
 class Closed(NamedTuple):
     """A segment that is no longer appended to.

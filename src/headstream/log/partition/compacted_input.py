@@ -6,8 +6,6 @@ from headstream.core.codec.batch.stored.compact import find_keyless
 from headstream.core.codec.buffer import BytesLike
 from headstream.errors import LimitError
 
-__all__ = ["check_keys"]
-
 
 def check_keys(sent: BytesLike, where: str) -> None:
     """Reject a sent batch that has a message without a key.

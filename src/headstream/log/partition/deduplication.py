@@ -16,8 +16,6 @@ from headstream.core.codec.buffer import BytesLike
 from headstream.log.segments.files import ReadFiles
 from headstream.log.segments.follower import PartitionFollower
 
-__all__ = ["REREAD_BYTES", "RecentIds", "Repeats"]
-
 REREAD_BYTES: Final = 1 << 30
 """The newest messages, by whole segments, read at the first append: a second if cached."""
 

@@ -43,8 +43,6 @@ from headstream.errors import DecodeError
 from headstream.log.partition.delivery_state import DeliveryState, Lease
 from headstream.log.system.files import Files
 
-__all__ = ["JOURNAL_SUFFIX", "DeliveryJournal", "Touched", "journal_name", "owner_digest", "read_owner", "remove_journals"]
-
 _MAGIC: Final = b"HSDELIVR"
 _VERSION: Final = 3
 _OLD_VERSIONS: Final = (1, 2)

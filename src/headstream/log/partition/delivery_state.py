@@ -27,8 +27,6 @@ from headstream.core.model.offset_ranges import OffsetRanges
 from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.errors import LimitError
 
-__all__ = ["MAX_GIVEN_UP", "DeliveryState", "Lease", "record_failure", "retried"]
-
 MAX_GIVEN_UP: Final = 100
 """Messages that were given up whose stories are kept: the newest ones. All are in the dead letter."""
 

@@ -32,9 +32,6 @@ from headstream.log.segments.layout import (
 from headstream.log.system.files import Files
 from headstream.log.system.findings import SET_ASIDE
 
-__all__ = ["Action", "IndexRebuild", "free_aside_name"]
-
-
 _NO_STATE: Final = 256
 _AT_ONCE: Final = 8 << 20
 """Bytes of a segment read at once."""

@@ -23,9 +23,6 @@ from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.log.partition.delivery_journal import Touched
 from headstream.log.partition.delivery_state import DeliveryState, Lease, record_failure, retried
 
-__all__ = ["LeaseKeys", "LeaseOutcome", "LeaseTable"]
-
-
 # LeaseKeys: which message of each key is the first one that is not done, so that later ones wait for it. Sans-IO.
 
 

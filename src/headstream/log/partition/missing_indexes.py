@@ -9,8 +9,6 @@ from headstream.log.segments.layout import LOG_SUFFIX, base_offsets, log_suffix,
 from headstream.log.system.files import Files
 from headstream.log.system.findings import report
 
-__all__ = ["rebuild_missing_indexes"]
-
 _OFFSET_BYTES = 8
 """A stored message begins with its offset, an unsigned 64-bit number, little-endian."""
 

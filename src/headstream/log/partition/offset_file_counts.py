@@ -15,8 +15,6 @@ from typing import Final
 
 from headstream.errors import ConsumersLimitError
 
-__all__ = ["NO_USER", "OffsetFileCounts"]
-
 NO_USER: Final = 0
 """The user of files that a process without a server creates."""
 

@@ -32,8 +32,6 @@ from headstream.log.partition.offset_file_counts import NO_USER, OffsetFileCount
 from headstream.log.segments.files import ReadFile
 from headstream.log.system.files import Files, WriteFile
 
-__all__ = ["OffsetStore", "OpenOffsets"]
-
 _MAGIC: Final = b"HSOFFSET"
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<8sIBBH")

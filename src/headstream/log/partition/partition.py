@@ -51,9 +51,6 @@ from headstream.log.segments.layout import (
 from headstream.log.system.files import Files, WriteFile
 from headstream.log.system.findings import report
 
-__all__ = ["PartitionWriter", "ReservedError", "seal_segment", "truncate_damaged"]
-
-
 # Truncates what a power cut damaged of a staged commit in a partition: a damaged send, and the sends after it.
 #
 # Recovery keeps a damaged send before a whole one, since the latter was possibly acknowledged. Nothing of an unfinished

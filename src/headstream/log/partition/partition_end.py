@@ -38,8 +38,6 @@ else:
     from cython.cimports.headstream.log.partition.producer_end import ProducerEnd
     from cython.cimports.headstream.log.system.file_primitives import write_at
 
-__all__ = ["MAX_SHORT_BYTES", "NO_NUMBER", "NO_SEGMENT", "PartitionEnd", "Producers"]
-
 NO_NUMBER: Final = (0, 0, 0)
 """Producer, epoch and sequence of a batch without a number."""
 

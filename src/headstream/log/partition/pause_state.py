@@ -21,8 +21,6 @@ from headstream.core.model.polling import OffsetOwner
 from headstream.log.partition.delivery_journal import owner_digest
 from headstream.log.system.files import Files
 
-__all__ = ["PauseState", "load_pause", "pause_name", "store_pause"]
-
 _MAGIC: Final = b"HSPAUSED"
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<8sII")

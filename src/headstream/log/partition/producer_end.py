@@ -22,8 +22,6 @@ else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.core.codec.checksums import crc32c_from
 
-__all__ = ["KNOWN_BATCHES", "NO_SEQUENCE", "RECORD_BYTES", "ROOM_BYTES", "ProducerEnd", "is_record"]
-
 KNOWN_BATCHES: Final = 5
 """Number of a producer's newest batches that are remembered."""
 

@@ -42,8 +42,6 @@ from headstream.log.partition.producer_end import RECORD_BYTES, ROOM_BYTES, Prod
 from headstream.log.segments.layout import PRODUCERS_NAME
 from headstream.log.system.files import Files, WriteFile
 
-__all__ = ["MAX_PRODUCERS", "PROTECTED_US", "ProducerStates", "check_number"]
-
 MAX_PRODUCERS: Final = 20_000
 """Remembered producers per partition: about 12 MB of memory."""
 

@@ -12,8 +12,6 @@ from typing import Final
 from headstream.log.segments.files import BufferPool, ReadFiles
 from headstream.log.segments.follower import PartitionFollower
 
-__all__ = ["LentFollower", "Readers"]
-
 _POOLED_BUFFERS: Final = 8
 
 

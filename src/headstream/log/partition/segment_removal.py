@@ -27,8 +27,6 @@ from headstream.log.segments.layout import (
 )
 from headstream.log.system.files import Files
 
-__all__ = ["SIDE_SUFFIXES", "drop_segment", "finish_drops", "open_index", "remove_side_files"]
-
 SIDE_SUFFIXES: Final = (SUMMARY_SUFFIX, f"{SUMMARY_SUFFIX}.new")
 """Files beside a segment that can be rebuilt from it; the second is one that a crash left half written."""
 

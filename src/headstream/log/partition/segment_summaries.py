@@ -12,8 +12,6 @@ from headstream.log.segments.files import BufferPool
 from headstream.log.segments.summaries import SegmentSummary, encode_summary, read_summary
 from headstream.log.system.files import Files
 
-__all__ = ["is_summarized", "summarize_segment"]
-
 
 def is_summarized(directory: str, segment: Closed, names: Sequence[str], files: Files) -> bool:
     """Return whether a segment has a valid summary of these headers, or no messages to summarize.

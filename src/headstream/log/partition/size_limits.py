@@ -8,8 +8,6 @@ from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import InvalidInputError, InvalidOptionError, LimitError
 
-__all__ = ["DEFAULT_SEGMENT_BYTES", "check_segment_bytes", "check_sent_bytes"]
-
 DEFAULT_SEGMENT_BYTES: Final = 256 << 20
 """Retention drops whole segments, and a partition is searched by segment: small enough for the one, big enough
 that 10 GB are 40 of them."""

@@ -9,8 +9,6 @@ from headstream.log.partition.delivery_journal import JOURNAL_SUFFIX, DeliveryJo
 from headstream.log.partition.offsets import OffsetStore
 from headstream.log.system.files import Files
 
-__all__ = ["find_unconfirmed", "list_journals"]
-
 
 def list_journals(offsets: OffsetStore, files: Files) -> Iterator[tuple[OffsetOwner, int]]:
     """Yield the group and the partition of each journal.

@@ -15,8 +15,6 @@ from typing import Final
 
 from headstream.errors import PartitionClosedError, StorageError
 
-__all__ = ["SYNC_INTERVAL_S", "GroupCommit", "IntervalSyncer", "closed_error"]
-
 SYNC_INTERVAL_S: Final = 1.0
 """Messages of this time that a power cut can take from a topic with the policy `interval`."""
 

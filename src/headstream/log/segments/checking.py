@@ -14,8 +14,6 @@ from headstream.errors import CorruptLogError, CorruptSendError
 from headstream.log.segments.files import ReadFile
 from headstream.log.segments.layout import IndexEntry
 
-__all__ = ["SendChecks", "corrupt_offsets", "describe_offsets", "missing_offsets", "no_message", "unreadable_segment"]
-
 _MAX_REMEMBERED: Final = 256
 """Remembered sends that are read in parts: more than readers of one segment at a time."""
 

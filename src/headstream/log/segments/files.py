@@ -19,8 +19,6 @@ from typing import Final, Protocol
 from headstream.core.codec.new_buffer import new_buffer
 from headstream.errors import DiskFullError, StorageError
 
-__all__ = ["BufferPool", "OsReadFile", "OsReadFiles", "ReadFile", "ReadFiles", "storage_error"]
-
 _ADVICE: Final = {
     errno.EACCES: "Give this user the permission, or run as the user that owns the log",
     errno.EPERM: "Give this user the permission, or run as the user that owns the log",

@@ -29,9 +29,6 @@ from headstream.log.segments.segment import Segment
 from headstream.log.segments.segment_end import find_unindexed
 from headstream.log.segments.skipping import SegmentSkips
 
-__all__ = ["DEFAULT_CHUNK_BYTES", "PartitionFollower", "find_later", "retry_on_removal"]
-
-
 # retry_on_removal: repeats a query of a partition when retention or compaction removes a segment meanwhile.
 #
 # The list of segments can be outdated. If a listed segment is missing when its files are opened, the list is renewed and the

@@ -26,8 +26,6 @@ from headstream.log.segments.layout import (
     sum_counts,
 )
 
-__all__ = ["IndexReader", "read_generation"]
-
 _ENTRIES_AT_ONCE: Final = 2048
 _ENTRIES_KEPT: Final = 64
 """Entries read at once and cached."""

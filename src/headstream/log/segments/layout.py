@@ -44,50 +44,6 @@ from typing import Final, NamedTuple
 
 from headstream.core.codec.batch.stored.scan import crc32c
 
-__all__ = [
-    "CATALOG_NAME",
-    "COMPACTED_VERSION",
-    "DROPPED_SUFFIX",
-    "FORMAT_VERSION",
-    "GROUPS_NAME",
-    "INBOX_NAME",
-    "INDEX_ENTRY_BYTES",
-    "INDEX_HEADER_BYTES",
-    "INDEX_SUFFIX",
-    "INDEX_VERSION",
-    "LOCK_NAME",
-    "LOG_SUFFIX",
-    "MARKER_NAME",
-    "MAX_BASE_OFFSET",
-    "OFFSETS_NAME",
-    "PRODUCERS_NAME",
-    "REPLACING_SUFFIX",
-    "STAGED_NAME",
-    "START_SUFFIX",
-    "STREAMS_NAME",
-    "SUMMARY_SUFFIX",
-    "SYNC_FAILED_NAME",
-    "UNSEALED_VERSION",
-    "IndexEntry",
-    "IndexHeader",
-    "Seal",
-    "base_offsets",
-    "decode_entry",
-    "decode_header",
-    "decode_seal",
-    "encode_entry",
-    "encode_header",
-    "encode_seal",
-    "log_offsets",
-    "log_suffix",
-    "peek_entry",
-    "segment_path",
-    "start_offsets",
-    "sum_counts",
-    "topic_directory",
-    "unindexed_logs",
-]
-
 FORMAT_VERSION: Final = 1
 """The version of the whole directory that this Headstream writes."""
 INDEX_VERSION: Final = 4

@@ -16,8 +16,6 @@ from headstream.log.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, LOG_SUF
 from headstream.log.segments.segment_end import MissingIndex, find_verified_end
 from headstream.log.segments.send_positions import SendPositions
 
-__all__ = ["Segment"]
-
 
 class _ReplacedError(Exception):
     """The segment has been compacted since its index was read."""

@@ -16,8 +16,6 @@ from headstream.log.segments.files import ReadFiles
 from headstream.log.segments.index import IndexReader
 from headstream.log.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, log_suffix, segment_path, unindexed_logs
 
-__all__ = ["MissingIndex", "find_unindexed", "find_verified_end"]
-
 
 class MissingIndex:
     """Stands for an index that is missing beside its .log: an index without entries."""

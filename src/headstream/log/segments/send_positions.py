@@ -9,8 +9,6 @@ from headstream.core.codec.batch.stored.scan import take_complete
 from headstream.errors import CorruptLogError
 from headstream.log.segments.layout import IndexEntry
 
-__all__ = ["SendPositions"]
-
 _MAX_POSITIONS: Final = 64
 """Remembered positions within sends: as many readers can continue in one segment without searching."""
 

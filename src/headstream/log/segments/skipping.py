@@ -19,8 +19,6 @@ from headstream.log.segments.layout import INDEX_SUFFIX, log_suffix, segment_pat
 from headstream.log.segments.segment_end import find_verified_end
 from headstream.log.segments.summaries import read_summary
 
-__all__ = ["SegmentSkips"]
-
 _MAX_KNOWN: Final = 4096
 """Results that are kept for one partition: of a filter for each segment of a terabyte."""
 _INDEXED: Final = frozenset({Field.OFFSET.value, Field.TIMESTAMP.value})

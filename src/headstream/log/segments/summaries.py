@@ -32,8 +32,6 @@ from headstream.log.segments.files import ReadFiles
 from headstream.log.segments.index import IndexReader
 from headstream.log.segments.layout import INDEX_ENTRY_BYTES, SUMMARY_SUFFIX, encode_entry, segment_path
 
-__all__ = ["MAX_SUMMARY_BYTES", "SegmentSummary", "encode_summary", "is_whole_summary", "read_content", "read_summary"]
-
 SUMMARY_VERSION: Final = 1
 MAX_SUMMARY_BYTES: Final = 16 << 20
 """More than eight headers with the largest Bloom filters need; a larger file is not read."""

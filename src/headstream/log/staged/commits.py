@@ -71,9 +71,6 @@ if TYPE_CHECKING:
     from headstream.log.access import LogAccess
     from headstream.log.partition.partition import PartitionWriter
 
-__all__ = ["ONCE", "StagedCommits", "find_topics", "list_manifests", "take_manifest"]
-
-
 # Checks of a staged commit before its intent is recorded: once they pass, all of it can be appended.
 
 

@@ -27,29 +27,6 @@ from headstream.errors import CorruptLogError, InvalidInputError
 from headstream.log.segments.layout import INBOX_NAME, STAGED_NAME
 from headstream.log.system.files import Files, WriteFile
 
-__all__ = [
-    "MANIFEST_SUFFIX",
-    "MAX_EPOCH",
-    "MAX_WRITER_BYTES",
-    "TAKEN_SUFFIX",
-    "Chunk",
-    "Manifest",
-    "StagedChunk",
-    "StagedPart",
-    "StagedWriter",
-    "check_epoch",
-    "chunks_of",
-    "epoch_directory",
-    "inbox_name",
-    "inbox_path",
-    "read_chunk",
-    "read_manifest",
-    "remove_staged",
-    "sweep_abandoned",
-    "sweep_epochs",
-    "unstage",
-]
-
 MANIFEST_SUFFIX: Final = ".json"
 TAKEN_SUFFIX: Final = ".taken"
 _PART_SUFFIX: Final = ".batches"

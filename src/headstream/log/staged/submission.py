@@ -20,8 +20,6 @@ from headstream.log.opening import close_log, open_directory
 from headstream.log.segments.layout import INBOX_NAME
 from headstream.log.staged.staging import MANIFEST_SUFFIX, TAKEN_SUFFIX, Manifest, check_epoch, inbox_path, remove_staged
 
-__all__ = ["commit_staged", "commit_to", "is_committed", "is_submitted"]
-
 _FIRST_LOOK_S: Final = 0.001
 _LAST_LOOK_S: Final = 0.02
 _TAKEN_WAIT_FACTOR: Final = 4

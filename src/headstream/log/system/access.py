@@ -17,8 +17,6 @@ from typing import Final
 from headstream.errors import InvalidOptionError
 from headstream.log.segments.files import storage_error
 
-__all__ = ["GROUP_ACCESS", "make_private_directory", "open_private", "share_with_group"]
-
 GROUP_ACCESS: Final = {"none": 0o700, "read": 0o2750, "write": 0o2770}
 """A group's access, and the mode of the log's directory for it."""
 

@@ -12,8 +12,6 @@ import os
 from headstream.forks import tell_of_forks
 from headstream.log.system.access import open_private
 
-__all__ = ["FileLock"]
-
 
 class FileLock:
     """The lock of one file; subclasses acquire it and write the file's text."""

@@ -27,8 +27,6 @@ from headstream.log.segments.files import OsReadFile, OsReadFiles, ReadFile, Rea
 from headstream.log.system.access import make_private_directory, open_private
 from headstream.log.system.linux import reserve, start_writing
 
-__all__ = ["Files", "MemoryFile", "MemoryFiles", "OsFile", "OsFiles", "WriteFile"]
-
 _RESERVED_FROM_BYTES: Final = 1 << 20
 """A thousand small partitions reserve nothing."""
 _MAX_RESERVED_BYTES: Final = 64 << 20

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["SET_ASIDE", "FindingKind", "LogFinding", "report"]
-
 SET_ASIDE: Final = ".set-aside-"
 """Infix of the name of a file that was set aside, before the time."""
 

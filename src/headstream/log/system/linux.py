@@ -18,8 +18,6 @@ try:
 except ImportError:  # not on Windows
     getrlimit = None  # type: ignore[assignment]
 
-__all__ = ["OVERFLOWN", "Inotify", "WatchEvent", "max_open_files", "open_inotify", "reserve", "start_writing"]
-
 _USUAL_OPEN_FILES: Final = 1024
 
 _KEEP_SIZE: Final = 0x01

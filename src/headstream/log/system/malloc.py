@@ -6,8 +6,6 @@ import contextlib
 import ctypes
 from typing import Final
 
-__all__ = ["configure_malloc", "trim_malloc"]
-
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8

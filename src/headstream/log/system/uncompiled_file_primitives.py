@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["write_at"]
-
 
 def write_at(descriptor: int, p: memoryview, size: int, position: int) -> bool:
     """Write bytes at a byte position of a file; return whether all were written."""

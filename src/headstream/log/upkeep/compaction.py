@@ -31,8 +31,6 @@ from headstream.log.upkeep.segment_rewrite import PassContext, encode_offsets
 if TYPE_CHECKING:
     from headstream.log.access import LogAccess
 
-__all__ = ["Compaction"]
-
 _MOST_AGE_US: Final = 3600 * 1_000_000
 _LEAST_PART: Final = 64
 """Appended bytes justify a pass from this part of a segment's size on."""

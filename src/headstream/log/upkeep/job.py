@@ -14,8 +14,6 @@ from headstream.log.partition.closed_reading import PassCancelledError
 if TYPE_CHECKING:
     from headstream.log.access import LogAccess
 
-__all__ = ["LONG_PAUSE_US", "Job", "goes_on", "retry_time_us", "sum_over_partitions"]
-
 _LOGGER: Final = logging.getLogger("headstream.log")
 
 LONG_PAUSE_US: Final = 3600 * 1_000_000

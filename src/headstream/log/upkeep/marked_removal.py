@@ -30,8 +30,6 @@ from headstream.log.upkeep.segment_rewrite import PassContext
 if TYPE_CHECKING:
     from headstream.log.access import LogAccess
 
-__all__ = ["MarkedRemoval", "due_before_us"]
-
 _LEAD_US: Final = 5 * 60 * 1_000_000
 _LEAD_PART: Final = 16
 """A pass begins so long before the grace of the oldest mark ends, or this part of a shorter grace."""

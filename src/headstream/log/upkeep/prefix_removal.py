@@ -32,8 +32,6 @@ from headstream.log.upkeep.segment_rewrite import Keep, PassContext, SegmentRewr
 if TYPE_CHECKING:
     from headstream.log.access import LogAccess
 
-__all__ = ["remove_before"]
-
 
 def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) -> int:
     """Delete the messages of a partition before an offset, and return its log start offset.

@@ -23,8 +23,6 @@ from headstream.log.partition.closed_segments import Closed, finish_pass, list_c
 from headstream.log.system.files import Files
 from headstream.log.upkeep.segment_rewrite import Keep, PassContext, SegmentRewrite, check_whole, groups_of, keep_without
 
-__all__ = ["FindDue", "RemovalPass"]
-
 _MARKED: Final = MessageState.MARKED_FOR_DELETION.value
 _END: Final = 1 << 62
 

@@ -29,8 +29,6 @@ from headstream.log.segments.layout import DROPPED_SUFFIX, IndexEntry, base_offs
 if TYPE_CHECKING:
     from headstream.log.access import LogAccess
 
-__all__ = ["Retention"]
-
 _WARNING_US: Final = 3600 * 1_000_000
 _LOGGER: Final = logging.getLogger("headstream.log")
 

@@ -36,19 +36,6 @@ from headstream.log.segments.layout import (
 )
 from headstream.log.system.files import Files
 
-__all__ = [
-    "Keep",
-    "MakeKeep",
-    "PassContext",
-    "Rewritten",
-    "SegmentRewrite",
-    "check_whole",
-    "encode_offsets",
-    "groups_of",
-    "keep_without",
-    "older",
-]
-
 _NO_SEED: Final = bytes(16)
 _MOST_OFFSETS: Final = 1 << 31
 """Most offsets of one segment: they are 32 bits in its index."""

@@ -28,8 +28,6 @@ from headstream.log.upkeep.job import goes_on, retry_time_us, sum_over_partition
 if TYPE_CHECKING:
     from headstream.log.access import LogAccess
 
-__all__ = ["Summaries"]
-
 _NEVER_US: Final = 1 << 63
 
 

@@ -20,8 +20,6 @@ from headstream.log.segments.layout import OFFSETS_NAME, STREAMS_NAME, topic_dir
 from headstream.log.system.files import Files
 from headstream.log.system.findings import report
 
-__all__ = ["sweep_directories"]
-
 
 def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
     """Remove the directories of deleted topics, set aside unexplained ones, and report missing ones.

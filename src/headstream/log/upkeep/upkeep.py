@@ -18,8 +18,6 @@ from headstream.log.upkeep.summaries import Summaries
 if TYPE_CHECKING:
     from headstream.log.access import LogAccess
 
-__all__ = ["Upkeep"]
-
 
 class Upkeep:
     """The running jobs of one log.

@@ -22,8 +22,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from headstream.errors import SchemaError
 
-__all__ = ["Difference", "Evolution", "SeenColumn", "SeenSchema", "compare_schemas", "plan_evolution"]
-
 DifferenceKind: TypeAlias = Literal[
     "on_column_added", "on_column_dropped", "on_column_renamed", "on_type_widened", "on_type_narrowed",
     "on_nullability_changed", "on_key_changed",

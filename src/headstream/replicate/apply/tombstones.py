@@ -17,8 +17,6 @@ from headstream.replicate.apply.on_executors.fold import divide_by_tombstones
 from headstream.replicate.engines.plan import quote_name, quote_text
 from headstream.replicate.storage.delta_places import Translated
 
-__all__ = ["Tombstones"]
-
 _MOST_FILES: Final = 64
 """Number of small files that triggers a merge: a lookup opens each whose range of sequences overlaps."""
 

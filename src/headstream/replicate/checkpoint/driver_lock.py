@@ -10,8 +10,6 @@ from typing import Final
 from headstream.errors import ReplicateError, StorageError
 from headstream.log.system.file_lock import FileLock
 
-__all__ = ["DriverLock"]
-
 _NAME: Final = "driver.lock"
 
 

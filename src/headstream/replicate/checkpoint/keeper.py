@@ -32,8 +32,6 @@ from headstream.replicate.checkpoint.store_objects import CheckpointObjects, rec
 from headstream.replicate.checkpoint.working_files import Changes, WorkingFiles
 from headstream.replicate.storage.places import StorePlace
 
-__all__ = ["Keeper", "LocalKeeper", "StoreKeeper"]
-
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _SNAPSHOT_EVERY: Final = 100
 """Most commits that a reader applies after a snapshot."""

@@ -12,8 +12,6 @@ from typing import Final
 from headstream.errors import ReplicateError, StorageError
 from headstream.replicate.storage.places import StorePlace
 
-__all__ = ["MOVED_FILE", "check_not_moved", "note_moved"]
-
 MOVED_FILE: Final = "moved.json"
 
 

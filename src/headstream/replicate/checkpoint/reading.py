@@ -11,8 +11,6 @@ from headstream.replicate.checkpoint.records import Record
 from headstream.replicate.checkpoint.store_objects import CheckpointObjects, SupersededError
 from headstream.replicate.storage.places import StorePlace
 
-__all__ = ["CheckpointReader"]
-
 
 class CheckpointReader:
     """A reader; it takes nothing over and writes nothing to the store.

@@ -23,8 +23,6 @@ import xxhash
 
 from headstream.errors import CorruptLogError, LogVersionError
 
-__all__ = ["CHUNK_BYTES", "FileChange", "Record", "RecordWriter", "read_record"]
-
 CHUNK_BYTES: Final = 16 << 20
 """Most bytes of one chunk: what writing and reading a record holds in memory at a time."""
 _MAGIC: Final = b"HSCK"

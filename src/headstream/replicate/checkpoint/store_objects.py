@@ -25,8 +25,6 @@ from headstream.replicate.checkpoint.records import Record, read_record
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 
-__all__ = ["CheckpointObjects", "SupersededError", "record_name"]
-
 _NAME: Final = re.compile(r"\d{10}")
 _KEPT_SNAPSHOTS: Final = 2
 """One more than is needed, for readers that have begun with the one before."""

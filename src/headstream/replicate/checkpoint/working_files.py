@@ -25,8 +25,6 @@ import xxhash
 from headstream.errors import StorageError
 from headstream.replicate.checkpoint.records import FileChange
 
-__all__ = ["Changes", "WorkingFiles"]
-
 _PAGE_BYTES: Final = 4096
 _READ_BYTES: Final = 4 << 20
 _SETTLED_NS: Final = 2_000_000_000

@@ -26,8 +26,6 @@ from headstream.replicate.codec.masks import mask_from_hex, mask_to_hex
 from headstream.replicate.codec.metadata import ColumnMetadata, TableMetadata
 from headstream.replicate.codec.types import avro_type
 
-__all__ = ["OPERATIONS", "Change", "data_message", "data_schema", "decode_data"]
-
 OPERATIONS: Final = ("INSERT", "UPDATE", "DELETE", "REFRESH")
 _TEXTS: Final = (
     ("changeSequence", "change_sequence"),

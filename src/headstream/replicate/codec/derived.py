@@ -13,8 +13,6 @@ from headstream.errors import SchemaError
 from headstream.replicate.codec.avro.schema import AvroType, parse_schema
 from headstream.replicate.codec.metadata import ColumnMetadata, Lineage, TableMetadata
 
-__all__ = ["derive_metadata", "key_fields"]
-
 _NAMESPACE: Final = "com.attunity.queue.msg."
 _TYPES: Final = {
     "int": "INT4",

@@ -22,8 +22,6 @@ from headstream.replicate.codec.avro.reader import AvroReader
 from headstream.replicate.codec.avro.values import encode_long, encode_string
 from headstream.replicate.settings.formats import MessageFormat, is_flat, read_flat
 
-__all__ = ["MAGIC", "Envelope", "Form", "decode_envelope", "encode_envelope"]
-
 MAGIC: Final = b"atMSG"
 Form = Literal["avro", "json"]
 _BLANKS: Final = b" \t\r\n"

@@ -17,8 +17,6 @@ else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.replicate.codec.avro import codes
 
-__all__ = ["group_by_schema", "ungrouped_rows"]
-
 NO_GROUP = cython.declare(cython.uint, 0xFFFFFFFF)
 # A batch has few distinct ids: a table with this many slots spares most of them the dict lookup, which needs Python objects.
 # A slot is the id's length, where it is and its group, int64 each.

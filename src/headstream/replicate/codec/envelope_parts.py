@@ -7,8 +7,6 @@ from typing import Final
 from headstream.errors import DecodeError
 from headstream.replicate.codec.avro import codes
 
-__all__ = ["BROKEN", "DATA", "JSON", "METADATA", "NEITHER", "REGISTRY", "UNKNOWN", "Envelopes"]
-
 NEITHER: Final = codes.FORM_NEITHER
 METADATA: Final = codes.FORM_METADATA
 DATA: Final = codes.FORM_DATA

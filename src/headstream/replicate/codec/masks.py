@@ -16,8 +16,6 @@ from typing import Literal
 
 from headstream.errors import DecodeError, InvalidInputError
 
-__all__ = ["ByteOrder", "decode_mask", "encode_mask", "mask_from_hex", "mask_to_hex"]
-
 ByteOrder = Literal["little", "big"]
 
 

@@ -22,8 +22,6 @@ from headstream.replicate.codec.avro.schema import parse_schema
 from headstream.replicate.codec.avro.values import decode_value, encode_value
 from headstream.replicate.codec.envelope import Envelope, Form, encode_envelope
 
-__all__ = ["ColumnMetadata", "Lineage", "TableMetadata", "decode_metadata", "metadata_message"]
-
 _Field = TypeVar("_Field", str, int, bool)
 
 

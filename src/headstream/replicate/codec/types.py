@@ -23,8 +23,6 @@ from typing import Any, Final, Literal
 from headstream.errors import SchemaError
 from headstream.replicate.codec.metadata import ColumnMetadata
 
-__all__ = ["MAX_DECIMAL_PRECISION", "avro_type", "decimal_shape", "target_type"]
-
 MAX_DECIMAL_PRECISION: Final = 38  # of Spark's, Delta's and Arrow's decimal
 
 _TARGETS: Final = {

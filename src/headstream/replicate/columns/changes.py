@@ -41,21 +41,6 @@ from headstream.replicate.columns.column_masks import ColumnMasks, ask_masks
 from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.versions import LATE_MARK, LOAD_MARK
 
-__all__ = [
-    "BOOKKEEPING",
-    "CHANGE_KEY",
-    "OLD_PREFIX",
-    "OPERATIONS",
-    "RESERVED_PREFIX",
-    "Collapsed",
-    "change_keys",
-    "collapse",
-    "departures",
-    "has_partial_images",
-    "keys_of",
-    "moved_keys",
-]
-
 OPERATIONS: Final = ("INSERT", "UPDATE", "DELETE", "REFRESH")
 _INSERT, _UPDATE, _DELETE, _REFRESH = range(4)
 RESERVED_PREFIX: Final = "_hs_"

@@ -10,8 +10,6 @@ import pyarrow.compute as pc
 
 from headstream.replicate.codec import TableMetadata, decode_mask
 
-__all__ = ["LOBS", "ColumnMasks", "ask_masks"]
-
 LOBS: Final = frozenset({"BLOB", "CLOB", "NCLOB"})
 """Types of large objects, which change masks do not include."""
 

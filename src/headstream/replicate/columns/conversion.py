@@ -19,19 +19,6 @@ from headstream.replicate.codec.avro.plan import ColumnBuffers, ColumnPlan
 from headstream.replicate.codec.avro.schema import MAX_PRECISION
 from headstream.replicate.codec.avro.values import TABLE_PRECISION
 
-__all__ = [
-    "array_from_buffers",
-    "array_from_json",
-    "arrow_type",
-    "convert",
-    "datetime_texts",
-    "find_finer",
-    "find_outside",
-    "in_table_types",
-    "number_texts",
-    "time_texts",
-]
-
 _ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "TINYINT": pa.int8(),
     "SMALLINT": pa.int16(),

@@ -13,8 +13,6 @@ import pyarrow.compute as pc
 from headstream.replicate.columns.large_values import MAX_UNIT_BYTES, take_rows
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, offsets_and_data
 
-__all__ = ["as_integers", "bucket_numbers", "divide", "divide_changes", "mix_hashes"]
-
 _Hashes: TypeAlias = npt.NDArray[np.uint64]
 _BASE: Final = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -12,8 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["MAX_ARRAY_BYTES", "MAX_UNIT_BYTES", "take_rows", "take_values"]
-
 MAX_ARRAY_BYTES: Final = 1 << 30
 """Size of a column from which on its rows are taken in pieces: the result of each has at most this size, or one row."""
 MAX_UNIT_BYTES: Final = 512 << 20

@@ -10,8 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Mark", "steps_of", "thinned"]
-
 Mark: TypeAlias = tuple[int, str]
 """A step of H: a log time, and the highest change sequence logged up to it."""
 

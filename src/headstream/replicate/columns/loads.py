@@ -41,8 +41,6 @@ from headstream.replicate.columns.load_marks import Mark, steps_of, thinned
 from headstream.replicate.columns.versions import AGAIN_MARK, LATE_MARK, LOAD_MARK, LOAD_TIME_CHARACTERS
 from headstream.replicate.settings.config import LOAD_GAP_US
 
-__all__ = ["Load", "Loads", "TableNotice"]
-
 MOST_LOADS: Final = 64
 """Most loads that are stored. A REFRESH row logged before the oldest of them counts as of the first load, below every change."""
 MOST_MARKS: Final = 65_536

@@ -21,8 +21,6 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-__all__ = ["MAX_NAME_BYTES", "can_partition_by", "find_unusable"]
-
 MAX_NAME_BYTES: Final = 255
 """Most bytes of a directory's name, which is the column's name and the value as deltalake encodes them."""
 

@@ -15,27 +15,6 @@ import pyarrow.compute as pc
 
 from headstream.replicate.columns.large_values import take_rows
 
-__all__ = [
-    "CHANGE_COORDINATES",
-    "COORDINATE_COLUMNS",
-    "RAW_SCHEMA",
-    "REPAIR_TOPIC",
-    "SOURCE_COLUMNS",
-    "TRANSACTION",
-    "Coordinates",
-    "change_coordinates",
-    "coordinates_table",
-    "in_raw_types",
-    "join_coordinates",
-    "leave_out",
-    "match_keys",
-    "match_rows",
-    "offsets_and_data",
-    "raw_rows",
-    "read_ipc",
-    "write_ipc",
-]
-
 SOURCE_COLUMNS: Final = ("topic", "partition", "offset", "timestamp_us", "key", "headers", "payload")
 
 RAW_SCHEMA: Final = pa.schema(

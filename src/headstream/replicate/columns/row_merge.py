@@ -36,8 +36,6 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from headstream.replicate.columns.versions import ABSENT_VERSION, MAX_SEQUENCE_CHARACTERS, moved_version
 
-__all__ = ["KNOWN_STATE", "NO_SOURCE", "Key", "KeyEvent", "KeyState", "KnownRow", "Written", "join_key", "replay", "sequence_of"]
-
 Key: TypeAlias = tuple[Any, ...]
 """The values of a row's key columns."""
 NO_SOURCE: Final = -1

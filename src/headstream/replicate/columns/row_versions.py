@@ -19,8 +19,6 @@ from functools import lru_cache
 from headstream.replicate.columns.row_merge import NO_SOURCE, KnownRow, Written
 from headstream.replicate.columns.versions import ABSENT_VERSION, VERSION_CHARACTERS, version_of
 
-__all__ = ["NO_WHOLE_IMAGE", "UNIFORM_MARK", "not_carried_sql", "read_versions", "write_versions"]
-
 UNIFORM_MARK = "="
 NO_WHOLE_IMAGE = '["",'
 """Prefix of the text of a row without a known whole image."""

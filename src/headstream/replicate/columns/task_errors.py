@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from headstream.replicate.columns.raw import CHANGE_COORDINATES
 
-__all__ = ["naming_messages"]
-
 _MOST_NAMED: Final = 20
 """Partitions that are named, each in a line."""
 

@@ -21,8 +21,6 @@ from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.load_marks import steps_of
 from headstream.replicate.columns.raw import read_ipc, write_ipc
 
-__all__ = ["ChangeTraits", "StoredChanges", "join_traits", "loads_from", "traits_of"]
-
 _REFRESH: Final = OPERATIONS.index("REFRESH")
 _UPDATE: Final = OPERATIONS.index("UPDATE")
 _TRACE: Final = pa.schema(

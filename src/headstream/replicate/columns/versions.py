@@ -20,19 +20,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "ABSENT_VERSION",
-    "AGAIN_MARK",
-    "LATE_MARK",
-    "LOAD_MARK",
-    "LOAD_TIME_CHARACTERS",
-    "MAX_SEQUENCE_CHARACTERS",
-    "VERSION_CHARACTERS",
-    "load_floor",
-    "moved_version",
-    "version_of",
-]
-
 MAX_SEQUENCE_CHARACTERS: Final = 35
 """A change sequence is 35 characters: 16 of time, 19 of a number."""
 

@@ -24,8 +24,6 @@ from headstream.replicate.engines.spark_store import configure_store
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.storage.places import Place, StorePlace
 
-__all__ = ["RANGE_NUMBER", "SEQUENCE", "ComparedTable", "open_compared"]
-
 SEQUENCE: Final = "_hs_sequence"
 """Of a row of the target: the change that wrote it."""
 RANGE_NUMBER: Final = "_hs_number"

@@ -29,8 +29,6 @@ from headstream.replicate.compare.key_ranges import find_differing_keys
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.run.status import read_status
 
-__all__ = ["CompareSettings", "Difference", "PipelineProgress", "TableResult", "compare_table"]
-
 _ROUNDS: Final = 4
 _LOOK_SECONDS: Final = 0.5
 Key: TypeAlias = tuple[Any, ...]

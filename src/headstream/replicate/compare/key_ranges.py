@@ -21,8 +21,6 @@ from pyspark.sql import functions as sf
 from headstream.replicate.compare.compared_table import RANGE_NUMBER, ComparedTable
 from headstream.replicate.compare.source_database import Partitions
 
-__all__ = ["Found", "find_differing_keys", "join_ranges"]
-
 _RANGES: Final = 1024
 _FEW_ROWS: Final = 200_000
 """Rows that are read without dividing their ranges again."""

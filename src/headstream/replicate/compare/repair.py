@@ -30,8 +30,6 @@ from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.table_memory import TableState
 from headstream.replicate.tables.tables import TABLES_NAME
 
-__all__ = ["describe_repair", "newest_sequence", "sequence_after"]
-
 _OPERATIONS: Final = {"missing": "I", "changed": "U", "extra": "D"}
 _MARKS: Final = re.compile(r"[.,/ -]")
 

@@ -16,8 +16,6 @@ from pyspark.sql.types import StructType
 
 from headstream.errors import InvalidInputError
 
-__all__ = ["JdbcAccess", "Partitions", "SourceDatabase"]
-
 _POSTGRESQL: Final = ("jdbc:postgresql", "", "org.postgresql.Driver", "postgresql")
 # Spark's dialect of MySQL quotes names as MariaDB reads them, but only for this scheme.
 _MARIADB: Final = ("jdbc:mysql", "permitMysqlScheme", "org.mariadb.jdbc.Driver", "mariadb")

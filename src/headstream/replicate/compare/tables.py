@@ -25,8 +25,6 @@ from headstream.replicate.settings.table_settings import TableRules
 from headstream.replicate.storage.places import Place
 from headstream.replicate.tables.table_places import place_table
 
-__all__ = ["Compared", "compare_tables", "find_schemas"]
-
 
 @dataclass(frozen=True, slots=True)
 class Compared:

@@ -35,9 +35,6 @@ from headstream.replicate.schemas.zone import SchemaZone, check_zone
 from headstream.replicate.schemas.zone_objects import copy_directory
 from headstream.replicate.storage.places import StorePlace
 
-__all__ = ["Decoder", "decode_partitions", "find_contexts", "open_zone"]
-
-
 # Trace contexts of a column of messages' headers.
 
 

@@ -27,8 +27,6 @@ from headstream.replicate.columns.raw import read_ipc, write_ipc
 from headstream.replicate.columns.traits import ChangeTraits, StoredChanges, join_traits, traits_of
 from headstream.replicate.decoding.frame_times import PartitionTimes
 
-__all__ = ["DECODED_SCHEMA", "DECODED_SPARK_SCHEMA", "Decoded"]
-
 DECODED_SCHEMA: Final = pa.schema(
     [
         pa.field("kind", pa.string(), nullable=False),  # a category of raw messages, events, changes, traits or totals

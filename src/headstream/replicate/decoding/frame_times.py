@@ -21,8 +21,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CLOCK_SLACK_US", "FrameTimes", "PartitionTimes", "times_of"]
-
 CLOCK_SLACK_US: Final = 60_000_000
 """Largest clock skew between the driver and the log."""
 _KEPT_BATCHES: Final = 8

@@ -25,8 +25,6 @@ from headstream.replicate.schemas.schema_catalog import DecodeOptions, Found, Mi
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.zone import table_id
 
-__all__ = ["JsonRows", "decode_json_rows"]
-
 _Message: TypeAlias = tuple[int, Envelope, Change]
 """Row of the raw batch, its envelope and its change."""
 

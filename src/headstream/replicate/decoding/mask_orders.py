@@ -33,18 +33,6 @@ from headstream.replicate.codec import Lineage
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 
-__all__ = [
-    "Claims",
-    "MaskOrders",
-    "Order",
-    "RowMarks",
-    "contradictions",
-    "exact_masks",
-    "reverse_masks",
-    "wider_than",
-    "without_columns",
-]
-
 RowMarks: TypeAlias = npt.NDArray[np.bool_]
 """A mark a row."""
 Claims: TypeAlias = Callable[[], list[tuple[int, pa.Array]]]

@@ -21,8 +21,6 @@ from headstream.replicate.decoding.mask_orders import (
 )
 from headstream.replicate.schemas.schemas import TableSchema
 
-__all__ = ["RowMasks", "settle_masks"]
-
 _JUDGED_ROWS: Final = 5_000
 """Most rows of a batch that an order is inferred from: further rows add no evidence."""
 _VOTES: Final = 2

@@ -34,8 +34,6 @@ from headstream.replicate.decoding.row_masks import settle_masks
 from headstream.replicate.decoding.transaction_events import transaction_events
 from headstream.replicate.schemas.schemas import TableSchema
 
-__all__ = ["ChangeParts", "DecodedRows", "Faults", "assemble_changes", "decode_avro_events", "decode_avro_rows", "header_maps"]
-
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
 """Rows of the raw batch."""
 Faults: TypeAlias = dict[int, str]

@@ -18,20 +18,6 @@ from headstream.replicate.codec import Lineage
 from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, TRANSACTION
 
-__all__ = [
-    "EVENTS_SCHEMA",
-    "Ranges",
-    "SeenEvents",
-    "add_numbers",
-    "change_events",
-    "changes_of",
-    "divide_events",
-    "first_gap",
-    "is_whole",
-    "join_seen",
-    "transaction_events",
-]
-
 _REFRESH: Final = pa.scalar(OPERATIONS.index("REFRESH"), pa.int8())
 
 EVENTS_SCHEMA: Final = pa.schema(

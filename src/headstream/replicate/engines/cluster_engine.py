@@ -21,8 +21,6 @@ from headstream.replicate.engines.plan import MergePlan
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
 from headstream.replicate.storage.places import Place
 
-__all__ = ["MAX_DRIVER_TABLE_BYTES", "ClusterEngine"]
-
 MAX_DRIVER_TABLE_BYTES: Final = 32 << 20
 """Largest table that is merged, read or changed in the driver, by the size of its files; in memory its rows take several times as
 much, for each of the tables that are merged at the same time."""

@@ -24,8 +24,6 @@ from headstream.replicate.settings.merge_settings import MergeStrategy
 from headstream.replicate.storage.delta_log import VECTORS_PROPERTY
 from headstream.replicate.storage.places import Place
 
-__all__ = ["DeltaSparkEngine"]
-
 _APP_ID: Final = "spark.databricks.delta.write.txnAppId"
 _VERSION: Final = "spark.databricks.delta.write.txnVersion"
 _SOURCE: Final = "headstream_changes"

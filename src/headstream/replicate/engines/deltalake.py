@@ -30,8 +30,6 @@ from headstream.replicate.storage.delta_log import LogSnapshot, merge_on_read_re
 from headstream.replicate.storage.delta_places import Translated, delta_options, make_parent, open_table, remove_file
 from headstream.replicate.storage.places import Place
 
-__all__ = ["DeltaLakeEngine", "TableLog"]
-
 _LOGGER: Final = logging.getLogger(__name__)
 _SPARK_TYPES: Final = {
     "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",

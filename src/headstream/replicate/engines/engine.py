@@ -19,8 +19,6 @@ from headstream.replicate.engines.plan import MergePlan
 from headstream.replicate.settings.merge_settings import MergeStrategy
 from headstream.replicate.storage.places import Place
 
-__all__ = ["MergedTable", "RowCounts", "TableEngine", "VectorState"]
-
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:

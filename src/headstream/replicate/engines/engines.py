@@ -17,8 +17,6 @@ from headstream.replicate.engines.spark_store import configure_store, require_st
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
 from headstream.replicate.storage.places import Place, StorePlace
 
-__all__ = ["Engines", "SparkWorkers", "find_workers"]
-
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 
 

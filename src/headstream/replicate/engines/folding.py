@@ -25,8 +25,6 @@ from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, merge_
 from headstream.replicate.storage.delta_places import Translated
 from headstream.replicate.storage.places import Place
 
-__all__ = ["COMPACTION_STEPS", "Folded", "fold", "must_fold", "remove_vectors"]
-
 _DELETED_SHARE: Final = 0.2
 """Of a file's rows, from which the file is written again."""
 _MOST_VECTORS: Final = 200

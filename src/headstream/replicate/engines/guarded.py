@@ -11,8 +11,6 @@ from headstream.replicate.engines.engine import RowCounts, TableEngine, VectorSt
 from headstream.replicate.engines.plan import MergePlan
 from headstream.replicate.storage.places import Place
 
-__all__ = ["GuardedEngine"]
-
 
 class GuardedEngine:
     """A table's engine.

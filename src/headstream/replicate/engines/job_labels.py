@@ -12,8 +12,6 @@ from typing import Any, Final, TypeAlias
 
 from pyspark.sql import SparkSession
 
-__all__ = ["GROUP", "JobLabels", "LabelJobs", "no_labels"]
-
 LabelJobs: TypeAlias = Callable[[str], AbstractContextManager[Any]]
 """A text -> a context in which the jobs of this thread have it as their description; it yields None, or what notes the result."""
 

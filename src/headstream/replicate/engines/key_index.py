@@ -26,8 +26,6 @@ import xxhash
 
 from headstream.replicate.columns.key_buckets import as_integers, mix_hashes
 
-__all__ = ["FileKeys", "KeyIndex", "SoughtKeys", "can_find", "find_rows"]
-
 Positions: TypeAlias = npt.NDArray[np.int64]
 _Numbers: TypeAlias = npt.NDArray[np.uint64]
 

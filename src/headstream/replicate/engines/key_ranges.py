@@ -18,8 +18,6 @@ import pyarrow.compute as pc
 
 from headstream.replicate.engines.plan import quote_name, quote_text
 
-__all__ = ["KeyRanges", "ValueRanges", "join_ranges", "key_ranges", "literal_ranges", "ranges_sql", "value_ranges"]
-
 KeyRanges: TypeAlias = dict[str, list[tuple[str, str]]]
 """Key column -> least and greatest value of each of its ranges, as SQL literals."""
 ValueRanges: TypeAlias = dict[str, list[tuple[Any, Any]]]

@@ -20,16 +20,6 @@ from headstream.replicate.engines.spark_store import explain
 from headstream.replicate.storage.delta_log import VECTORS_PROPERTY
 from headstream.replicate.storage.places import Place, StorePlace, failure, shown_cause
 
-__all__ = [
-    "MappedTables",
-    "SparkMappedTables",
-    "needs_column_mapping",
-    "open_session",
-    "path_properties",
-    "spark_path",
-    "translated",
-]
-
 _UNMAPPED_NAME: Final = re.compile(r"[^ ,;{}()\n\t=]+")
 
 

@@ -32,8 +32,6 @@ from headstream.replicate.storage.delta_commit import Conflict, commit_rows, wri
 from headstream.replicate.storage.delta_log import VECTORS_PROPERTY, DataFile, LogSnapshot, merge_on_read_refusal, open_parquet
 from headstream.replicate.storage.places import Place
 
-__all__ = ["OWN_TABLE", "MergeOnRead", "log_enabled"]
-
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 OWN_TABLE: Final = {"headstream.mergeStrategy": "auto"}
 """The property of tables that are created for the strategy `auto`: it may give them deletion vectors."""

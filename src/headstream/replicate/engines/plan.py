@@ -18,9 +18,6 @@ from typing import Final, Literal
 
 from headstream.replicate.columns.versions import LOAD_MARK
 
-__all__ = ["DELETED", "MergePlan", "plan_merge", "quote_name", "quote_text"]
-
-
 # Both rows are of one full load: their sequences differ at most in the log time. Only functions that deltalake can write down.
 DELETED: Final = "_hs_deleted"
 """The column that is true in a row whose deletion is kept (soft deletions)."""

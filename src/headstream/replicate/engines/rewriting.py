@@ -20,8 +20,6 @@ from headstream.replicate.columns.large_values import take_values
 from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.engines.plan import DELETED, MergePlan, quote_name
 
-__all__ = ["is_cheaper", "matched_changes", "rewritten"]
-
 _LEAST_COLUMNS: Final = 100
 """With fewer, a merge costs less than 0.2 CPU seconds."""
 _ROWS_PER_COLUMN: Final = 2

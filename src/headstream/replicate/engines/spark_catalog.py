@@ -17,8 +17,6 @@ from headstream.replicate.engines.spark_store import explain
 from headstream.replicate.settings.catalog_names import CatalogName, show_catalog_name
 from headstream.replicate.storage.places import Place, failure, shown_cause
 
-__all__ = ["SparkCatalog", "is_same_location"]
-
 _DETAILS: Final = "# Detailed Table Information"
 """The row of DESCRIBE TABLE EXTENDED after which rows are properties of the table, not columns."""
 _FILE: Final = re.compile(r"file:/*(?=/)")

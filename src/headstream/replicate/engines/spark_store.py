@@ -8,8 +8,6 @@ from pyspark.sql import SparkSession
 from headstream.errors import EnvironmentSetupError
 from headstream.replicate.storage.places import StorePlace
 
-__all__ = ["configure_store", "explain", "has_class", "require_store"]
-
 
 def configure_store(spark: SparkSession, place: StorePlace) -> None:
     """Set the settings of an object store in a running session; tasks receive them with each read and write.

@@ -45,8 +45,6 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import Record
 
-__all__ = ["FileStats", "Manifests", "commit", "expire", "make_file", "new_snapshot_id"]
-
 _FORMAT: Final = 2
 _MOST_ENTRIES: Final = 1000
 """Files of one manifest: a change of one of them writes the others' entries again."""

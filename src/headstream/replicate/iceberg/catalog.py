@@ -9,8 +9,6 @@ from pyiceberg.catalog import Catalog, load_catalog
 from headstream.replicate.settings.iceberg_settings import IcebergSettings
 from headstream.replicate.storage.places import Place, StorePlace
 
-__all__ = ["open_catalog"]
-
 _STORAGE: Final = {
     "s3": {
         "endpoint": "s3.endpoint", "region": "s3.region", "access_key_id": "s3.access-key-id",

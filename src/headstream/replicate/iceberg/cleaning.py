@@ -15,8 +15,6 @@ from headstream.replicate.iceberg.files import FOLDER
 from headstream.replicate.storage.delta_places import delta_options
 from headstream.replicate.storage.places import Place
 
-__all__ = ["Cleaning"]
-
 _LEAST_AGE_S: Final = 3600.0
 """Younger files can be those of a commit under way, or of a reader that has just begun."""
 

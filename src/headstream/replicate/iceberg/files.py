@@ -25,8 +25,6 @@ from headstream.replicate.iceberg.schema import IcebergSchema, read_partition_va
 from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, open_parquet
 from headstream.replicate.storage.places import Place, StorePlace
 
-__all__ = ["FOLDER", "WantedFiles", "describe_data", "locate", "write_deletes"]
-
 FOLDER: Final = "_iceberg"
 """The directory in a Delta table for all that is Iceberg's: Delta's vacuum passes over it, as its name begins with _."""
 _PATH_ID: Final = 2147483546

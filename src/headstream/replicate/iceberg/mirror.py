@@ -29,8 +29,6 @@ from headstream.replicate.iceberg.schema import NAME_MAPPING, derive_schema
 from headstream.replicate.storage.delta_log import LogSnapshot
 from headstream.replicate.storage.places import Place, StorePlace
 
-__all__ = ["DELTA_VERSION", "Difference", "TableMirror"]
-
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 DELTA_VERSION: Final = "headstream.delta-version"
 """Property of a snapshot's summary: the Delta version that it equals."""

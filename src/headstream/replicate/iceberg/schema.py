@@ -25,8 +25,6 @@ from pyiceberg.types import PrimitiveType
 from headstream.errors import SchemaError
 from headstream.replicate.storage.delta_log import LogSnapshot
 
-__all__ = ["NAME_MAPPING", "IcebergSchema", "derive_schema", "read_partition_value", "write_bound"]
-
 NAME_MAPPING: Final = "schema.name-mapping.default"
 """The table property with the field ids of columns in data files that have none."""
 _TYPES: Final[dict[str, PrimitiveType]] = {

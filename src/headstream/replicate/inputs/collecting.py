@@ -20,8 +20,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType
 
-__all__ = ["SourceFault", "collect", "find_planned_batch", "find_source_fault", "is_too_big", "reason_of"]
-
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _ROW: Final = "_hs_row"
 _PIECE_BYTES: Final = 32 << 20

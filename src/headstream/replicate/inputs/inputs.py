@@ -38,20 +38,6 @@ from headstream.spark.kafka.topics import forget_recreated
 from headstream.spark.source.aligned_reader import make_aligned_source, planned_until
 from headstream.spark.source.recreated import accept_recreated_log
 
-__all__ = [
-    "FORMAT",
-    "READ_COLUMNS",
-    "Decode",
-    "Input",
-    "add_declared_schemas",
-    "check_topics",
-    "decoding_source",
-    "open_input",
-    "query_checkpoint",
-    "to_raw",
-]
-
-
 Decode: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Raw messages, the columns of raw.SOURCE_COLUMNS -> batches of decoded.DECODED_SCHEMA."""
 

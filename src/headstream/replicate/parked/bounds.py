@@ -11,8 +11,6 @@ from headstream.errors import ReplicateError
 from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.settings.config import ReplicateConfig
 
-__all__ = ["DeadRates", "Owner", "WaitingBounds"]
-
 Owner: TypeAlias = Table | str
 """A table, or the topic of messages that belong to no table."""
 _NAMED: Final = 3

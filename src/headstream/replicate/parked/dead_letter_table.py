@@ -19,8 +19,6 @@ from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC
 from headstream.replicate.storage.delta_places import delta_options, make_parent, open_table
 from headstream.replicate.storage.places import Place, failure, shown_cause
 
-__all__ = ["DeadLetterTable"]
-
 _APPLICATION: Final = "headstream/dead-letter"
 _COLUMNS: Final = (
     "reason", "topic", "partition", "offset", "timestamp", "schema_id", "key", "headers", "payload", "dead_letter_offset",

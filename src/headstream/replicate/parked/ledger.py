@@ -30,8 +30,6 @@ from headstream.errors import StorageError
 from headstream.replicate.columns.large_values import MAX_UNIT_BYTES
 from headstream.replicate.parked.ledger_schema import bring_up, check_version, write_ahead
 
-__all__ = ["WAITS", "Ledger", "Parcel", "ParkedTotals", "Record", "Table", "insert_parcels", "no_record"]
-
 Table = tuple[str, str]
 """Schema and name of a target table."""
 Record: TypeAlias = Callable[[sqlite3.Connection], None]

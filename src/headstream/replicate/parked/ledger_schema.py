@@ -18,8 +18,6 @@ from typing import Final
 
 from headstream.errors import LogVersionError, StorageError
 
-__all__ = ["STEPS", "bring_up", "check_version", "write_ahead"]
-
 STEPS: Final = (
     (
         "CREATE TABLE pipeline (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",

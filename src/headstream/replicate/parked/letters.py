@@ -15,8 +15,6 @@ from typing import Final
 from headstream.core.model.message import ReceivedMessage
 from headstream.replicate.parked.ledger import Ledger, Parcel
 
-__all__ = ["REDRIVEN_STATES", "SetAside"]
-
 REDRIVEN_STATES: Final = ("dead", "delayed")
 _STATES: Final = (*REDRIVEN_STATES, "parked", "called", "releasing")
 _RELEASED: Final = "released"

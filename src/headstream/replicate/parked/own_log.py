@@ -40,8 +40,6 @@ from headstream.log.system.files import OsFiles
 from headstream.replicate.columns.raw import RAW_SCHEMA
 from headstream.spark.source.header_shapes import column_array
 
-__all__ = ["OwnLog", "Placed", "recover_log"]
-
 _PARTITION: Final = 1
 _BATCH_BYTES: Final = 8 << 20
 _WANTED: Final = (

@@ -24,9 +24,6 @@ from headstream.replicate.parked.ledger import Ledger, Parcel, Record, Table, no
 from headstream.replicate.parked.own_log import OwnLog
 from headstream.replicate.parked.requests import SetAsideRanges
 
-__all__ = ["DEAD_LETTER_TOPIC", "PARKED_TOPIC", "Held", "OnceTopic", "ParkingLot", "Release"]
-
-
 # A topic of the pipeline's own log that contains each message once, even after a crash between log and ledger writes.
 #
 # The ledger stores the topic's recorded end (`mark.topic.<topic>`), in the transaction that records the appended messages.

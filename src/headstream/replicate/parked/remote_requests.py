@@ -20,8 +20,6 @@ from headstream.replicate.parked.requests import RequestKind
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 
-__all__ = ["RemoteRequests", "ask_remotely"]
-
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _FOLDER: Final = "requests"
 _NAME: Final = "remote"

@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from headstream.replicate.columns.raw import RAW_SCHEMA, REPAIR_TOPIC
 
-__all__ = ["repair_rows"]
-
 
 def repair_rows(arguments: dict[str, Any], request: int, now_us: int) -> pa.RecordBatch:
     """Return the messages of a request as RAW_SCHEMA.

@@ -17,8 +17,6 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from headstream.core.model.offset_ranges import OffsetRanges
 from headstream.replicate.parked.ledger import Ledger, Parcel, Table, insert_parcels
 
-__all__ = ["Request", "RequestKind", "Requests", "Selection", "SetAsideRanges"]
-
 RequestKind: TypeAlias = Literal["redrive", "discard", "reload", "repair"]
 
 _CHOSEN_STATES: Final = ("dead", "delayed", "parked")

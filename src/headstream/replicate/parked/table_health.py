@@ -14,8 +14,6 @@ from typing import Final
 
 from headstream.replicate.parked.ledger import Ledger, Table
 
-__all__ = ["FAILURES_OF_A_POISONED_TABLE", "FailingTable", "TableHealth"]
-
 FAILURES_OF_A_POISONED_TABLE: Final = 5
 _STOPPED: Final = "stopped_tables"
 _FIRST_WAIT_US: Final = 1_000_000

@@ -19,8 +19,6 @@ from headstream.replicate.settings.kafka_topic import KafkaTopic
 if TYPE_CHECKING:
     from headstream.client.client import Client
 
-__all__ = ["TopicCopy", "open_cluster"]
-
 _TIMEOUT_MS: Final = 10_000
 """How long a request to the cluster may take: micro-batches wait for it."""
 

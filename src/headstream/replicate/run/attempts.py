@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, TypeVar
 
-__all__ = ["Attempts"]
-
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _FIRST_PAUSE_S: Final = 5.0
 _LONGEST_PAUSE_S: Final = 300.0

@@ -10,8 +10,6 @@ from headstream.interceptors.batch_tracing import BatchSpan, BatchTracing
 from headstream.replicate.engines.job_labels import LabelJobs
 from headstream.replicate.tables.tables import Applied
 
-__all__ = ["BatchSpans", "MergeSpan"]
-
 
 class MergeSpan:
     """The span of one merge.

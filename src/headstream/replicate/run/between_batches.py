@@ -17,8 +17,6 @@ from headstream.replicate.parked.table_health import TableHealth
 from headstream.replicate.run.unit import Parts
 from headstream.replicate.tables.maintenance import Schedule
 
-__all__ = ["BetweenBatches"]
-
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 
 

@@ -14,8 +14,6 @@ from headstream.replicate.run.unit import Parts
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.kafka_topic import is_kafka_topic, parse_kafka_topic
 
-__all__ = ["Copies", "check_copies"]
-
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _AGAIN_US: Final = {DeadLetterTable: 10_000_000, TopicCopy: 60_000_000}
 """Pause before a failed copy is continued. An attempt can wait seconds for a cluster, and the next micro-batch with it."""

@@ -17,8 +17,6 @@ from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.run.schema_learning import Learned
 
-__all__ = ["leave_out", "leave_out_stored", "on_executors", "store_decoded"]
-
 _MOST_SENT: Final = 500_000
 """Coordinates of messages set aside that are sent to where changes are stored."""
 

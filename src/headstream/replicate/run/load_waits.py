@@ -28,8 +28,6 @@ from headstream.replicate.parked.parking import Held
 from headstream.replicate.run.decoded_storage import leave_out_stored, on_executors
 from headstream.replicate.run.unit import Parts, Unit
 
-__all__ = ["LoadWaits", "ReadState"]
-
 _READ: Final = "read_until"
 _PLACED: Final = "placed"
 _NOTHING_US: Final = 1

@@ -9,8 +9,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from headstream.metrics.families import limit_series
 
-__all__ = ["describe_pipeline"]
-
 _PREFIX: Final = "headstream_replicate_"
 _OTHERS: Final = "others"
 """The value of `table` of those beyond the limit."""

@@ -19,8 +19,6 @@ from headstream.replicate.tables.table_places import place_table
 if TYPE_CHECKING:
     from headstream.replicate.iceberg.mirror import TableMirror
 
-__all__ = ["SUPPORTED", "IcebergMirrors", "MirrorOpener"]
-
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 SUPPORTED: Final = "0.12"
 """The versions of pyiceberg that iceberg/access.py was tested with, `major.minor`."""

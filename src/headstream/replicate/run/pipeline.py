@@ -60,9 +60,6 @@ from headstream.replicate.storage.store_check import check_stores
 from headstream.replicate.storage.store_files import StoreFiles
 from headstream.replicate.tables.tables import TargetTables
 
-__all__ = ["ReplicatePipeline", "StoredMetrics", "open_keeper"]
-
-
 _WRITE_EVERY_S: Final = 10.0
 _RETRY_US: Final = 1_000_000
 """How long a failing request is retried, microseconds: metrics do not hold a pipeline up, and newer ones follow."""

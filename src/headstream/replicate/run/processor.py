@@ -25,8 +25,6 @@ from headstream.replicate.run.transactions import Transactions
 from headstream.replicate.run.unit import Parts, Unit
 from headstream.replicate.run.unit_merge import UnitMerge
 
-__all__ = ["Processor"]
-
 
 class Processor:
     """Does the work of one pipeline; used by one thread at a time.

@@ -21,8 +21,6 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-__all__ = ["Listener", "ProgressReports", "batch_numbers"]
-
 Listener: TypeAlias = Callable[[dict[str, Any]], None]
 """Receives the progress of one micro-batch."""
 

@@ -21,8 +21,6 @@ from headstream.replicate.settings.table_settings import TableRules
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.tables.table_places import has_table, place_table
 
-__all__ = ["CatalogEntry", "CatalogTables", "Registration", "find_catalog_names"]
-
 
 class CatalogEntry(NamedTuple):
     """A table to be registered: the target's schema and table, its name in the catalog, and its place."""

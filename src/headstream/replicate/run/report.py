@@ -15,8 +15,6 @@ from headstream.replicate.run.status import read_status, read_targets
 from headstream.replicate.schemas.differences import find_differences
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
 
-__all__ = ["PipelineReport", "find_zone", "tables_of_schemas"]
-
 _MOST_VERSIONS: Final = 20
 """Versions of one table's schema in a report, the newest."""
 

@@ -14,8 +14,6 @@ from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.run.unit import Parts, Unit
 from headstream.replicate.schemas.zone import ZoneEntry
 
-__all__ = ["Learned", "SchemaLearning"]
-
 
 @dataclass(frozen=True, slots=True)
 class Learned:

@@ -18,8 +18,6 @@ from headstream.replicate.engines.spark_store import has_class
 from headstream.spark.sessions.spark_home import SESSION_VERSIONS, find_pyspark
 from headstream.version import __version__
 
-__all__ = ["check_classic", "check_delta", "check_workers"]
-
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG: Final = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")

@@ -18,8 +18,6 @@ from headstream.replicate.parked.parking import Held, ParkingLot, Release
 from headstream.replicate.run.stopped_tables import StoppedTables
 from headstream.replicate.run.unit import Parts, Unit
 
-__all__ = ["FindRaw", "SettingAside", "find_set_aside"]
-
 FindRaw: TypeAlias = Callable[[pa.Table], pa.Table]
 """Coordinates, with a schema id and a reason each -> the messages, RAW_SCHEMA."""
 

@@ -16,8 +16,6 @@ from headstream.replicate.run.transactions import waiting_transactions
 from headstream.replicate.schemas.zone import SchemaZone
 from headstream.replicate.settings.table_settings import TableRules
 
-__all__ = ["HEARTBEAT_US", "describe_orders", "note_status", "note_targets", "read_status", "read_targets"]
-
 HEARTBEAT_US: Final = 5_000_000
 """Longest interval between a run's status updates."""
 _MISSED_HEARTBEATS: Final = 3

@@ -23,8 +23,6 @@ from headstream.replicate.parked.parking import Held
 from headstream.replicate.parked.table_health import TableHealth
 from headstream.replicate.run.unit import Parts, Unit
 
-__all__ = ["StoppedTables"]
-
 _Dead: TypeAlias = dict[Owner, pa.Table]
 """Dead messages by whose they are, RAW_SCHEMA."""
 _WAY_ON: Final = (

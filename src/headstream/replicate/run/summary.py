@@ -14,8 +14,6 @@ from headstream.replicate.engines.engine import RowCounts, VectorState
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.tables import Applied
 
-__all__ = ["Summary", "commit_time_us"]
-
 
 @dataclass(slots=True)
 class Summary:

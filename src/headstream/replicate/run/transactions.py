@@ -40,8 +40,6 @@ from headstream.replicate.parked.parking import Held
 from headstream.replicate.run.decoded_storage import leave_out_stored, on_executors
 from headstream.replicate.run.unit import Parts, Unit
 
-__all__ = ["OpenTransaction", "Transactions", "waiting_transactions"]
-
 KEPT_CLOSED: Final = 1_000_000
 """Closed transactions that are stored: a repeated event of a forgotten one would wait for the others."""
 KEPT_EMPTY: Final = 100_000

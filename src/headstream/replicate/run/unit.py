@@ -23,8 +23,6 @@ from headstream.replicate.schemas.zone import SchemaZone
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.tables.tables import TargetTables
 
-__all__ = ["NONE_REJECTED", "Parts", "Unit"]
-
 _NO_TEXTS: Final = pa.nulls(0, pa.string())
 NONE_REJECTED: Final = coordinates_table(()).append_column("schema_id", _NO_TEXTS).append_column("reason", _NO_TEXTS)
 

@@ -20,8 +20,6 @@ from headstream.replicate.run.unit import NONE_REJECTED, Parts, Unit
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.tables import Applied
 
-__all__ = ["UnitMerge"]
-
 
 class UnitMerge:
     """Merges units of one pipeline; used by one thread at a time."""

@@ -34,8 +34,6 @@ from headstream.replicate.codec.avro.values import decode_value
 from headstream.replicate.schemas.registry_client import RegistryClient
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
-__all__ = ["AvroPayloads"]
-
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _SINGLE_OBJECT: Final = b"\xc3\x01"
 _SINGLE_OBJECT_BYTES: Final = 10

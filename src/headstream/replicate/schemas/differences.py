@@ -6,8 +6,6 @@ from typing import Any
 
 from headstream.replicate.codec import ColumnMetadata, TableMetadata
 
-__all__ = ["find_differences"]
-
 
 def find_differences(before: TableMetadata, after: TableMetadata) -> list[dict[str, Any]]:
     """Return what distinguishes a version of a table from the one before, each difference a JSON object.

@@ -34,8 +34,6 @@ from headstream.replicate.codec import (
 )
 from headstream.replicate.codec.avro.schema import parse_schema
 
-__all__ = ["Explainer"]
-
 _REGISTRY_BYTES: Final = 5
 _TEXTS: Final = ("operation", "change_sequence", "timestamp", "stream_position", "transaction_id")
 _OTHERS: Final = ("transaction_event_counter", "transaction_last_event", "external_schema_id")

@@ -24,8 +24,6 @@ from headstream.replicate.schemas.registry_client import RegistryClient
 from headstream.replicate.schemas.zone import ZoneEntry
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
-__all__ = ["RegistrySchemas", "frame_by_headers", "framed_ids"]
-
 _ASK_AGAIN_SECONDS: Final = 5.0
 """Pause before an unavailable id is requested again."""
 

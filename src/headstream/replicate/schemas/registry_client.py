@@ -18,8 +18,6 @@ from typing import Final
 from headstream.errors import StorageError
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
-__all__ = ["RegistryClient"]
-
 _MAX_ANSWER_BYTES: Final = 16 << 20
 _FIRST_PAUSE_SECONDS: Final = 0.2
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})

@@ -20,8 +20,6 @@ from headstream.replicate.settings.formats import MessageFormat
 from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableRules
 
-__all__ = ["DecodeOptions", "Found", "Missing", "SchemaCatalog", "Unwanted", "find_topic_table"]
-
 
 @dataclass(frozen=True, slots=True)
 class Unwanted:

@@ -19,8 +19,6 @@ from headstream.replicate.columns.conversion import arrow_type
 from headstream.replicate.schemas.target_columns import TargetColumns, choose_columns, match_fields
 from headstream.replicate.settings.table_settings import TableSettings
 
-__all__ = ["BEFORE_PREFIX", "DETAILS", "TableSchema", "table_schema"]
-
 BEFORE_PREFIX = "_hs_before_"
 DETAILS = [
     pa.field("_hs_timestamp", pa.string()),  # when the source made the change, as received

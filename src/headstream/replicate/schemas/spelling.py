@@ -10,8 +10,6 @@ import pyarrow as pa
 from headstream.replicate.columns.changes import OLD_PREFIX
 from headstream.replicate.schemas.schemas import BEFORE_PREFIX, TableSchema
 
-__all__ = ["in_table_spelling", "spell_names"]
-
 
 def spell_names(names: Iterable[str], columns: Iterable[str]) -> list[str]:
     """Return names as a table spells them: a name that differs from a column of it only in case becomes that column's.

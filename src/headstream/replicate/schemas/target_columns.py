@@ -18,8 +18,6 @@ from headstream.replicate.codec import ColumnMetadata, TableMetadata
 from headstream.replicate.columns.changes import RESERVED_PREFIX
 from headstream.replicate.settings.table_settings import TableSettings
 
-__all__ = ["TargetColumns", "choose_columns", "match_fields"]
-
 
 @dataclass(frozen=True, slots=True)
 class TargetColumns:

@@ -38,8 +38,6 @@ from headstream.replicate.schemas.zone_objects import ZoneObjects
 from headstream.replicate.storage.places import StorePlace, bind
 from headstream.replicate.storage.store_files import StoreFiles
 
-__all__ = ["ZONE_SCHEMA", "SchemaProvider", "SchemaZone", "ZoneEntry", "check_zone", "shared_id", "table_id"]
-
 _SUFFIX: Final = ".json"
 _MAX_ID_CHARACTERS: Final = 80
 """Longest schema id: percent-encoded it is a file name, with up to three characters for each, and file names have at most 255."""

@@ -22,8 +22,6 @@ from headstream.errors import StorageError
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 
-__all__ = ["ZoneObjects", "copy_directory"]
-
 _MARK_NAME: Final = ".zone"
 _LIST_EVERY_S: Final = 5.0
 """How old the list of a zone's objects can be; an id that is asked for the first time is looked up at once."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 import string
 from typing import Final, TypeAlias
 
-__all__ = ["CatalogName", "find_catalog_name_problem", "make_catalog_name", "show_catalog_name"]
-
 CatalogName: TypeAlias = tuple[str, ...]
 """The parts of a name: catalog, schema, table; the first ones can be absent, and a catalog can have several schema levels."""
 

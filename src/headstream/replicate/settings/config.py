@@ -20,20 +20,6 @@ from headstream.replicate.settings.table_settings import TableRules, find_table_
 from headstream.replicate.storage.places import Place, StorePlace, bind, find_place_problem, resolve_place
 from headstream.replicate.storage.storage_settings import StorageSettings
 
-__all__ = [
-    "LOAD_GAP_US",
-    "MAX_MESSAGES_PER_BATCH",
-    "PATH_SETTINGS",
-    "STORE_PLACES",
-    "TABLE_PLACES",
-    "OnIncompleteTransaction",
-    "OnMissingSchema",
-    "Problem",
-    "ReplicateConfig",
-    "find_problems",
-    "is_kafka",
-]
-
 OnMissingSchema = Literal["delayed", "dead-letter", "fail"]
 OnIncompleteTransaction = Literal["wait", "apply", "fail"]
 

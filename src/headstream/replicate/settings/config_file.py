@@ -37,8 +37,6 @@ from headstream.replicate.settings.table_settings import TableRule, TableRules, 
 from headstream.replicate.storage.places import Place, StorePlace, bind, parse_place
 from headstream.replicate.storage.storage_settings import StorageSettings
 
-__all__ = ["load_checkpoint", "load_config"]
-
 _Reader = Callable[[Any], Any]
 
 

@@ -8,8 +8,6 @@ from typing import Final
 
 from headstream.errors import InvalidOptionError
 
-__all__ = ["DebeziumSettings"]
-
 _MOST_POSITIONS: Final = 2
 
 

@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from headstream.errors import DecodeError
 
-__all__ = ["HEADER_FIELDS", "MessageFormat", "is_flat", "read_flat"]
-
 HEADER_FIELDS: Final = (
     "operation",
     "changeSequence",

@@ -10,8 +10,6 @@ from typing import Final
 from headstream.errors import InvalidOptionError
 from headstream.replicate.settings.catalog_names import find_catalog_name_problem, make_catalog_name
 
-__all__ = ["IcebergSettings"]
-
 _NAME: Final = "name"
 
 

@@ -12,8 +12,6 @@ from headstream.core.codec.kafka import KafkaTopicNames
 from headstream.core.model.urls import split_url
 from headstream.errors import InvalidInputError, InvalidOptionError
 
-__all__ = ["KafkaTopic", "is_kafka_topic", "parse_kafka_topic"]
-
 _SCHEME: Final = "kafka://"
 
 

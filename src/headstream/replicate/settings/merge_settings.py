@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias
 
 from headstream.errors import InvalidOptionError
 
-__all__ = ["MergeSettings", "MergeStrategy"]
-
 MergeStrategy: TypeAlias = Literal["auto", "rewrite", "deletion-vectors"]
 """rewrite: files with changed rows are written again; deletion-vectors: changed rows are marked as deleted there; auto: whichever
 is cheaper, by MergeSettings.rewrite_below, in tables that were created with this setting or have deletion vectors already."""

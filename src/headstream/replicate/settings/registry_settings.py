@@ -9,8 +9,6 @@ from pathlib import Path
 from headstream.core.model.local_paths import find_path_problem
 from headstream.errors import InvalidOptionError
 
-__all__ = ["RegistrySettings"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySettings:

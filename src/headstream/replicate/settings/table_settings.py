@@ -15,8 +15,6 @@ from typing import Any, Final, Literal
 from headstream.replicate.settings.catalog_names import find_catalog_name_problem
 from headstream.replicate.settings.merge_settings import MergeStrategy
 
-__all__ = ["SchemaPolicy", "TableRule", "TableRules", "TableSettings", "find_table_problems"]
-
 SchemaPolicy = Literal["evolve", "fail", "park"]
 """evolve: the table follows; fail: the pipeline stops; park: changes of that schema are parked until an operator decides."""
 

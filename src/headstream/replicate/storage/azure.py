@@ -23,8 +23,6 @@ from headstream.replicate.storage.store_access import (
     object_retries,
 )
 
-__all__ = ["AzureAccess"]
-
 _OPTIONS: Final[StoreOptions] = {
     "endpoint": StoreOption(("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")),
     "account_key": StoreOption(("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY"), "azure_storage_account_key", "account_key"),

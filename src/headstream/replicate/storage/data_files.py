@@ -21,8 +21,6 @@ from headstream.replicate.storage.delta_log import DataFile, LogSnapshot
 from headstream.replicate.storage.delta_places import Translated
 from headstream.replicate.storage.table_files import write_file
 
-__all__ = ["DataFileWriter", "target_size", "write_data_files"]
-
 _GROUP_BYTES: Final = 128 << 20
 """Of a row group in memory."""
 _MOST_BYTES: Final = 100 << 20

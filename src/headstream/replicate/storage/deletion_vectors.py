@@ -28,8 +28,6 @@ from headstream.errors import DecodeError, StorageError
 from headstream.replicate.storage.places import Place
 from headstream.replicate.storage.table_files import read_file, write_file
 
-__all__ = ["DeletionVector", "Positions", "read_positions", "read_vectors", "write_vectors"]
-
 Positions: TypeAlias = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 """Numbers of rows in a data file, from 0, ascending, each once."""
 

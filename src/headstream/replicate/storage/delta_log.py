@@ -27,8 +27,6 @@ from headstream.replicate.storage.delta_places import Translated
 from headstream.replicate.storage.places import Place
 from headstream.replicate.storage.table_files import file_names, open_parquet_file, read_file
 
-__all__ = ["VECTORS_PROPERTY", "DataFile", "LogSnapshot", "Protocol", "merge_on_read_refusal", "open_parquet", "read_batches"]
-
 _LOG: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-fA-F-]{36})?\.(?:parquet|json)")

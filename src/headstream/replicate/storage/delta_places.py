@@ -9,8 +9,6 @@ from headstream.errors import HeadstreamError
 from headstream.replicate.storage.places import Place, StorePlace, failure, shown_cause
 from headstream.replicate.storage.store_files import StoreFiles
 
-__all__ = ["Translated", "delta_options", "make_parent", "open_table", "remove_file"]
-
 
 class Translated:
     """Converts deltalake's exceptions into a StorageError.

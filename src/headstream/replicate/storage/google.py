@@ -20,8 +20,6 @@ from headstream.replicate.storage.store_access import (
     object_retries,
 )
 
-__all__ = ["GoogleAccess"]
-
 _OPTIONS: Final[StoreOptions] = {
     "endpoint": StoreOption(("STORAGE_EMULATOR_HOST",)),
     "service_account": StoreOption(("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_APPLICATION_CREDENTIALS")),

@@ -15,8 +15,6 @@ from headstream.replicate.storage.store_access import FIRST_WAIT_S, LONGEST_WAIT
 if TYPE_CHECKING:
     from hdfs_native import Client, FileStatus
 
-__all__ = ["HdfsAccess"]
-
 _TAKEN_AWAY: Final = ".old"
 """The end of the name of a file while it is replaced."""
 

@@ -10,8 +10,6 @@ from obstore.exceptions import AlreadyExistsError, PreconditionError
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["ObjectClient"]
-
 
 class ObjectClient:
     """The objects of one bucket or container; see StoreClient.

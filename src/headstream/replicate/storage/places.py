@@ -27,8 +27,6 @@ from headstream.replicate.storage.s3 import S3Access
 from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.replicate.storage.store_access import StoreAccess
 
-__all__ = ["Place", "StorePlace", "bind", "failure", "find_place_problem", "parse_place", "resolve_place", "shown_cause"]
-
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _ALIASES: Final = {"s3a": "s3"}
 _KINDS: Final[dict[str, type[StoreAccess]]] = {"s3": S3Access, "abfss": AzureAccess, "gs": GoogleAccess, "hdfs": HdfsAccess}

@@ -20,8 +20,6 @@ from headstream.replicate.storage.store_access import (
     object_retries,
 )
 
-__all__ = ["S3Access"]
-
 _OPTIONS: Final[StoreOptions] = {
     "endpoint": StoreOption(("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "aws_endpoint_url", "endpoint", "fs.s3a.endpoint"),
     "region": StoreOption(("AWS_REGION", "AWS_DEFAULT_REGION")),

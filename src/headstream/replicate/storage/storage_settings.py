@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 
 from headstream.errors import InvalidOptionError
 
-__all__ = ["StorageSettings"]
-
 _SECRETS: Final = ("access_key_id", "secret_access_key", "session_token", "account_key", "sas_token", "client_secret")
 
 

@@ -19,19 +19,6 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlia
 
 from headstream.replicate.storage.storage_settings import StorageSettings
 
-__all__ = [
-    "FIRST_WAIT_S",
-    "LONGEST_WAIT_S",
-    "StoreAccess",
-    "StoreClient",
-    "StoreOption",
-    "StoreOptions",
-    "complete",
-    "delta_retries",
-    "named_options",
-    "object_retries",
-]
-
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 5.0
 """Longest delay between retries, seconds: a recovered store is noticed within it."""

@@ -11,8 +11,6 @@ from headstream.errors import StorageError
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 
-__all__ = ["check_stores"]
-
 _PROBE: Final = "_headstream_probe"
 _RETRY_US: Final = 5_000_000
 """Retries of the check, microseconds: enough for a brief outage, short enough to report a wrong endpoint soon."""

@@ -9,8 +9,6 @@ from headstream.replicate.storage.places import StorePlace, failure
 from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.replicate.storage.store_access import StoreAccess, StoreClient
 
-__all__ = ["StoreFiles"]
-
 
 class StoreFiles:
     """The objects at and below a place; every method raises StorageError where the store cannot be reached.

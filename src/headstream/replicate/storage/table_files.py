@@ -17,8 +17,6 @@ from headstream.replicate.storage.delta_places import Translated
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 
-__all__ = ["create_file", "file_names", "open_parquet_file", "read_file", "write_file"]
-
 
 def read_file(table: Place, path: str) -> bytes:
     """Return a file of a table.

@@ -34,8 +34,6 @@ from headstream.replicate.schemas.schemas import BEFORE_PREFIX, TableSchema
 from headstream.replicate.schemas.spelling import in_table_spelling
 from headstream.replicate.storage.places import Place
 
-__all__ = ["ChangeTable"]
-
 _ORIGIN: Final = (*CHANGE_COORDINATES, "_hs_logged_time")
 """The columns that identify a message."""
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from headstream.replicate.settings.config import ReplicateConfig
 
-__all__ = ["Schedule"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:

@@ -16,8 +16,6 @@ from headstream.replicate.engines.engine import MergedTable, RowCounts, TableEng
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.table_memory import TableMemory
 
-__all__ = ["MergeState", "Merged", "by_coordinates"]
-
 _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 

@@ -16,8 +16,6 @@ from headstream.replicate.engines.engine import TableEngine
 from headstream.replicate.engines.plan import DELETED
 from headstream.replicate.settings.table_settings import TableSettings
 
-__all__ = ["check_partitions", "check_schema", "open_rows", "stop_table"]
-
 _RECREATE: Final = "Load the table again into an empty directory, or set its scd_type back"
 
 

@@ -33,8 +33,6 @@ from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.spelling import spell_names
 from headstream.replicate.tables.merge_state import Merged, MergeState, by_coordinates
 
-__all__ = ["StoredMerge", "seen_schema"]
-
 _MOST_TOMBSTONES: Final = 500_000
 """Tombstones that are sent to the executors with a task; with more, the driver merges the changes."""
 

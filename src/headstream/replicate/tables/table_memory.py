@@ -19,8 +19,6 @@ from headstream.replicate.apply.evolution import SeenSchema
 from headstream.replicate.columns.loads import Loads
 from headstream.replicate.columns.raw import Coordinates
 
-__all__ = ["TableMemory", "TableState"]
-
 
 @dataclass(slots=True)
 class TableState:

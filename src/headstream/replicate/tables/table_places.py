@@ -23,8 +23,6 @@ from typing import Final, overload
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 
-__all__ = ["has_table", "place_table", "table_path"]
-
 _NO_SCHEMA: Final = "%none"
 _LOG: Final = "_delta_log"
 _MAX_NAME_BYTES: Final = 255

@@ -22,8 +22,6 @@ from headstream.replicate.storage.places import Place, StorePlace, resolve_place
 from headstream.replicate.storage.store_files import StoreFiles
 from headstream.replicate.tables.table_places import has_table
 
-__all__ = ["OWNER_FILE", "Owner"]
-
 OWNER_FILE: Final = "_headstream.json"
 
 

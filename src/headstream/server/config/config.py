@@ -30,9 +30,6 @@ from headstream.server.network.sockets import SocketOptions
 from headstream.server.network.tls import TlsFiles
 from headstream.server.reporting.logs import LogForm
 
-__all__ = ["PUBLISHED_SECRETS", "ServerConfig", "load_config", "read_env_file"]
-
-
 # Files of variables (`.env`): NAME=VALUE lines, as in a shell script.
 #
 #     IGGY_TCP_ADDRESS=127.0.0.1:8090            # text after a blank and # is a comment

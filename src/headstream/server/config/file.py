@@ -20,8 +20,6 @@ from typing import Any, Final, NamedTuple
 from headstream.errors import InvalidOptionError, StorageError
 from headstream.server.config.keys import KEYS, SECRETS
 
-__all__ = ["GivenValue", "format_toml", "read_file", "read_variables", "unknown"]
-
 _PREFIXES: Final = ("IGGY_", "HEADSTREAM_")
 _OWN: Final = "headstream."
 _SECTIONS: Final = tuple(sorted({key.split(".")[0].upper() for key in KEYS if not key.startswith(_OWN)}))

@@ -9,8 +9,6 @@ from typing import Final, Literal, TypeAlias
 from headstream.core.wire.frames import MAX_FRAME_BYTES
 from headstream.errors import InvalidInputError
 
-__all__ = ["ISSUER", "Algorithm", "CorsSettings", "HttpSettings", "TokenSettings"]
-
 ISSUER: Final = "iggy.apache.org"
 """Default issuer and audience of access tokens."""
 

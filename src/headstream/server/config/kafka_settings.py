@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from headstream.server.config.tcp_settings import ConnectionLimits
 from headstream.server.network.addresses import Address
 
-__all__ = ["KafkaSettings"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSettings:

@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from headstream.core.model.quantities import parse_duration_us, parse_size_bytes
 
-__all__ = ["KEYS", "SECRETS", "Key"]
-
 
 @dataclass(frozen=True, slots=True)
 class Key:

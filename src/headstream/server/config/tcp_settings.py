@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from headstream.core.wire.frames import MAX_FRAME_BYTES
 from headstream.server.network.sockets import SocketOptions
 
-__all__ = ["ConnectionLimits", "TcpSettings"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:

@@ -20,8 +20,6 @@ from headstream.server.http.replies import NOT_FOUND, Reply
 if TYPE_CHECKING:
     from headstream.server.http.routes import ViewRequest
 
-__all__ = ["browse", "download", "find_message"]
-
 _EVERY_STATE: Final = tuple(range(1, 256))
 _SCANNED_BYTES: Final = 4 << 20
 """What one request reads at most: a search goes on with the next request, so that it can be cancelled."""

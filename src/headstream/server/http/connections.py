@@ -14,8 +14,6 @@ from headstream.server.iggy.fast_path.traffic import Traffic
 from headstream.server.network.unauthenticated import UnauthenticatedConnections
 from headstream.server.reporting.logs import note
 
-__all__ = ["HttpConnections"]
-
 _LINGERING_S: Final = 1.0
 """How long a rejected body is still read, so that its sender receives the reply."""
 

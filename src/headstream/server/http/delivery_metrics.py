@@ -11,8 +11,6 @@ from headstream.broker.deliveries.delivery_views import GroupAges
 from headstream.core.model.transitions import TransitionKind
 from headstream.metrics.families import MOST_SERIES
 
-__all__ = ["describe_deliveries"]
-
 _OTHERS: Final = frozenset((TransitionKind.PAUSED, TransitionKind.RESUMED, TransitionKind.STATE_SET))
 """Transitions that are no deliveries of messages: they have metrics of their own."""
 _LABELS: Final = ["stream", "topic", "group"]

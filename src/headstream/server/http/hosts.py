@@ -39,8 +39,6 @@ from headstream.server.http.requests import peer_of
 from headstream.server.network.addresses import Address
 from headstream.server.reporting.logs import note
 
-__all__ = ["HEALTH_PATH", "Hosts"]
-
 HEALTH_PATH: Final = "/health"
 """Answered whatever host is named: health checks of balancers choose the name, and the reply says nothing of the log."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.server.http.routes import ViewRequest
 
-__all__ = ["DISCARDING", "READING", "REDRIVING", "count_letters", "discard_letters", "redrive_letters"]
-
 _MOST_OFFSET: Final = (1 << 63) - 1
 _MOST_READ: Final = 5000
 _MOST_REDRIVEN: Final = 1000

@@ -19,8 +19,6 @@ from headstream.server.iggy.fast_path.traffic import BOUNDS_S, Traffic
 if TYPE_CHECKING:
     from headstream.server.resources.memory_budget import MemoryBudget
 
-__all__ = ["GroupBehind", "describe_server"]
-
 GroupBehind: TypeAlias = tuple[str, str, str, int]
 """Stream, topic, group, and its lag in messages."""
 

@@ -16,8 +16,6 @@ from headstream.server.http.routes import PageRoute
 from headstream.server.http.views import VIEWS, View
 from headstream.version import __version__
 
-__all__ = ["describe"]
-
 _ABOUT: Final = (
     "Everything that Headstream's server does, over HTTP. Log in at /users/login and send the token with every request that "
     "is not public. A number in a path is an id."

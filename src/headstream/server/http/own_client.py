@@ -14,8 +14,6 @@ from headstream.core.wire.records import Command
 if TYPE_CHECKING:
     from headstream.client.client import Client
 
-__all__ = ["Ask", "own_client"]
-
 _R = TypeVar("_R")
 Ask: TypeAlias = Callable[[Command[Any]], Any]
 """Runs a validated command in the name of a user, and returns its reply."""

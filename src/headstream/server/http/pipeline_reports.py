@@ -10,8 +10,6 @@ from typing import Any, Final, TypeAlias
 from headstream.broker.cached_value import CachedValue
 from headstream.errors import HeadstreamError
 
-__all__ = ["NO_PIPELINES", "Explain", "PipelineReports"]
-
 Explain: TypeAlias = Callable[[bytes], dict[str, Any]]
 """Returns what a message says, a JSON object; its member `fault` says why it cannot be read."""
 

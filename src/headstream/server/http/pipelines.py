@@ -19,8 +19,6 @@ from headstream.server.http.replies import NOT_FOUND, Reply, json_reply
 if TYPE_CHECKING:
     from headstream.server.http.routes import ViewRequest
 
-__all__ = ["explain_message", "list_pipelines"]
-
 _SCHEMA_MARKS: Final = (b"\0", b"\xc3\x01")
 """Payloads that name their Avro schema begin with one: a registry's framing, and Avro's single-object encoding."""
 

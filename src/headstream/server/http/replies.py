@@ -18,18 +18,6 @@ from headstream.server.reporting.logs import note
 from headstream.server.reporting.redaction import redact
 from headstream.server.reporting.storage_errors import STORAGE_ERRORS
 
-__all__ = [
-    "NOT_FOUND",
-    "OWN_HEADERS",
-    "UNAUTHORIZED",
-    "Reply",
-    "command_reply",
-    "json_reply",
-    "misspelled_reply",
-    "refused_reply",
-    "text_reply",
-]
-
 
 class Reply(NamedTuple):
     """A reply to a request.

@@ -21,17 +21,6 @@ from headstream.errors import DecodeError
 from headstream.server.http.replies import Reply, text_reply
 from headstream.server.network.addresses import Address
 
-__all__ = [
-    "RefusedBodyError",
-    "bounded_for_json",
-    "is_binary",
-    "peer_of",
-    "read_body",
-    "read_query",
-    "read_token",
-    "wants_binary",
-]
-
 _MOST_PARAMETERS: Final = 100
 
 _MOST_IN_JSON: Final = 10_000

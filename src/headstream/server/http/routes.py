@@ -15,8 +15,6 @@ from headstream.server.iggy.fast_path.traffic import Traffic
 if TYPE_CHECKING:
     from headstream.client.client import Client
 
-__all__ = ["OpenClient", "PageRoute", "ViewRequest"]
-
 OpenClient: TypeAlias = Callable[[], AbstractContextManager["Client"]]
 """Lends a client that runs its commands in the name of the user."""
 

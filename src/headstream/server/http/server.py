@@ -76,9 +76,6 @@ from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount, MemoryBudget
 from headstream.server.resources.workers import Workers
 
-__all__ = ["HttpServer", "cors_headers", "preflight_headers"]
-
-
 # CORS headers: what browsers allow pages of other origins; needs no token.
 
 _VARY: Final = "origin, access-control-request-method, access-control-request-headers"

@@ -17,8 +17,6 @@ from headstream.version import __version__
 if TYPE_CHECKING:
     from headstream.server.http.routes import ViewRequest
 
-__all__ = ["describe_session", "list_group_lags", "list_visible_topics", "survey"]
-
 _OMITTED: Final = ("caches", "server_semver")
 """What no reader of an overview needs."""
 

@@ -23,8 +23,6 @@ from headstream.server.config.http_settings import TokenSettings
 if TYPE_CHECKING:
     from jwt.types import Options
 
-__all__ = ["AccessTokens", "Claims", "KnownUsers", "Revocations"]
-
 _CHECKS: Final[Options] = {"require": ["exp", "nbf", "iat", "iss", "aud", "sub", "jti"], "verify_sub": False}
 """Existing clients expect a number in `sub`, where the standard has a text."""
 

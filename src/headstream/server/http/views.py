@@ -36,8 +36,6 @@ from headstream.server.http.routes import OpenClient, ViewRequest
 from headstream.server.http.surveys import describe_session, list_group_lags, list_visible_topics, survey
 from headstream.server.iggy.fast_path.traffic import Traffic
 
-__all__ = ["VIEWS", "VIEW_BYTES", "FoundView", "View", "Views"]
-
 VIEW_BYTES: Final = 8 << 20
 """Memory reserved for a view: the messages that it reads, twice."""
 

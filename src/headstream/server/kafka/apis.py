@@ -17,20 +17,6 @@ from headstream.server.kafka.protocol.record_schemas import SCHEMAS as RECORD_SC
 from headstream.server.kafka.protocol.schema import Schema
 from headstream.server.kafka.protocol.topic_schemas import SCHEMAS as TOPIC_SCHEMAS
 
-__all__ = [
-    "APIS",
-    "API_VERSIONS",
-    "FETCH",
-    "PRODUCE",
-    "SASL_AUTHENTICATE",
-    "SASL_HANDSHAKE",
-    "UNSUPPORTED",
-    "Api",
-    "RunsOn",
-    "list_versions",
-    "status_of",
-]
-
 PRODUCE: Final = 0
 FETCH: Final = 1
 SASL_HANDSHAKE: Final = 17

@@ -16,8 +16,6 @@ from headstream.server.kafka.groups.coordinator import Coordinator
 from headstream.server.network.addresses import Address
 from headstream.server.resources.memory_budget import MemoryBudget
 
-__all__ = ["NODE_ID", "NO_OPERATIONS", "Call", "ListenerContext", "Reply", "SaslLogin"]
-
 NODE_ID: Final = 1
 """The one broker of the cluster."""
 NO_OPERATIONS: Final = -(1 << 31)

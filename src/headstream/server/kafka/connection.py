@@ -46,9 +46,6 @@ from headstream.server.reporting.logs import Recently, note
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount
 from headstream.server.resources.workers import Workers
 
-__all__ = ["KafkaConnection", "ResponseWriter", "SharedKafka"]
-
-
 # ResponseWriter: the responses of one connection, written together where requests came together.
 
 

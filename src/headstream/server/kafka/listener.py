@@ -17,8 +17,6 @@ from headstream.server.reporting.logs import Recently
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.workers import Workers
 
-__all__ = ["KafkaServer"]
-
 _TICK_S: Final = 0.1
 """Interval of checking groups while any has members, seconds: a rebalance ends by up to that much later."""
 

@@ -16,8 +16,6 @@ from headstream.server.kafka.calls import Call, ListenerContext, Reply
 from headstream.server.kafka.protocol.error_codes import ErrorCode
 from headstream.server.network.addresses import Address
 
-__all__ = ["MECHANISMS", "authenticate", "enter_without_login", "explain_login", "is_software", "shake_hands"]
-
 MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

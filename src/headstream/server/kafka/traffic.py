@@ -8,8 +8,6 @@ from headstream.server.iggy.fast_path.traffic import CommandTraffic, Traffic
 from headstream.server.kafka.apis import APIS
 from headstream.server.kafka.protocol.error_codes import ErrorCode
 
-__all__ = ["KafkaTraffic"]
-
 _CODES: Final = frozenset(ErrorCode)
 
 

@@ -17,8 +17,6 @@ from headstream.server.network.admission import HANDSHAKE_COST, Admission
 from headstream.server.network.tls import FAREWELL_S
 from headstream.server.reporting.logs import note
 
-__all__ = ["HANDSHAKE_S", "Acceptor"]
-
 HANDSHAKE_S: Final = 5.0
 """Timeout of a handshake: three round trips of a slow line, with a busy processor."""
 

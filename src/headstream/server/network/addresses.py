@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from headstream.errors import InvalidOptionError
 
-__all__ = ["Address"]
-
 
 class Address(NamedTuple):
     """Where a server listens.

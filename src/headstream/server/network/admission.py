@@ -15,8 +15,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["CONNECTION_RATE", "HANDSHAKE_COST", "AddressPaces", "Admission", "UnauthenticatedTurns"]
-
 _TURNS_PER_ROUND: Final = 4
 """About a millisecond of the event loop: a connection, a refused request or its log line takes 0.1 to 0.4 ms."""
 

@@ -13,8 +13,6 @@ from headstream.core.codec.buffer import BytesLike
 from headstream.errors import EnvironmentSetupError
 from headstream.server.network.addresses import Address
 
-__all__ = ["SocketOptions", "listen", "write_pieces"]
-
 _JOINED_BYTES: Final = 32 << 10
 """Up to this size, writing one joined copy is faster than writing many pieces."""
 _MOST_HELD: Final = 1.5

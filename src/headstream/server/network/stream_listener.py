@@ -15,8 +15,6 @@ from headstream.server.network.sockets import SocketOptions, listen
 from headstream.server.network.unauthenticated import UnauthenticatedConnections
 from headstream.server.reporting.logs import note
 
-__all__ = ["StreamListener"]
-
 _CHECK_S: Final = 1.0
 """Longest interval of checking timeouts, seconds; shorter if a timeout is short."""
 _PENDING_SHARE: Final = 4

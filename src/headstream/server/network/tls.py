@@ -11,8 +11,6 @@ from typing import Final
 
 from headstream.errors import InvalidOptionError, StorageError
 
-__all__ = ["FAREWELL_S", "TlsFiles", "check_private", "make_tls"]
-
 FAREWELL_S: Final = 1.0
 """Timeout of the TLS shutdown: a silent client must not delay the server's stop."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["UnauthenticatedConnections"]
-
 
 class _Connection(Protocol):
     @property

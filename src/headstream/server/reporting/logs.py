@@ -18,8 +18,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from headstream.broker.recent_lines import RECENT_LINES
 
-__all__ = ["LogForm", "Recently", "note", "start_logging"]
-
 LogForm: TypeAlias = Literal["text", "json"]
 _LOGGER: Final = logging.getLogger("headstream.server")
 _ROOT: Final = "headstream"

@@ -12,8 +12,6 @@ from headstream.errors import HeadstreamError
 from headstream.log.log import Log
 from headstream.log.segments.layout import STREAMS_NAME
 
-__all__ = ["redact"]
-
 _LOG: Final = "the server's log"
 _TOPIC: Final = re.compile(rf"/{STREAMS_NAME}/(\d+)/(\d+)(?:/(\d+)(?!\d))?")
 

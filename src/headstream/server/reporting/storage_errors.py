@@ -13,8 +13,6 @@ from typing import Final
 from headstream.errors import CorruptLogError, HeadstreamError, StorageError
 from headstream.server.reporting.logs import Recently, note
 
-__all__ = ["STORAGE_ERRORS", "StorageErrorLog"]
-
 
 class StorageErrorLog:
     """Logs storage errors, each file at most once per minute; any thread.

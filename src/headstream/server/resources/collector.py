@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["Collector"]
-
 _FULL: Final = 2
 """The generation of a full collection."""
 _LONG_S: Final = 0.005

@@ -9,8 +9,6 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-__all__ = ["FairThreads"]
-
 _T = TypeVar("_T")
 
 

@@ -10,8 +10,6 @@ from headstream.broker.accounts.sessions import Session
 from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.server.resources.memory_budget import MemoryAccount
 
-__all__ = ["FRAMES_PER_ROUND", "ROUND_BYTES", "ConnectionPolls", "LoopRounds", "max_poll_bytes"]
-
 ROUND_BYTES: Final = 1_310_720
 """About the most bytes of one poll while other clients are connected, and of all polls of a round: reading and writing them
 takes the event loop about a millisecond, and a thousand messages of 1,000 bytes with some headers fit. A client continues

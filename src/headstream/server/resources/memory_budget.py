@@ -23,8 +23,6 @@ from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError
 
-__all__ = ["UNAUTHENTICATED_BYTES", "WAIT_S", "MemoryAccount", "MemoryBudget", "default_budget_bytes"]
-
 UNAUTHENTICATED_BYTES: Final = 4 << 10
 """The longest request before a login: a login has two names of up to 255 bytes, and little else."""
 

@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["Wakeups"]
-
 
 class Wakeups:
     """The waits to check again; created in the thread of the event loop.

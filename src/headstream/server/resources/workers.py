@@ -21,8 +21,6 @@ from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError
 from headstream.server.resources.fair_threads import FairThreads
 
-__all__ = ["Workers"]
-
 _T = TypeVar("_T")
 _WORK_THREADS: Final = 64
 """Sends that wait for one sync together each hold a thread."""

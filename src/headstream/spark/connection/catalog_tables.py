@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from headstream.errors import InvalidOptionError
 
-__all__ = ["refuse_sql_tables", "refuse_written_tables", "refusing_table", "table_error"]
-
 _FORMAT: Final = "headstream"
 _MARK: Final = "_headstream_provider"
 _QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)

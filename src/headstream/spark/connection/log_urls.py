@@ -17,8 +17,6 @@ from headstream.client.transports.remote.address import ServerUrl, parse_address
 from headstream.core.model.urls import split_url
 from headstream.errors import InvalidOptionError, InvalidUrlError
 
-__all__ = ["LogLocation", "parse_log"]
-
 LogLocation: TypeAlias = str | ServerUrl
 """Location of a log: its directory, or its server."""
 

@@ -12,8 +12,6 @@ from headstream.client.transports.remote.address import ServerUrl
 from headstream.client.transports.remote.caller import Caller
 from headstream.client.transports.remote.transport import connector_of
 
-__all__ = ["caller_of"]
-
 _callers: Final[dict[ServerUrl, Caller]] = {}
 
 

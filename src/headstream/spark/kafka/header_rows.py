@@ -32,17 +32,6 @@ from headstream.spark.source.offsets import TopicPartition
 from headstream.spark.source.options import RowShape
 from headstream.spark.workers.arrow_functions import arrow_function
 
-__all__ = [
-    "Coordinates",
-    "HeaderDecoder",
-    "blocks_of_kafka_headers",
-    "decode_blocks",
-    "encode_blocks",
-    "encode_header_blocks",
-    "encode_header_lists",
-    "kafka_headers_type",
-]
-
 _LOGGER: Final = logging.getLogger("headstream.spark")
 _NO_PARTITION: Final = TopicPartition("kafka/headers", 0)
 

@@ -25,8 +25,6 @@ from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.spark.sink.options import parse_header_kinds
 from headstream.spark.source.options import RowShape, parse_shape, parse_states
 
-__all__ = ["KafkaReadOptions", "KafkaWriteOptions", "is_kafka_url", "parse_read_options", "parse_write_options"]
-
 _WHICH: Final = ("subscribe", "subscribePattern", "assign")
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")

@@ -29,8 +29,6 @@ from headstream.spark.workers.arrow_functions import replace_null_lists
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["KAFKA_HEADERS", "RawHeaders"]
-
 KAFKA_HEADERS: Final = "array<struct<key:string,value:binary>>"
 """Spark's type of a Kafka record's headers."""
 _KEYS: Final = "_hs_keys"

@@ -34,8 +34,6 @@ from headstream.spark.workers.arrow_functions import arrow_function, replace_nul
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["read_kafka"]
-
 _HEADER_COLUMNS: Final = ("headers", "headers_repeated")
 _COORDINATES: Final = ("topic", "partition", "offset")
 _WHOLE: Final = "_hs_whole"

@@ -22,8 +22,6 @@ from typing import Any, Final
 from headstream.errors import LogError
 from headstream.spark.source.recreated import begin_anew
 
-__all__ = ["MARKER", "KnownTopic", "check_topics_of_query", "compare_topics", "forget_recreated", "pattern_names"]
-
 _LOGGER: Final = logging.getLogger("headstream.spark")
 MARKER: Final = "headstream.reader"
 """An option of Spark's Kafka source that marks reads through format("headstream") in a query's plan."""

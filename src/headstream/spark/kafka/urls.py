@@ -21,8 +21,6 @@ from headstream.spark.workers.variables import settle_worker_variables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["install"]
-
 _FORMAT: Final = "headstream"
 _MARK: Final = "_headstream_calls"
 _RECORDED: Final = ("format", "option", "options", "mode", "outputMode", "queryName", "trigger", "partitionBy", "clusterBy")

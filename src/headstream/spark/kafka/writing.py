@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-__all__ = ["prepare_rows"]
-
 _PASSED_OVER: Final = frozenset({"stream", "offset", "state", "checksum", "headers_repeated"})
 _KNOWN: Final = frozenset({"payload", "key", "topic", "partition", "headers", "id", "timestamp"})
 _KAFKA_HEADERS: Final = "array<struct<key:string,value:binary>>"

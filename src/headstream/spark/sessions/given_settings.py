@@ -14,8 +14,6 @@ from typing import Final
 
 from headstream.errors import EnvironmentSetupError
 
-__all__ = ["conf_directory", "find_given", "note_launched"]
-
 _DEFAULTS_NAME: Final = "spark-defaults.conf"
 _SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _OPTIONS: Final = {

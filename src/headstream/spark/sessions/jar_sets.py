@@ -6,8 +6,6 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["AZURE", "BROKER", "GCS", "MARIADB", "NAMENODE", "POSTGRESQL", "S3", "SETS", "SPARK", "YARN", "Jar", "JarSet"]
-
 
 @dataclass(frozen=True, slots=True)
 class Jar:

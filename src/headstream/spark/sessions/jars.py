@@ -32,8 +32,6 @@ from headstream.spark.sessions.jar_digests import JAR_DIGESTS
 from headstream.spark.sessions.jar_sets import SPARK, JarSet
 from headstream.spark.sessions.java import find_java
 
-__all__ = ["cache_folder", "fetch", "find"]
-
 _FETCH_SECONDS: Final = 900
 """Fifty jars take half a minute; a fetch that takes longer than this has failed."""
 _PROGRESS_SECONDS: Final = 0.2

@@ -18,8 +18,6 @@ from typing import Final
 
 from headstream.errors import JavaError
 
-__all__ = ["MINIMUM_JAVA", "VECTOR_MODULE", "Java", "find_java", "main"]
-
 MINIMUM_JAVA: Final = 17
 """The oldest Java that Spark 4 starts on."""
 VECTOR_MODULE: Final = "jdk.incubator.vector"

@@ -36,8 +36,6 @@ from headstream.spark.workers.arrow_functions import has_arrow_functions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register", "session", "stop"]
-
 _LOGGER: Final = logging.getLogger("headstream.spark")
 _DELTA: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

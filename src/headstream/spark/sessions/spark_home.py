@@ -23,17 +23,6 @@ from headstream.errors import MissingExtraError
 from headstream.spark.sessions.jars import cache_folder
 from headstream.spark.sessions.java import Java
 
-__all__ = [
-    "LOG_SETTINGS_NAME",
-    "SESSION_VERSIONS",
-    "SOURCE_VERSIONS",
-    "SPARK_VERSION",
-    "archive_path",
-    "find_missing_jars",
-    "find_pyspark",
-    "link_home",
-]
-
 SPARK_VERSION: Final = "4.2"
 """The version of the jars: Delta's are made for it."""
 SESSION_VERSIONS: Final = (SPARK_VERSION, "4.3")

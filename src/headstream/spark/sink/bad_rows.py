@@ -22,8 +22,6 @@ import pyarrow.parquet as pq
 from headstream.errors import HeadstreamError
 from headstream.log.segments.files import storage_error
 
-__all__ = ["BadRowsWriter", "discard_bad_rows", "publish_bad_rows"]
-
 _STAGED: Final = ".staged"
 _ROWS: Final = 1000
 

@@ -41,8 +41,6 @@ from headstream.core.model.header_values import HeaderKind
 from headstream.errors import InvalidOptionError
 from headstream.spark.sink.options import SinkOptions
 
-__all__ = ["HeaderSource", "HeadersShape", "SinkColumns", "header_source", "headers_shape", "plan_columns"]
-
 HeadersShape: TypeAlias = Literal["none", "binary", "array", "map"]
 
 _KINDS: Final[dict[type[DataType], HeaderKind]] = {

@@ -13,8 +13,6 @@ from headstream.core.model.header_values import KIND_NAMES, KIND_WIDTHS, HeaderK
 from headstream.errors import HeaderError
 from headstream.spark.sink.columns import HeadersShape
 
-__all__ = ["add_array", "add_column", "add_headers", "varied", "whole"]
-
 _KIND_NAMES: Final = pa.array([KIND_NAMES.get(kind, f"unknown({kind})") for kind in range(256)], pa.string())
 _ARROW_TYPES: Final = {
     HeaderKind.INT8: pa.int8(), HeaderKind.INT16: pa.int16(), HeaderKind.INT32: pa.int32(), HeaderKind.INT64: pa.int64(),

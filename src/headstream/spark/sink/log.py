@@ -22,8 +22,6 @@ from headstream.log.staged.submission import commit_staged, is_committed
 from headstream.log.system.files import OsFiles
 from headstream.spark.sink.packing import Target
 
-__all__ = ["DirectorySink", "PartWriter", "SinkLog", "topic_missing"]
-
 
 class PartWriter(Protocol):
     """Stages the batches of one task, as StagedWriter does."""

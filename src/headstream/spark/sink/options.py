@@ -25,8 +25,6 @@ from headstream.core.model.reserved import check_unreserved
 from headstream.errors import HeaderError, InvalidInputError, InvalidOptionError
 from headstream.spark.connection.log_urls import LogLocation, parse_log
 
-__all__ = ["OPTION_NAMES", "SinkOptions", "parse_header_kinds", "parse_sink_options"]
-
 OPTION_NAMES: Final = ("url", "topic", "headerColumns", "badRowsPath", "commitTimeout", "txnAppId", "txnVersion")
 """Every option of a write."""
 _SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname"})

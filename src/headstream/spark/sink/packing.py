@@ -28,8 +28,6 @@ from headstream.errors import HeadstreamError, InvalidInputError, LimitError
 from headstream.spark.sink.columns import SinkColumns
 from headstream.spark.sink.header_blocks import add_column, add_headers, varied, whole
 
-__all__ = ["BadRow", "Packed", "Packer", "Target"]
-
 _MAX_IGGY_PAYLOAD: Final = 10_000_000
 
 

@@ -24,8 +24,6 @@ from headstream.spark.connection.server_connections import caller_of
 from headstream.spark.sink.log import topic_missing
 from headstream.spark.sink.packing import Target
 
-__all__ = ["ServerSink"]
-
 _DELIVERY_S: Final = 120.0
 """A batch is retried this long over broken connections and restarts of the server, as a producer's is."""
 

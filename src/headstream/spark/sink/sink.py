@@ -35,8 +35,6 @@ from headstream.spark.sink.stager import Staged, StageTask, stage_rows
 from headstream.spark.workers.endings import exit_quietly
 from headstream.spark.workers.memory import spare_imports
 
-__all__ = ["HeadstreamStreamWriter", "HeadstreamWriter", "TaskMessage"]
-
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 """Local properties that Spark sets for every task of a stream."""

@@ -26,8 +26,6 @@ from headstream.spark.sink.columns import SinkColumns
 from headstream.spark.sink.log import SinkLog
 from headstream.spark.sink.packing import BadRow, Packed, Packer, Target
 
-__all__ = ["StageTask", "Staged", "stage_rows"]
-
 _BATCH_BYTES: Final = 4 << 20
 """Buffered bytes of a partition that make a batch: the size of a reader's chunk."""
 _GATHERED_BYTES: Final = 64 << 20

@@ -30,8 +30,6 @@ from headstream.spark.source.offsets import SourceOffsets, TopicPartition
 from headstream.spark.source.options import SourceOptions, parse_options
 from headstream.spark.source.stream_reader import HeadstreamStreamReader
 
-__all__ = ["AlignedStreamReader", "find_end", "make_aligned_source", "planned_until"]
-
 _READ_UNTIL: Final = "read until"
 _FULL: Final = 0.95
 """The share of a micro-batch's limits at which the search for a better time stops: each try reads every partition."""

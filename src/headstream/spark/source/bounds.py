@@ -19,8 +19,6 @@ from headstream.errors import InvalidOptionError
 from headstream.spark.source.offsets import Available, TopicPartition, read_positions
 from headstream.spark.source.subscription import Subscription
 
-__all__ = ["BOUND_OPTIONS", "EARLIEST", "ENDING_OPTIONS", "LATEST", "Bound", "Times", "parse_ending", "parse_starting", "resolve"]
-
 EARLIEST: Final = -2
 LATEST: Final = -1
 """Codes of the first offset, and of one past the last, in offsets by partition."""

@@ -25,8 +25,6 @@ from headstream.spark.source.header_shapes import (
 from headstream.spark.source.offsets import TopicPartition
 from headstream.spark.source.options import RowShape
 
-__all__ = ["Assembler", "arrow_schema"]
-
 _ID_BYTES: Final = 36
 """A UUID as text."""
 _STATE_NAMES: Final = [state_name(code) for code in range(256)]

@@ -21,8 +21,6 @@ from headstream.spark.source.offsets import Available, TopicPartition
 from headstream.spark.source.reader import DirectoryLog
 from headstream.spark.source.subscription import Subscription
 
-__all__ = ["DirectoryView"]
-
 _MAX_OPEN: Final = 128
 """Partitions whose files stay open between refreshes; files of others are reopened."""
 

@@ -21,8 +21,6 @@ from headstream.core.codec.batch.results import HeaderType, WantedHeader
 from headstream.core.model.headers import check_key
 from headstream.errors import HeaderError, InvalidOptionError
 
-__all__ = ["parse_header_columns"]
-
 _TYPES: Final[dict[str, HeaderType]] = {
     "BOOLEAN": "bool", "TINYINT": "int8", "BYTE": "int8", "SMALLINT": "int16", "SHORT": "int16", "INT": "int32",
     "INTEGER": "int32", "BIGINT": "int64", "LONG": "int64", "FLOAT": "float32", "REAL": "float32", "DOUBLE": "float64",

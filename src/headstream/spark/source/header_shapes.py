@@ -21,8 +21,6 @@ from headstream.core.codec.batch.to_columns.header_lists import EMPTY_METADATA
 from headstream.core.model.header_values import KIND_NAMES
 from headstream.spark.source.options import HeaderShape
 
-__all__ = ["HEADERS_REPEATED", "HEADER_FIELDS", "column_array", "column_field", "header_array", "list_array", "repeated_array"]
-
 _VARIANT: Final = pa.struct(
     [
         pa.field("value", pa.binary(), nullable=False),

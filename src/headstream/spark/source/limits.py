@@ -14,8 +14,6 @@ from typing import Final, Protocol
 
 from headstream.spark.source.offsets import TopicPartition
 
-__all__ = ["DEFAULT_DELAY_US", "BatchLimits", "Sizes", "admit", "admit_bytes", "count_pending", "is_held_back"]
-
 DEFAULT_DELAY_US: Final = 15 * 60 * 1_000_000
 """Default of maxTriggerDelay, as in Spark's Kafka source."""
 

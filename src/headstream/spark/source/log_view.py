@@ -15,8 +15,6 @@ from headstream.spark.source.offsets import Available, OffsetRange, SourceOffset
 from headstream.spark.source.reader import ReadableLog
 from headstream.spark.source.subscription import Subscription
 
-__all__ = ["LogView", "SeenTopic", "topic_not_found"]
-
 
 class SeenTopic(NamedTuple):
     """A topic at a refresh.

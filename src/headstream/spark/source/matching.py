@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from headstream.core.filters.filter import Filter
 
-__all__ = ["Matching", "match_chunks"]
-
 _MOST = 1 << 62
 """No limit: a chunk is examined as a whole."""
 

@@ -15,8 +15,6 @@ from typing import Any, Final, NamedTuple
 
 from headstream.errors import InvalidOptionError, LogError
 
-__all__ = ["Available", "OffsetRange", "SourceOffsets", "TopicPartition", "read_positions"]
-
 _IDENTITY: Final = "identity"  # not a topic: it has no slash
 
 

@@ -39,18 +39,6 @@ from headstream.spark.source.header_columns import parse_header_columns
 from headstream.spark.source.limits import DEFAULT_DELAY_US, BatchLimits
 from headstream.spark.source.subscription import Subscription, parse_subscription
 
-__all__ = [
-    "COLUMN_NAMES",
-    "OPTION_NAMES",
-    "HeaderShape",
-    "RowShape",
-    "SourceOptions",
-    "check_no_table",
-    "parse_options",
-    "parse_shape",
-    "parse_states",
-]
-
 HeaderShape: TypeAlias = Literal["variant", "array", "map", "binary", "none"]
 """The shapes of headers; see header_shapes.py."""
 

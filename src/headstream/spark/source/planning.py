@@ -18,8 +18,6 @@ from headstream.spark.source.server_view import ServerView
 from headstream.spark.source.tasks import plan_ranges, plan_tasks
 from headstream.spark.workers.memory import spare_imports
 
-__all__ = ["open_view", "plan_partitions", "read_partition"]
-
 _LOGGER: Final = logging.getLogger("headstream.spark")
 
 

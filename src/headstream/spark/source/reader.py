@@ -31,8 +31,6 @@ from headstream.spark.source.options import RowShape
 
 _LOGGER: Final = logging.getLogger("headstream.spark")
 
-__all__ = ["BATCH_ROWS", "DirectoryFollower", "DirectoryLog", "Follower", "ReadPart", "ReadTask", "ReadableLog", "read_task"]
-
 BATCH_ROWS: Final = 10_000
 """Rows of an Arrow batch: at 1,000 a batch's fixed cost shows, 100,000 gain nothing."""
 

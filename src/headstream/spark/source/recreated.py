@@ -20,8 +20,6 @@ from headstream.spark.source.offsets import SourceOffsets
 from headstream.spark.source.options import parse_options
 from headstream.spark.source.planning import open_view
 
-__all__ = ["accept_recreated_log", "begin_anew"]
-
 _LOGGER: Final = logging.getLogger("headstream.spark")
 _COMMIT: Final = 'v1\n{"nextBatchWatermarkMs":0}'
 

@@ -34,8 +34,6 @@ from headstream.spark.source.matching import Matching, match_chunks
 from headstream.spark.source.offsets import OffsetRange
 from headstream.spark.source.reader import ReadPart
 
-__all__ = ["ServerFollower", "ServerLog"]
-
 _LOGGER: Final = logging.getLogger("headstream.spark")
 _CHUNK_BYTES: Final = 4 << 20
 """Bytes of a fetch, as of a file's chunk."""

@@ -19,8 +19,6 @@ from headstream.spark.source.offsets import Available, TopicPartition
 from headstream.spark.source.server_reader import ServerLog
 from headstream.spark.source.subscription import Subscription
 
-__all__ = ["ServerView"]
-
 _LAST_OFFSET = (1 << 64) - 1
 
 

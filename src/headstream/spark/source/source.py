@@ -50,8 +50,6 @@ from headstream.spark.source.options import HeaderShape, RowShape, SourceOptions
 from headstream.spark.source.planning import open_view, plan_partitions, read_partition
 from headstream.spark.source.stream_reader import HeadstreamStreamReader, UnlimitedStreamReader
 
-__all__ = ["HeadstreamDataSource", "HeadstreamReader", "spark_schema"]
-
 _TYPES: Final[dict[str, DataType]] = {
     "stream": StringType(), "topic": StringType(), "partition": IntegerType(), "offset": LongType(),
     "timestamp": TimestampType(), "state": StringType(), "id": StringType(), "checksum": LongType(), "key": BinaryType(),

@@ -28,8 +28,6 @@ from headstream.spark.source.options import SourceOptions
 from headstream.spark.source.planning import open_view, plan_partitions, read_partition
 from headstream.spark.workers.endings import exit_quietly
 
-__all__ = ["HeadstreamStreamReader", "UnlimitedStreamReader"]
-
 _NO_LIMITS: Final = BatchLimits()
 
 

@@ -17,8 +17,6 @@ from headstream.core.model.identifiers import TopicName
 from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.spark.source.offsets import TopicPartition
 
-__all__ = ["Subscription", "parse_subscription"]
-
 _OPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 
 

@@ -8,8 +8,6 @@ from typing import Final, TypeAlias
 from headstream.errors import OffsetOutOfRangeError
 from headstream.spark.source.offsets import Available, OffsetRange, TopicPartition
 
-__all__ = ["LARGE_COST", "MESSAGE_BYTES", "SMALL_COST", "Task", "plan_ranges", "plan_tasks"]
-
 MESSAGE_BYTES: Final = 512
 """Bytes that cost about as much to read as a message: the cost unit is a message, or this many bytes."""
 SMALL_COST: Final = 10_000

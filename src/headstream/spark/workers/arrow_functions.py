@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
 
-__all__ = ["arrow_function", "has_arrow_functions", "replace_null_lists"]
-
 
 def has_arrow_functions() -> bool:
     """Return whether this version of PySpark has such functions; 4.0 has none."""

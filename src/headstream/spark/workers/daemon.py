@@ -15,8 +15,6 @@ from pyspark import daemon
 from headstream.spark.workers.endings import Work, suppress_disconnects
 from headstream.spark.workers.memory import spare_imports
 
-__all__ = ["main"]
-
 _WORK: Final[Work] = suppress_disconnects(daemon.worker)
 
 

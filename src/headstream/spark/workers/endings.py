@@ -20,8 +20,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, TypeAlias
 
-__all__ = ["CLOSED", "Work", "exit_quietly", "suppress_disconnects"]
-
 Work: TypeAlias = Callable[[socket.socket, bool], int]
 """A worker's next piece of work: its socket, and whether the peer is authenticated; returns 0 if the worker can be reused."""
 

@@ -11,8 +11,6 @@ import gc
 import sys
 from typing import Final
 
-__all__ = ["spare_imports"]
-
 _DAEMONS: Final = frozenset({"pyspark.daemon", "headstream.spark.workers.daemon"})
 """The modules of the processes from which Spark forks its workers."""
 

@@ -11,8 +11,6 @@ from typing import Final
 from headstream.core.model.deliveries import Retry, cut_error
 from headstream.core.model.identifiers import TopicName
 
-__all__ = ["Failure", "PauseGate", "RetryPolicy", "worker_name"]
-
 _MAX_WORKER_BYTES: Final = 255
 
 

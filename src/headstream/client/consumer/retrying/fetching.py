@@ -18,8 +18,6 @@ from headstream.client.consumer.retrying.track import Known, Track
 from headstream.core.model.deliveries import RetryOrder
 from headstream.core.model.message import ReceivedMessage, set_attempt
 
-__all__ = ["Broken", "RetryingFetching"]
-
 MAX_OPEN: Final = 5_000
 """Open messages of a partition; at more, it is not fetched: half of what the log remembers."""
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from headstream.core.model.deliveries import DeliveryChange, DeliveryStep, RetryOrder
 from headstream.core.model.offset_ranges import OffsetRanges
 
-__all__ = ["Known", "OpenMessage", "Track"]
-
 
 @dataclass(slots=True)
 class OpenMessage:

@@ -14,8 +14,6 @@ from headstream.core.model.leases import Grant, LeaseChange, LeaseStep
 from headstream.core.model.message import ReceivedMessage
 from headstream.core.model.offset_ranges import ranges_of
 
-__all__ = ["HeldMessage", "Holding", "LeaseSize", "UnfetchedRange"]
-
 _LONGEST_S: Final = 1.0
 """How long a worker should have for the messages of one grant, at most: others wait for none of them longer."""
 

@@ -31,8 +31,6 @@ from headstream.errors import (
     RebalancedError,
 )
 
-__all__ = ["Leasing"]
-
 _MOST_NAMED: Final = 3
 """Messages that an error describes."""
 

@@ -26,8 +26,6 @@ from headstream.core.model.polling import PollingKind
 from headstream.core.model.topology import Topic
 from headstream.errors import HeadstreamError, LeaseLostError
 
-__all__ = ["SharedReading"]
-
 
 class SharedReading(Reading, LeaseSettler):
     """The reading of a consumer with `mode="shared"`.

@@ -23,8 +23,6 @@ from headstream.core.codec.kafka.topics import DEFAULT_STREAM
 from headstream.core.model.topology import KafkaHeaders, check_kafka_headers
 from headstream.errors import InvalidOptionError, InvalidUrlError
 
-__all__ = ["KAFKA_OPTIONS", "KafkaAddress", "java_settings", "parse_kafka_address", "split_kafka_url"]
-
 KAFKA_OPTIONS: Final = ("default_stream", "kafka_headers", "connect_timeout_ms", "timeout_ms")
 _PREFIX: Final = "kafka."
 _LONGEST_MS: Final = 3_600_000

@@ -24,8 +24,6 @@ from headstream.core.model.identifiers import TopicName
 from headstream.errors import AuthenticationError, ClosedError, InvalidOptionError, ServerUnreachableError
 from headstream.forks import keep_forever, tell_of_forks
 
-__all__ = ["END_OFFSET", "FIRST_OFFSET", "Cluster", "offset_at"]
-
 _specs: Final[Any] = admin_api.OffsetSpec  # type: ignore[attr-defined,unused-ignore]
 FIRST_OFFSET: Final[Any] = _specs.earliest()
 END_OFFSET: Final[Any] = _specs.latest()

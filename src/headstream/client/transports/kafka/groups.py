@@ -23,8 +23,6 @@ from headstream.core.model.polling import ConsumerKind, OffsetOwner
 from headstream.errors import GroupInUseError, GroupNotFoundError, OffsetOutOfRangeError, PartitionNotFoundError, RebalancedError
 from headstream.forks import tell_of_forks
 
-__all__ = ["NAME_PREFIX", "KafkaGroups", "KafkaOffsets"]
-
 NAME_PREFIX: Final = "hs.name."
 """The groups of single consumers begin so."""
 

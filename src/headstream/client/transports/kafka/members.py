@@ -25,8 +25,6 @@ from headstream.core.model.identifiers import TopicName
 from headstream.errors import ClosedError, HeadstreamError, OutcomeUnknownError, RebalancedError, ServerUnreachableError
 from headstream.forks import keep_forever, tell_of_forks
 
-__all__ = ["KafkaMembership"]
-
 _LEAST_SESSION_MS: Final = 6000
 """Brokers reject shorter session timeouts by default (group.min.session.timeout.ms)."""
 _MOST_SESSION_MS: Final = 10_000

@@ -24,8 +24,6 @@ from headstream.core.model.producers import Appended, BatchNumber
 from headstream.core.model.removals import Removal
 from headstream.errors import HeaderError
 
-__all__ = ["KafkaMessages"]
-
 _TIMEOUT_S: Final = 120.0
 """Delivery timeout of a send without one, seconds."""
 _WAIT_S: Final = 0.1

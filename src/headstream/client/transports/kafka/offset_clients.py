@@ -19,8 +19,6 @@ from headstream.client.transports.kafka.cluster import Cluster
 from headstream.client.transports.kafka.refusals import TRANSIENT, error_of, refused
 from headstream.forks import keep_forever, tell_of_forks
 
-__all__ = ["OffsetClients"]
-
 _MOST: Final = 16
 """Clients kept at once: each has a connection to its group's coordinator."""
 _ATTEMPT_S: Final = 2.0

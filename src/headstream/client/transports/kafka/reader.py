@@ -22,8 +22,6 @@ from headstream.core.model.identifiers import TopicName
 from headstream.errors import ClosedError, PartitionNotFoundError, ServerUnreachableError
 from headstream.forks import keep_forever, tell_of_forks
 
-__all__ = ["PartitionReader"]
-
 _SLICE_S: Final = 0.1
 """Interval at which waits check their deadline, seconds."""
 _MOST_AT_ONCE: Final = 1000

@@ -17,8 +17,6 @@ from headstream.core.model.identifiers import format_message_id
 from headstream.core.model.message import Message, MessageState, ReceivedMessage, stored_message
 from headstream.core.model.reserved import ID_HEADER, TIMESTAMP_HEADER
 
-__all__ = ["headers_of", "received_message", "time_of"]
-
 _NO_TIME: Final = 0
 """confluent-kafka's type of a timestamp that is not there."""
 _SURELY_SHORT: Final = 63

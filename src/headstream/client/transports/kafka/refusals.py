@@ -25,8 +25,6 @@ from headstream.errors import (
     UnsupportedError,
 )
 
-__all__ = ["TRANSIENT", "error_of", "refused", "unsupported"]
-
 _codes: Final[Any] = KafkaError
 _KINDS: Final[dict[type[HeadstreamError], tuple[str, ...]]] = {
     TopicNotFoundError: ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_ID"),

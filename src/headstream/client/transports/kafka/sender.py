@@ -34,8 +34,6 @@ from headstream.errors import (
 )
 from headstream.forks import keep_forever, tell_of_forks
 
-__all__ = ["Sender"]
-
 _SLICE_S: Final = 0.1
 """Interval at which a wait for acknowledgements checks the timeout, seconds."""
 _PURGE_S: Final = 5.0

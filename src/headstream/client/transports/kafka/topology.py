@@ -40,8 +40,6 @@ from headstream.core.model.topology import (
 )
 from headstream.errors import AlreadyExistsError, HeadstreamError, ServerUnreachableError, StreamNotFoundError, TopicNotFoundError
 
-__all__ = ["KafkaPartitions", "KafkaStreams", "KafkaTopics"]
-
 _DEFAULT_REPLICATION: Final = -1
 """As many replicas as the cluster's default.replication.factor says."""
 _MS: Final = 1000

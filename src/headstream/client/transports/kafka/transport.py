@@ -15,8 +15,6 @@ from headstream.core.codec.kafka.murmur2 import kafka_partition_of
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import ClusterStats
 
-__all__ = ["KafkaTransport"]
-
 
 class KafkaTransport:
     """All commands of a log in Kafka; see Transport.

@@ -11,17 +11,6 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 
 from headstream.errors import InvalidOptionError, InvalidUrlError
 
-__all__ = [
-    "PASSWORD_VARIABLE",
-    "SCHEMES",
-    "TOKEN_VARIABLE",
-    "USERNAME_VARIABLE",
-    "RemoteOptions",
-    "ServerUrl",
-    "parse_address",
-    "restore_slashes",
-]
-
 USERNAME_VARIABLE: Final = "HEADSTREAM_USERNAME"
 PASSWORD_VARIABLE: Final = "HEADSTREAM_PASSWORD"
 TOKEN_VARIABLE: Final = "HEADSTREAM_TOKEN"

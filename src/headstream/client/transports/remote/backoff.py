@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Backoff"]
-
 _FIRST_S: Final = 0.05
 _LONGEST_S: Final = 2.0
 

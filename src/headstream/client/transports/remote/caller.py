@@ -26,8 +26,6 @@ from headstream.core.wire.statuses import Status
 from headstream.errors import ClosedError, DecodeError, HeadstreamError, OutcomeUnknownError, ServerError, ServerUnreachableError
 from headstream.forks import tell_of_forks
 
-__all__ = ["Caller", "Pending"]
-
 _R = TypeVar("_R")
 _MOST_IDLE: Final = 8
 """Maximum idle connections."""

@@ -24,18 +24,6 @@ from headstream.errors import (
 )
 from headstream.version import __version__
 
-__all__ = [
-    "Connection",
-    "Connector",
-    "break_link",
-    "explain_login",
-    "has_something",
-    "login_of",
-    "lost",
-    "make_tls",
-    "unreachable",
-]
-
 _R = TypeVar("_R")
 _TLS_PROBE_S: Final = 2.0
 """Timeout of a handshake that only improves the text of an error."""

@@ -18,9 +18,6 @@ from headstream.core.wire.extensions.delivery_views import GetDelivery, GetGroup
 from headstream.core.wire.extensions.leases import ChangedLease, LeaseMessages, SettleLeases
 from headstream.errors import ClosedError
 
-__all__ = ["RemoteDeliveries", "RemoteDeliveryViews", "RemoteLeases"]
-
-
 # What people see of the unfinished messages of groups on a server.
 
 

@@ -29,8 +29,6 @@ from headstream.core.wire.statuses import Status
 from headstream.errors import AuthenticationError, HeadstreamError, LimitError, NotFoundError, OutcomeUnknownError, ServerError
 from headstream.forks import close_copy, tell_of_forks
 
-__all__ = ["HttpConnection", "HttpConnector"]
-
 _R = TypeVar("_R")
 _NOT_LOGGED_IN: Final = (None, Status.UNAUTHENTICATED, Status.ACCESS_TOKEN_MISSING, Status.INVALID_ACCESS_TOKEN)
 """Statuses of a refused access token; mostly the server sends only 401."""

@@ -35,8 +35,6 @@ from headstream.core.wire.records import Command
 from headstream.core.wire.statuses import Status
 from headstream.errors import ClosedError, HeadstreamError, NotFoundError, ServerError, ServerUnreachableError
 
-__all__ = ["PolledAhead", "RemoteMessages"]
-
 _ALL_STATES: Final = tuple(range(1, 256))
 _NO_SUCH_COMMAND: Final = (Status.INVALID_COMMAND, 404)
 """Statuses of an unknown command; over HTTP, of an unknown path."""

@@ -32,8 +32,6 @@ from headstream.core.wire.extensions.groups import (
 from headstream.errors import ClosedError, HeadstreamError, InvalidOptionError, RebalancedError, ServerUnreachableError
 from headstream.forks import tell_of_forks
 
-__all__ = ["RemoteGroups", "RemoteOffsets", "as_rebalanced"]
-
 
 class RemoteOffsets:
     """Commands for committed offsets."""

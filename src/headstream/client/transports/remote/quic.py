@@ -35,8 +35,6 @@ try:
 except ImportError as _error:
     raise MissingExtraError(f"quic:// needs {_error.name}", advice="Install headstream[quic]") from None
 
-__all__ = ["QuicClientConnection", "QuicConnector"]
-
 _R = TypeVar("_R")
 _HEAD_BYTES: Final = 8
 _PING_S: Final = 3.0

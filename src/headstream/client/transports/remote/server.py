@@ -37,8 +37,6 @@ from headstream.core.wire.commands.users import (
 )
 from headstream.errors import NotFoundError
 
-__all__ = ["Server"]
-
 _EVERYTHING: Final = (SnapshotType.ALL,)
 
 

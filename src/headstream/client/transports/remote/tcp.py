@@ -27,8 +27,6 @@ from headstream.core.wire.statuses import Status
 from headstream.errors import AuthenticationError, LimitError, NotFoundError, OutcomeUnknownError
 from headstream.forks import close_copy, tell_of_forks
 
-__all__ = ["TcpConnection", "TcpConnector"]
-
 _R = TypeVar("_R")
 _HEAD_BYTES: Final = 8
 _FIRST_BYTES: Final = 64 << 10

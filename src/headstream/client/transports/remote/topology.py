@@ -30,8 +30,6 @@ from headstream.core.wire.extensions.topics import (
 )
 from headstream.errors import NotFoundError, StreamNotFoundError, TopicNotFoundError
 
-__all__ = ["RemotePartitions", "RemoteStreams", "RemoteTopics"]
-
 
 class RemoteStreams:
     """Stream commands."""

@@ -11,8 +11,6 @@ from headstream.client.transports.remote.progress import RemoteGroups, RemoteOff
 from headstream.client.transports.remote.topology import RemotePartitions, RemoteStreams, RemoteTopics
 from headstream.core.wire.extensions.topics import GetIdentity
 
-__all__ = ["RemoteTransport", "connector_of"]
-
 
 def connector_of(address: ServerUrl) -> Connector:
     """Return the connector of a server."""

@@ -16,8 +16,6 @@ else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.core.codec.checksums import crc32_from, crc32c_from, crc_level
 
-__all__ = ["checksum_level", "crc32", "crc32c"]
-
 
 def checksum_level() -> int:
     """Return the instructions that compute checksums: 0 tables, 1 PCLMULQDQ, 2 VPCLMULQDQ."""

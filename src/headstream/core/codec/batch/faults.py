@@ -9,8 +9,6 @@ from typing import Final
 
 from headstream.errors import DecodeError
 
-__all__ = ["decode_error"]
-
 MESSAGE_CUT: Final = 1
 HEADERS_CUT: Final = 2
 PAYLOAD_CUT: Final = 3

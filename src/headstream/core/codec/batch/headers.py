@@ -21,8 +21,6 @@ else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.core.codec.batch import faults, layout
 
-__all__ = ["check_block", "check_value", "is_block", "keep_last", "key_end", "list_blocks", "list_keys", "null_end"]
-
 NOTES_BYTES = cython.declare(cython.longlong, 48)
 
 # The reserved names as numbers: all of `hs.key`, and `hs.null` in two overlapping halves.

@@ -38,8 +38,6 @@ else:
     from cython.cimports.headstream.core.codec.batch.headers import check_block, key_end, null_end
     from cython.cimports.headstream.core.codec.checksums import xxh3_from
 
-__all__ = ["BatchFault", "SentBatch", "decode_batch", "encode_batches"]
-
 BATCH = cython.declare(cython.longlong, 256)
 FRAME = cython.declare(cython.longlong, 48)
 SUMMED = cython.declare(cython.longlong, 40)

@@ -6,8 +6,6 @@ from typing import Final
 
 from headstream.errors import LimitError
 
-__all__ = ["MAX_OFFSET", "check_blocks", "check_column"]
-
 MAX_OFFSET: Final = (1 << 31) - 1
 
 

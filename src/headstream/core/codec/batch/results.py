@@ -8,21 +8,6 @@ from typing import Literal, NamedTuple, TypeAlias
 from headstream.core.codec.buffer import BytesLike
 from headstream.errors import DecodeError
 
-__all__ = [
-    "Blocks",
-    "Columns",
-    "Compacted",
-    "HeaderColumn",
-    "HeaderLists",
-    "HeaderType",
-    "Matches",
-    "Scan",
-    "Sends",
-    "Stamped",
-    "VariableColumn",
-    "WantedHeader",
-]
-
 
 @dataclass(slots=True)
 class Stamped:

@@ -17,8 +17,6 @@ if not cython.compiled:
 else:
     from cython.cimports.headstream.core.codec import primitives as c
 
-__all__ = ["check_lists", "check_variable", "last_offset"]
-
 
 @cython.cfunc
 @cython.exceptval(check=False)

@@ -21,18 +21,6 @@ from headstream.core.model.identifiers import format_message_id
 from headstream.core.model.message import Message, MessageState, state_name
 from headstream.errors import DecodeError, HeadstreamError, InvalidInputError, InvalidOptionError
 
-__all__ = [
-    "DIALECTS",
-    "Dialect",
-    "convert",
-    "convert_all",
-    "fit_message",
-    "only",
-    "plan_conversion",
-    "read_messages",
-    "register",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Dialect:

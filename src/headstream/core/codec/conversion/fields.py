@@ -21,8 +21,6 @@ from headstream.core.model.reserved import (
     is_reserved,
 )
 
-__all__ = ["Capabilities", "find_in_fields", "find_in_headers"]
-
 _CARRIED: Final = {
     ID_HEADER: HeaderKind.RAW,
     STATE_HEADER: HeaderKind.INT16,

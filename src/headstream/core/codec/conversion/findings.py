@@ -8,8 +8,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from headstream.errors import InvalidOptionError, LimitError
 
-__all__ = ["DROPPED", "POLICIES", "Finding", "OnLoss", "Policy", "choose", "policies_of"]
-
 Policy: TypeAlias = Literal["error", "drop", "widen", "text", "bare"]
 OnLoss: TypeAlias = Policy | Sequence[Policy]
 

@@ -15,8 +15,6 @@ from headstream.core.codec.kip82.headers import KINDS as KIP82_KINDS
 from headstream.core.model.constructors import int16, int32, int64, raw, string
 from headstream.core.model.header_values import FOREIGN_KINDS, HeaderKind, HeaderValue
 
-__all__ = ["FitValue", "fit_iggy", "fit_kip82", "fit_string", "fit_wide", "to_text"]
-
 FitValue: TypeAlias = Callable[[str, HeaderValue], tuple[HeaderValue, Finding | None]]
 """Key and value -> the value in the dialect, and the finding if it changed."""
 

@@ -26,8 +26,6 @@ from headstream.core.model.identifiers import format_message_id
 from headstream.core.model.message import Message
 from headstream.errors import HeaderError
 
-__all__ = ["EVENT_MARK", "decode_event", "encode_event", "event_key", "event_raw", "is_event_header", "rename_event_headers"]
-
 EVENT_MARK: Final = "ce_specversion"
 _PREFIX: Final = "ce_"
 _ATTRIBUTE: Final = re.compile(r"[a-z0-9]+")

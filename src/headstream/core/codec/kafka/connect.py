@@ -30,8 +30,6 @@ from headstream.core.model.constructors import CONSTRUCTORS, raw
 from headstream.core.model.header_values import HeaderKind, HeaderValue
 from headstream.errors import HeaderError
 
-__all__ = ["ENVELOPE_MARK", "decode_connect", "decode_envelope", "encode_connect", "encode_envelopes"]
-
 ENVELOPE_MARK: Final = b'{"schema":'
 _KINDS: Final = {
     "string": "string", "boolean": "bool", "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64",

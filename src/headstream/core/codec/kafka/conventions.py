@@ -38,8 +38,6 @@ from headstream.core.model.reserved import KINDS_HEADER
 from headstream.core.model.topology import KafkaHeaders
 from headstream.errors import HeaderError
 
-__all__ = ["Convention", "decode_headers", "encode_any", "encode_headers"]
-
 Convention: TypeAlias = KafkaHeaders
 """The format of typed values."""
 _CONNECT_ERRORS: Final = "__connect.errors."

@@ -32,8 +32,6 @@ from headstream.core.model.constructors import CONSTRUCTORS
 from headstream.core.model.header_values import KIND_NAMES, HeaderKind, HeaderValue
 from headstream.errors import HeaderError
 
-__all__ = ["decode_kind", "decode_value", "decode_values", "encode_kinds", "encode_value", "kinds_of", "name_kind", "parse_kinds"]
-
 _CODES: Final = {name: code for code, name in KIND_NAMES.items()}
 _WHOLE: Final = re.compile(rb"-?(?:0|[1-9][0-9]{0,38})")
 _FLOAT: Final = re.compile(rb"-?(?:inf|nan|[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]{1,3})?)")

@@ -24,8 +24,6 @@ from headstream.core.model.message import Message, MessageState, parse_state, st
 from headstream.core.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, STATE_HEADER, is_reserved
 from headstream.errors import HeaderError, InvalidInputError
 
-__all__ = ["decode_record", "encode_record", "find_losses"]
-
 _RESERVED_FIELDS: Final[Mapping[str, tuple[str, Callable[[str], int]]]] = {
     ID_HEADER: ("id", parse_message_id),
     STATE_HEADER: ("state", parse_state),

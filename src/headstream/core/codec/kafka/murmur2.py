@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["kafka_partition_of", "murmur2"]
-
 _SEED: Final = 0x9747B28C
 _FACTOR: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF

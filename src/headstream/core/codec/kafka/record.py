@@ -11,8 +11,6 @@ from typing import Any, Literal, TypeAlias
 
 from headstream.errors import InvalidInputError
 
-__all__ = ["KafkaHeader", "KafkaRecord", "read_record"]
-
 KafkaHeader: TypeAlias = tuple[str, bytes | None]
 """A Kafka header: a key and bytes, or null; headers are ordered, keys can repeat."""
 

@@ -20,8 +20,6 @@ from headstream.core.model.constructors import int32, int64
 from headstream.core.model.header_values import HeaderKind, HeaderValue
 from headstream.errors import HeaderError
 
-__all__ = ["SPRING_TYPES", "decode_spring", "encode_spring", "is_native"]
-
 SPRING_TYPES: Final = "spring_json_header_types"
 _KINDS: Final = {
     "java.lang.String": "string", "java.lang.Boolean": "bool", "java.lang.Byte": "int8", "java.lang.Short": "int16",

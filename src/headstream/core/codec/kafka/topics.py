@@ -14,8 +14,6 @@ from typing import Final
 from headstream.core.model.identifiers import TopicName, check_name
 from headstream.errors import InvalidInputError
 
-__all__ = ["DEFAULT_STREAM", "KafkaTopicNames", "from_kafka_topic", "to_kafka_topic"]
-
 DEFAULT_STREAM: Final = "kafka"
 """The stream of topics whose names have no dot, unless a setting names another."""
 

@@ -9,8 +9,6 @@ from headstream.core.model.constructors import CONSTRUCTORS, string
 from headstream.core.model.header_values import HeaderKind, HeaderValue
 from headstream.errors import HeaderError
 
-__all__ = ["Pair", "check_long", "make_value", "name_float", "raw_or_null", "read_text", "widened"]
-
 Pair: TypeAlias = tuple[str, HeaderValue]
 _WIDER: Final = {"uint8": "int16", "uint16": "int32", "uint32": "int64", "uint64": "int64", "int128": "int64", "uint128": "int64"}
 _NOT_NUMBERS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

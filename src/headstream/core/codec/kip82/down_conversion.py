@@ -14,8 +14,6 @@ from headstream.core.codec.kip82.message import down_convert
 from headstream.core.codec.kip82.requests import FETCH, FetchedPartition, FetchResponse, magic_of
 from headstream.core.codec.kip82.sets import decode_set, encode_set
 
-__all__ = ["DownConverted", "down_convert_response", "down_convert_set"]
-
 
 class DownConverted(NamedTuple):
     """A converted response.

@@ -33,8 +33,6 @@ from headstream.core.model.header_values import KIND_WIDTHS, HeaderKind, HeaderV
 from headstream.core.model.headers import check_key
 from headstream.errors import DecodeError, HeaderError, LimitError
 
-__all__ = ["KINDS", "LENIENT", "STRICT", "HeaderLimits", "TypedHeaders"]
-
 KINDS: Final = (
     HeaderKind.BOOL,
     HeaderKind.INT8,

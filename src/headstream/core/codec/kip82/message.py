@@ -30,8 +30,6 @@ from headstream.core.codec.kip82.headers import STRICT, TypedHeaders
 from headstream.core.model.headers import Headers
 from headstream.errors import DecodeError, InvalidInputError
 
-__all__ = ["HEADERS_BIT", "Kip82Message", "decode_message", "down_convert", "encode_message"]
-
 HEADERS_BIT: Final = 0x10
 _COMPRESSION_BITS: Final = 0x07
 _LOG_TIME_BIT: Final = 0x08

@@ -5,19 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = [
-    "PROPOSED_VERSION",
-    "FetchPartition",
-    "FetchRequest",
-    "FetchResponse",
-    "FetchedPartition",
-    "ProducePartition",
-    "ProduceRequest",
-    "ProduceResponse",
-    "ProducedPartition",
-    "RequestHead",
-]
-
 PROPOSED_VERSION: Final = 4
 """The version that the proposal gives to requests and responses with typed headers."""
 

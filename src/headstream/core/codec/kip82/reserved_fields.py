@@ -20,8 +20,6 @@ from headstream.core.model.message import Message, MessageState
 from headstream.core.model.reserved import APPENDED_HEADER, CHECKSUM_HEADER, ID_HEADER, RESERVED_PREFIX, STATE_HEADER
 from headstream.errors import DecodeError, HeaderError
 
-__all__ = ["from_message", "to_message"]
-
 _Read: TypeAlias = Callable[[Any, Kip82Message], int | None]
 
 _RESERVED_FIELDS: Final[tuple[tuple[str, HeaderKind, str, _Read], ...]] = (

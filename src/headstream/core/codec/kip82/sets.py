@@ -22,8 +22,6 @@ from headstream.core.codec.kip82.headers import STRICT, TypedHeaders
 from headstream.core.codec.kip82.message import Kip82Message, decode_message, encode_message
 from headstream.errors import DecodeError, InvalidInputError, MissingExtraError
 
-__all__ = ["COMPRESSIONS", "Decompress", "MessageSet", "decode_set", "decompress", "encode_set", "wrap"]
-
 Decompress: TypeAlias = Callable[[bytes, int], bytes]
 """Compressed bytes and the maximum size of the result -> the decompressed bytes; ValueError if they are invalid."""
 

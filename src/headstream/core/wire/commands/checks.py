@@ -5,8 +5,6 @@ from __future__ import annotations
 from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
 
-__all__ = ["check_bytes", "check_count"]
-
 
 def check_bytes(text: str, least: int, most: int, status: Status, what: str) -> None:
     """Reject a text whose UTF-8 has too few or too many bytes.

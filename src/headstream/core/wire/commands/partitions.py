@@ -10,8 +10,6 @@ from headstream.core.wire.records import Command
 from headstream.core.wire.shapes import U32, PartitionId, StreamId, TopicId
 from headstream.core.wire.statuses import Status
 
-__all__ = ["CreatePartitions", "DeletePartitions", "DeleteSegments"]
-
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions(Command[None]):

@@ -18,8 +18,6 @@ from headstream.core.wire.records import Record
 from headstream.core.wire.shapes import Flag, Shape, invalid_value
 from headstream.errors import DecodeError
 
-__all__ = ["GlobalPermissions", "Permissions", "SizedPermissions", "StreamPermissions", "TopicPermissions", "UserPermissions"]
-
 
 @dataclass(frozen=True, slots=True)
 class GlobalPermissions(Record):

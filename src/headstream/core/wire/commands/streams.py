@@ -15,17 +15,6 @@ from headstream.core.wire.records import Command, Record, Records, many, maybe, 
 from headstream.core.wire.shapes import U32, U64, AbsentU32, Json, Size, StreamId, Text8
 from headstream.core.wire.statuses import Status
 
-__all__ = [
-    "CreateStream",
-    "DeleteStream",
-    "GetStream",
-    "ListStreams",
-    "PurgeStream",
-    "Stream",
-    "StreamDetails",
-    "UpdateStream",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Stream(Record):

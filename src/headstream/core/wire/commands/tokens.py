@@ -16,9 +16,6 @@ from headstream.core.wire.records import Command, Record, many, one
 from headstream.core.wire.shapes import U64, AbsentU64, Json, Text8
 from headstream.core.wire.statuses import Status
 
-__all__ = ["CreateToken", "DeleteToken", "ListTokens", "LoginWithToken", "RawToken", "Token"]
-
-
 _NEVER: Final = (1 << 64) - 1
 _MICROSECONDS_BYTES: Final = 8
 _SECONDS_BYTES: Final = 4

@@ -17,21 +17,6 @@ from headstream.core.wire.records import Command, Record, many, maybe, one
 from headstream.core.wire.shapes import TEXT8, U32, U64, Json, OptionalShape, Text8, TextCode, UserId
 from headstream.core.wire.statuses import Status
 
-__all__ = [
-    "ChangePassword",
-    "CreateUser",
-    "DeleteUser",
-    "GetUser",
-    "ListUsers",
-    "UpdatePermissions",
-    "UpdateUser",
-    "User",
-    "UserDetails",
-    "UserStatus",
-    "check_password",
-    "check_username",
-]
-
 
 class UserStatus(enum.IntEnum):
     """Whether a user is allowed to log in."""

@@ -19,17 +19,6 @@ from headstream.core.wire.refusals import refusal
 from headstream.core.wire.shapes import U32, U64, Default, Flag, GroupId, PartitionId, StreamId, Text8, Text32, TextCode, TopicId
 from headstream.core.wire.statuses import Status
 
-__all__ = [
-    "ChangedDelivery",
-    "GetDeliveries",
-    "OffsetRange",
-    "OpenDeliveries",
-    "OpenDelivery",
-    "SettleDeliveries",
-    "SettledDeliveries",
-    "pause_rule_of",
-]
-
 _MAX_CHANGES = 20_000
 
 

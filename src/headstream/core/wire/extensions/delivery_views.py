@@ -11,16 +11,6 @@ from headstream.core.wire.extensions.shapes import Choice, MaybeU64
 from headstream.core.wire.records import Command, Record, Records, one
 from headstream.core.wire.shapes import U32, U64, GroupId, PartitionId, StreamId, Text8, Text32, TopicId
 
-__all__ = [
-    "FailedAttempt",
-    "GetDelivery",
-    "GetGroupDeliveries",
-    "GroupCounts",
-    "PartitionCounts",
-    "ToldMessage",
-    "spell_counts",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionCounts(Record):

@@ -18,8 +18,6 @@ from headstream.core.wire.refusals import refusal
 from headstream.core.wire.shapes import U32, U64, Flag, PartitionId, StreamId, Text8, Text32, TopicId
 from headstream.core.wire.statuses import Status
 
-__all__ = ["CommitEpoch", "CommittedEpoch", "GetEpoch", "StageBatch", "StagedBatch", "UnstageParts"]
-
 
 def _check_writer(writer: str) -> None:
     check_bytes(writer, 1, 255, Status.INVALID_FORMAT, "the name of a writer")

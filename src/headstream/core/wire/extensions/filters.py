@@ -31,8 +31,6 @@ from headstream.core.wire.shapes import (
 )
 from headstream.core.wire.statuses import Status
 
-__all__ = ["CountSegments", "CountedSegments", "FailurePolicy", "FilterMessages", "FilteredMessages"]
-
 
 class FailurePolicy(enum.IntEnum):
     """What happens to a message that a filter cannot be applied to."""

@@ -20,25 +20,6 @@ from headstream.core.wire.extensions.shapes import (
 from headstream.core.wire.records import Command, Record, Records, many, one
 from headstream.core.wire.shapes import U32, U64, Default, Flag, GroupId, StreamId, Text32, TopicId
 
-__all__ = [
-    "CommitMember",
-    "CommitOffsets",
-    "CommittedOffsets",
-    "EnterGroup",
-    "ExitGroup",
-    "GetGroupLag",
-    "GroupGeneration",
-    "GroupLag",
-    "ListGroupLags",
-    "ListOffsets",
-    "MemberAssignment",
-    "MemberLag",
-    "NewMember",
-    "PartitionLag",
-    "ReportMember",
-    "SeekGroup",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class MemberLag(Record):

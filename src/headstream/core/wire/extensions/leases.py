@@ -28,16 +28,6 @@ from headstream.core.wire.refusals import refusal
 from headstream.core.wire.shapes import U32, U64, Default, GroupId, PartitionId, StreamId, Text8, Text32, TextCode, TopicId
 from headstream.core.wire.statuses import Status
 
-__all__ = [
-    "ChangedLease",
-    "LeaseMessages",
-    "LeasedMessages",
-    "LeasedOffsets",
-    "RefusedChange",
-    "RefusedChanges",
-    "SettleLeases",
-]
-
 _MAX_CHANGES = 20_000
 
 

@@ -43,24 +43,6 @@ from headstream.core.wire.shapes import (
 )
 from headstream.core.wire.statuses import Status
 
-__all__ = [
-    "PAGE_STATES",
-    "AppendMessages",
-    "FetchMessages",
-    "FetchedMessages",
-    "FirstOffset",
-    "ListStates",
-    "MeasureRange",
-    "MeasuredRange",
-    "RemoveMarked",
-    "RemovedMessages",
-    "SetState",
-    "StateChange",
-    "WaitMessages",
-    "WaitResult",
-]
-
-
 PAGE_STATES: Final = 1000
 """The largest page of states: with the longest reasons 1.3 MB."""
 

@@ -16,8 +16,6 @@ from headstream.core.wire.refusals import refusal
 from headstream.core.wire.shapes import U32, U64, Json, PartitionId, StreamId, TopicId
 from headstream.core.wire.statuses import Status
 
-__all__ = ["AppendNumbered", "AppendedBatch", "InitProducer", "NewProducer", "ReleaseProducer"]
-
 
 @dataclass(frozen=True, slots=True)
 class NewProducer(Record):

@@ -26,18 +26,6 @@ from headstream.core.wire.shapes import (
 )
 from headstream.core.wire.statuses import Status
 
-__all__ = [
-    "ChangeTopicOptions",
-    "CreateOpenTopic",
-    "GetIdentity",
-    "GetOpenTopic",
-    "Identity",
-    "ListOpenTopics",
-    "OpenPartition",
-    "OpenTopic",
-    "RenameTopic",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class OpenPartition(Record):

@@ -23,8 +23,6 @@ from headstream.core.wire.vsr.logins import decode_login
 from headstream.core.wire.vsr.operations import RESULT_CODES
 from headstream.errors import DecodeError
 
-__all__ = ["VSR", "VsrEncoding"]
-
 _NOT_OWNED: Final = 0xFFFF_FFFF
 """The partition of a poll by a member of a group that does not own the partition: the client asks for its partitions again."""
 

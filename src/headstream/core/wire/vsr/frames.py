@@ -21,18 +21,6 @@ import xxhash
 from headstream.core.wire.frame_scan import FrameScan
 from headstream.core.wire.vsr.operations import READ, code_of
 
-__all__ = [
-    "HEADER_BYTES",
-    "IS_REPLY",
-    "IS_REQUEST",
-    "PROTOCOL",
-    "Eviction",
-    "RequestHeader",
-    "encode_eviction",
-    "encode_reply_head",
-    "scan_requests",
-]
-
 HEADER_BYTES: Final = 256
 PROTOCOL: Final = 11 << 10
 """Version 0.11.0 as major << 20 | minor << 10 | patch."""

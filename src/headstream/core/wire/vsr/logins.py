@@ -17,8 +17,6 @@ from headstream.core.wire.statuses import Status
 from headstream.core.wire.vsr.frames import PROTOCOL
 from headstream.errors import DecodeError
 
-__all__ = ["SERVER_VERSION", "decode_login"]
-
 SERVER_VERSION: Final = "0.9.0"
 """The version of Iggy's server that clients are told."""
 

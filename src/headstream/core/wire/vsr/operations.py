@@ -6,8 +6,6 @@ from typing import Final
 
 from headstream.core.wire.codes import Code
 
-__all__ = ["LOGIN", "LOGOUT", "READ", "RESULT_CODES", "SEND", "code_of"]
-
 LOGIN: Final = 1
 READ: Final = 2
 LOGOUT: Final = 3

@@ -26,8 +26,6 @@ from headstream.core.wire.refusals import refusal
 from headstream.core.wire.statuses import Status
 from headstream.errors import DecodeError, InvalidInputError
 
-__all__ = ["NO_OPTIONS", "TOPIC_OPTIONS", "UPDATABLE_OPTIONS", "pull_options"]
-
 _MAX_BYTES: Final = 100_000
 _MAX_OPTIONS: Final = 1024
 _KEY_KIND: Final = HeaderKind.STRING.value

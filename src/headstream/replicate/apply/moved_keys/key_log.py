@@ -32,8 +32,6 @@ from headstream.replicate.columns.row_merge import Key, KeyEvent
 from headstream.replicate.columns.row_versions import UNIFORM_MARK, read_versions
 from headstream.replicate.storage.delta_places import Translated
 
-__all__ = ["MAX_KEPT", "KeyLog", "read_events"]
-
 MAX_KEPT: Final = 200_000
 """Maximum changes: they are held in memory, about 2 KB each, and are read when a table is opened. The older half of more is
 folded (state_rows.fold_log()): a change that arrives later and is older than those is applied on top of their result.

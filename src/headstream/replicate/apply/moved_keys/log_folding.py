@@ -6,8 +6,6 @@ from headstream.replicate.apply.moved_keys.key_log import KeyLog
 from headstream.replicate.apply.type1.state_rows import log_rows
 from headstream.replicate.columns.row_merge import KNOWN_STATE, Key, KeyEvent, KeyState, replay, sequence_of
 
-__all__ = ["end_logged", "fold_log"]
-
 
 def end_logged(log: KeyLog, keys: list[str], bound: str) -> None:
     """Log that a full load has removed the rows of logged keys; the changes before it remain, for rows that arrive later.

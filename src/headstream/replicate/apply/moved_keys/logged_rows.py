@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from headstream.replicate.columns.row_merge import Key, KeyEvent
 
-__all__ = ["LOGGED", "ChangeLog", "stacked"]
-
 LOGGED: Final = [
     pa.field("_hs_kind", pa.string()),
     pa.field("_hs_sequence", pa.string()),

@@ -19,8 +19,6 @@ from headstream.replicate.columns.row_merge import KNOWN_STATE, Key, KeyEvent, K
 from headstream.replicate.columns.row_versions import write_versions
 from headstream.replicate.columns.versions import ABSENT_VERSION, load_floor
 
-__all__ = ["Bookkeeping", "StoredRow", "displaced_keys", "joined", "without_ended"]
-
 Bookkeeping: TypeAlias = tuple[bool, str, str | None]
 """Whether a row exists, its place, and the text of its versions."""
 

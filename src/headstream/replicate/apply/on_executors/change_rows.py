@@ -16,8 +16,6 @@ from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.conversion import arrow_type, in_table_types
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out
 
-__all__ = ["CHANGE_BOOKKEEPING", "ChangeRows"]
-
 CHANGE_BOOKKEEPING: Final = {
     "_hs_operation": "STRING",
     "_hs_sequence": "STRING",

@@ -16,8 +16,6 @@ from headstream.replicate.columns.raw import read_ipc
 from headstream.replicate.columns.task_errors import naming_messages
 from headstream.replicate.engines.plan import quote_name
 
-__all__ = ["ROWS_AT_ONCE", "FoldedChanges", "JoinedChanges", "types_sql"]
-
 ROWS_AT_ONCE: Final = 20_000
 """Rows of an Arrow batch that goes to Spark."""
 _Batches: TypeAlias = Iterator[pa.RecordBatch]

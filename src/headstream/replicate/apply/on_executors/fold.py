@@ -26,8 +26,6 @@ from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out
 from headstream.replicate.columns.versions import LOAD_MARK, LOAD_TIME_CHARACTERS
 from headstream.replicate.engines.key_ranges import ValueRanges, join_ranges, value_ranges
 
-__all__ = ["FoldReport", "FoldTask", "Folded", "complete_columns", "divide_by_tombstones", "has_loads", "join_reports"]
-
 _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 

@@ -30,8 +30,6 @@ from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out, matc
 from headstream.replicate.engines.plan import DELETED
 from headstream.replicate.storage.places import Place
 
-__all__ = ["JoinTask"]
-
 
 @dataclass(frozen=True, slots=True)
 class JoinTask(KeyedTask):

@@ -24,8 +24,6 @@ from headstream.replicate.columns.loads import Loads
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out, match_keys
 from headstream.replicate.engines.key_ranges import ValueRanges, join_ranges, value_ranges
 
-__all__ = ["MAX_DRIVER_KEYS", "Joined", "KeyedTask", "Survey", "join_surveys"]
-
 MAX_DRIVER_KEYS: Final = 20_000
 """Most keys that are left to the driver because changes of key connect them; with more, it gets all changes of the table."""
 _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())

@@ -48,8 +48,6 @@ from headstream.replicate.columns.traits import ChangeTraits, join_traits
 from headstream.replicate.decoding.transaction_events import SeenEvents
 from headstream.replicate.engines.plan import quote_name
 
-__all__ = ["SparkChanges", "join_stored"]
-
 _Batches: TypeAlias = Iterator[pa.RecordBatch]
 _Parts: TypeAlias = tuple[FoldReport, Mapping[str, pa.Table | None]]
 """The report of a bucket, and its tables by the name of their part."""

@@ -23,8 +23,6 @@ from headstream.replicate.columns.large_values import MAX_UNIT_BYTES
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out, read_ipc
 from headstream.replicate.columns.traits import ChangeTraits
 
-__all__ = ["MAX_SMALL_ROWS", "PLACE", "Collect", "StoredBatch", "check_count", "open_store_session"]
-
 Collect: TypeAlias = Callable[[DataFrame], pa.Table]
 """Returns the rows of a frame."""
 _SETTINGS: Final = {

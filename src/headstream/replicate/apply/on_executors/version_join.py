@@ -23,8 +23,6 @@ from headstream.replicate.columns.conversion import arrow_type, in_table_types
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out, match_keys
 from headstream.replicate.engines.key_ranges import value_ranges
 
-__all__ = ["HistoryTask", "report_versions"]
-
 _REMOVE: Final = pa.scalar(REMOVE, pa.int8())
 
 

@@ -29,8 +29,6 @@ from headstream.replicate.decoding.transaction_events import (
     join_seen,
 )
 
-__all__ = ["LoadsFrom", "OfTransactions", "divide_stored_events", "find_stored_changes"]
-
 _Batches: TypeAlias = Iterator[pa.RecordBatch]
 _EVENT: Final = "key STRING, event BIGINT, last BOOLEAN"
 _SEEN: Final = "content BINARY NOT NULL"

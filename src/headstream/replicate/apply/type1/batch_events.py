@@ -12,8 +12,6 @@ from headstream.replicate.columns.changes import OLD_PREFIX, OPERATIONS, Collaps
 from headstream.replicate.columns.row_merge import NO_SOURCE, Key, KeyEvent, KnownRow, Written
 from headstream.replicate.columns.versions import ABSENT_VERSION, version_of
 
-__all__ = ["BatchEvents"]
-
 _UPDATE: Final = OPERATIONS.index("UPDATE")
 _INSERT: Final = OPERATIONS.index("INSERT")
 

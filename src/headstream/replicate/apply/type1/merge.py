@@ -30,8 +30,6 @@ from headstream.replicate.engines.engine import MergedTable, RowCounts, TableEng
 from headstream.replicate.engines.key_ranges import key_ranges, literal_ranges, ranges_sql
 from headstream.replicate.engines.plan import DELETED, plan_merge, quote_text
 
-__all__ = ["Scd1Table", "fit_columns"]
-
 _BOOKKEEPING: Final = {"_hs_sequence": "STRING", "_hs_versions": "STRING"}
 
 

@@ -12,8 +12,6 @@ from headstream.replicate.apply.type1.resolve import Resolved
 from headstream.replicate.columns.row_versions import UNIFORM_MARK
 from headstream.replicate.engines.key_ranges import value_ranges
 
-__all__ = ["merge_source", "mixed_source", "report_source"]
-
 
 def merge_source(
     changes: pa.Table, resolved: Resolved | None, columns: Sequence[str], types: Mapping[str, str], *, soft: bool

@@ -44,8 +44,6 @@ from headstream.replicate.engines.key_ranges import key_ranges, ranges_sql
 from headstream.replicate.engines.plan import DELETED, quote_text
 from headstream.replicate.storage.places import Place
 
-__all__ = ["KnownDeletions", "Resolved", "Resolver", "StoredTable"]
-
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _LOAD_TIMES: Final = re.compile(rf"{re.escape(LOAD_MARK)}\d{{{LOAD_TIME_CHARACTERS}}}")
 _INSERT: Final = OPERATIONS.index("INSERT")

@@ -12,8 +12,6 @@ from typing import Final
 from headstream.replicate.columns.row_versions import UNIFORM_MARK
 from headstream.replicate.engines.plan import DELETED, MergePlan
 
-__all__ = ["KEPT_VERSIONS", "soften"]
-
 KEPT_VERSIONS: Final = f"coalesce({{0}}_hs_versions, concat('{UNIFORM_MARK}', {{0}}_hs_sequence))"
 """`_hs_versions` of a row that is being deleted, by the table's alias: of which changes its values are."""
 

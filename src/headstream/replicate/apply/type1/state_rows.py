@@ -15,8 +15,6 @@ from headstream.replicate.columns.large_values import take_values
 from headstream.replicate.columns.row_merge import Key, KeyEvent, KeyState
 from headstream.replicate.columns.row_versions import write_versions
 
-__all__ = ["key_table", "leave_out_same", "log_rows", "shifted", "taken"]
-
 
 def shifted(events: Iterable[KeyEvent], offset: int) -> list[KeyEvent]:
     """Return events with their sources shifted by an offset: their rows are appended to others."""

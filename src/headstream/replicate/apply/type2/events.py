@@ -13,8 +13,6 @@ from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.changes import OLD_PREFIX, OPERATIONS
 from headstream.replicate.columns.column_masks import ColumnMasks, ask_masks
 
-__all__ = ["Events", "read_events"]
-
 _UPDATE: Final = pa.scalar(OPERATIONS.index("UPDATE"), pa.int8())
 _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 

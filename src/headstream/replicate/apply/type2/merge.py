@@ -34,9 +34,6 @@ from headstream.replicate.engines.engine import MergedTable, RowCounts, TableEng
 from headstream.replicate.engines.key_ranges import ValueRanges, literal_ranges, ranges_sql, value_ranges
 from headstream.replicate.engines.plan import MergePlan, quote_name, quote_text
 
-__all__ = ["BOOKKEEPING", "Scd2Table", "carries_over", "closings", "keys_carried_over"]
-
-
 # Full loads that have ended, in tables of SCD type 2: the versions that they close, and those without values from before them.
 #
 # A load ends the rows that it does not contain. The version from before it is closed at the place at which the load ends

@@ -26,8 +26,6 @@ from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.columns.row_merge import Key
 from headstream.replicate.columns.versions import ABSENT_VERSION, version_of
 
-__all__ = ["ACTION", "CLOSE", "REMOVE", "STORED", "WRITE", "Histories", "PlaceDepartures"]
-
 STORED: Final = ["_hs_valid_from", "_hs_valid_to", "_hs_deleted", "_hs_versions"]
 """What is read of stored versions, with their keys or all columns of the source."""
 CLOSE, WRITE, REMOVE = range(3)

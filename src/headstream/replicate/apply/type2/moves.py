@@ -23,8 +23,6 @@ from headstream.replicate.columns.changes import OLD_PREFIX
 from headstream.replicate.columns.row_merge import Key, KeyEvent
 from headstream.replicate.columns.versions import load_floor
 
-__all__ = ["crossed_keys", "crossings", "keep_moves", "place_departures"]
-
 
 def keep_moves(log: KeyLog, moves: pa.Table | None, keys: Sequence[str], types: Mapping[str, pa.DataType]) -> None:
     """Log changes of key durably; required before they are merged.

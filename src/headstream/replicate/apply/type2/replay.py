@@ -14,8 +14,6 @@ from typing import Any
 
 from headstream.replicate.columns.versions import ABSENT_VERSION, VERSION_CHARACTERS, load_floor, version_of
 
-__all__ = ["SequenceEvent", "Version", "close_again", "reopen", "replay", "stored_events", "stored_version"]
-
 
 @dataclass(slots=True)
 class SequenceEvent:

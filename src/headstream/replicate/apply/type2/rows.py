@@ -29,8 +29,6 @@ import pyarrow.compute as pc
 
 from headstream.replicate.columns.versions import LOAD_MARK, load_floor
 
-__all__ = ["HISTORY_COLUMNS", "VersionPlan", "commit_times", "divide"]
-
 HISTORY_COLUMNS: Final = {
     "_hs_valid_from": "STRING",
     "_hs_valid_to": "STRING",

@@ -8,8 +8,6 @@ from headstream.errors import DecodeError
 from headstream.replicate.codec.avro import codes as avro_codes
 from headstream.replicate.codec.avro.plan import NOTES, RowPlan
 
-__all__ = ["explain"]
-
 _TEXTS: Final = {
     avro_codes.LONG_VARINT: "{place} is a number of more than 64 bits",
     avro_codes.BRANCH: "{place} is branch {need} of a union of {have}",

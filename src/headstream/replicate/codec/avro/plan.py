@@ -14,8 +14,6 @@ from headstream.replicate.codec.avro.schema import CACHED_SCHEMAS, AvroField, Av
 from headstream.replicate.codec.avro.values import TABLE_PRECISION
 from headstream.replicate.settings.formats import HEADER_FIELDS
 
-__all__ = ["ColumnBuffers", "ColumnPlan", "RowPlan", "Rows", "compile_rows"]
-
 NOTES: Final = struct.Struct("<9q")
 STEP: Final = struct.Struct("<10q")
 

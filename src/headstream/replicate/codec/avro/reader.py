@@ -13,8 +13,6 @@ from typing import Final
 from headstream.errors import DecodeError
 from headstream.replicate.codec.avro.codes import SPARE_VALUES
 
-__all__ = ["INT_RANGE", "MAX_MAP_ENTRIES", "AvroReader"]
-
 INT_RANGE: Final = (-(1 << 31), (1 << 31) - 1)
 # Entries of a map of texts, an envelope's headers: each key is compared with all before it.
 MAX_MAP_ENTRIES: Final = 256

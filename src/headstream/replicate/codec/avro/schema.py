@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from headstream.errors import SchemaError
 
-__all__ = ["MAX_PRECISION", "PRIMITIVES", "AvroField", "AvroType", "parse_schema"]
-
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 # Deeper than any schema of tables (a metadata message has 4 levels), far from the interpreter's own limit.
 MAX_DEPTH: Final = 64

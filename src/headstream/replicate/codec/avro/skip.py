@@ -20,8 +20,6 @@ else:
     from cython.cimports.headstream.replicate.codec.avro import codes
     from cython.cimports.headstream.replicate.codec.avro.primitives import varint_stop, varint_value
 
-__all__ = ["fail", "skip_value"]
-
 
 @cython.cfunc
 @cython.exceptval(check=False)

@@ -5,8 +5,6 @@ A pointer is a memoryview of unsigned bytes here, and `at` counts from its first
 
 from __future__ import annotations
 
-__all__ = ["turn_decimal", "varint_stop", "varint_value"]
-
 
 def varint_stop(p: memoryview, at: int, end: int) -> int:
     """Return the position after a varint; -1 where `end` comes first, -2 where it has more than 64 bits."""

@@ -20,8 +20,6 @@ from headstream.errors import DecodeError, InvalidInputError
 from headstream.replicate.codec.avro.reader import INT_RANGE, AvroReader
 from headstream.replicate.codec.avro.schema import MAX_PRECISION, AvroType
 
-__all__ = ["decode_value", "encode_long", "encode_string", "encode_value", "spell_text"]
-
 LONG_RANGE: Final = (-(1 << 63), (1 << 63) - 1)
 # Decimals of up to 38 digits, the widest that tables take, have at most 16 bytes, wider ones 128 (MAX_PRECISION digits):
 # turning bytes into digits takes time that grows with the square of their length.

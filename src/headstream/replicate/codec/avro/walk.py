@@ -23,8 +23,6 @@ else:
     from cython.cimports.headstream.replicate.codec.avro.primitives import turn_decimal, varint_stop, varint_value
     from cython.cimports.headstream.replicate.codec.avro.skip import fail, skip_value
 
-__all__ = ["walk_rows"]
-
 
 @cython.cfunc
 @cython.inline

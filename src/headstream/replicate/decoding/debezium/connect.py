@@ -34,8 +34,6 @@ import pyarrow.compute as pc
 from headstream.errors import SchemaError
 from headstream.replicate.codec.metadata import ColumnMetadata
 
-__all__ = ["ConnectField", "Placeholders", "column_values", "fields_document", "infer_fields", "known_fields", "row_fields"]
-
 _PLAIN: Final[dict[str, tuple[str, pa.DataType]]] = {
     "int8": ("INT1", pa.int64()),
     "int16": ("INT2", pa.int64()),

@@ -25,8 +25,6 @@ from headstream.errors import SchemaError
 from headstream.replicate.decoding.debezium.connect import ConnectField, infer_fields, row_fields
 from headstream.replicate.decoding.debezium.order import SOURCE_FIELDS
 
-__all__ = ["JsonGroup", "fit", "read_groups", "read_key"]
-
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
 _READ_ALONE: Final = 16
 _SCHEMA: Final = '{"schema":'

@@ -23,8 +23,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["SOURCE_FIELDS", "change_sequences"]
-
 Numbers: TypeAlias = npt.NDArray[np.int64]
 _WIDTH: Final = 35
 _DIGITS: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)

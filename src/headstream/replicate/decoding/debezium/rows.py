@@ -46,8 +46,6 @@ from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
 from headstream.replicate.settings.debezium_settings import DebeziumSettings
 
-__all__ = ["DebeziumRows", "decode_debezium_rows"]
-
 SERVER: Final = "debezium"
 """The server of every table's lineage; the task is the topic prefix."""
 _INSERT, _UPDATE, _DELETE, _REFRESH = range(4)

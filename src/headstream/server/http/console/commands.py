@@ -38,8 +38,6 @@ from headstream.core.wire.records import Command
 from headstream.core.wire.shapes import Identifier
 from headstream.errors import NotFoundError, UnsupportedError
 
-__all__ = ["ClientCommands"]
-
 _AUTHOR: Final = "console"
 """Who sets states where there are no users."""
 

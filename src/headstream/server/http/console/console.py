@@ -12,8 +12,6 @@ from headstream.server.http.console.files import ConsoleFiles
 from headstream.server.http.replies import Reply
 from headstream.server.http.tokens import AccessTokens, Claims
 
-__all__ = ["Console"]
-
 _SESSION_PATH: Final = "/console/session"
 _LOGINS: Final = (Code.LOGIN, Code.LOGIN_WITH_TOKEN)
 

@@ -17,8 +17,6 @@ from typing import Final
 from headstream.core.codec.json_text import decode_json
 from headstream.server.http.replies import Reply, json_reply
 
-__all__ = ["CONSOLE_HEADER", "ConsoleCookie"]
-
 CONSOLE_HEADER: Final = "x-headstream-console"
 """Sent by the console with every request."""
 

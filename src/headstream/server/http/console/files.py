@@ -15,8 +15,6 @@ from typing import Final
 
 from headstream.server.http.replies import Reply
 
-__all__ = ["CONSOLE_PATH", "ConsoleFiles"]
-
 CONSOLE_PATH: Final = "/console"
 
 _TYPES: Final = {

@@ -42,8 +42,6 @@ from headstream.server.http.views import Views
 if TYPE_CHECKING:
     from headstream.client.client import Client
 
-__all__ = ["LocalConsole"]
-
 _HOST: Final = "127.0.0.1"
 _LOGIN_PATH: Final = "/personal-access-tokens/login"
 _SESSION_PATH: Final = "/console/session"

@@ -38,8 +38,6 @@ else:
     from cython.cimports.headstream.server.iggy.fast_path.socket_primitives import receive, send
     from cython.cimports.headstream.server.iggy.fast_path.traffic import Traffic
 
-__all__ = ["IdleConnection", "Intake", "IntakeHandler"]
-
 _MAX_REQUESTS_PER_CALL: Final = 32
 """Requests answered before the event loop continues with other work."""
 

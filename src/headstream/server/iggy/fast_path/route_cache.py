@@ -19,8 +19,6 @@ else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.log.partition.partition_end import PartitionEnd
 
-__all__ = ["CachedRoute", "PollRoute", "RouteCache", "SendRoute"]
-
 _MAX_ROUTES: Final = 1024
 """Routes cached per connection and kind; the cache is cleared before one more."""
 

@@ -50,8 +50,6 @@ else:
     from cython.cimports.headstream.server.iggy.fast_path.route_cache import PollRoute, RouteCache, SendRoute
     from cython.cimports.headstream.server.iggy.fast_path.traffic import Traffic
 
-__all__ = ["SmallRequests"]
-
 PING = cython.declare(cython.longlong, Code.PING.value)
 POLL = cython.declare(cython.longlong, Code.POLL_MESSAGES.value)
 SEND = cython.declare(cython.longlong, Code.SEND_MESSAGES.value)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 from typing import Final
 
-__all__ = ["FAST_PATH_VARIABLE", "has_fast_path"]
-
 FAST_PATH_VARIABLE: Final = "HEADSTREAM_FAST_PATH"
 
 

@@ -12,8 +12,6 @@ try:
 except ImportError:
     from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
 
-__all__ = ["BOUNDS_S", "CommandTraffic", "Traffic"]
-
 BOUNDS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the histogram's buckets, seconds; one more bucket has longer durations."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["receive", "send"]
-
 
 def receive(descriptor: int, p: memoryview, size: int) -> int:
     """Read at most `size` received bytes; return their count, 0 if there are none, -1 at the end of the stream or on an error."""

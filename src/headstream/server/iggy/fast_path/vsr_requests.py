@@ -38,8 +38,6 @@ else:
     from cython.cimports.headstream.server.iggy.fast_path.small_requests import SmallRequests
     from cython.cimports.headstream.server.iggy.fast_path.traffic import Traffic
 
-__all__ = ["VsrRequests"]
-
 HEADER = cython.declare(cython.longlong, HEADER_BYTES)
 REQUEST_COMMAND = cython.declare(cython.longlong, IS_REQUEST)
 REPLY_COMMAND = cython.declare(cython.longlong, IS_REPLY)

@@ -38,8 +38,6 @@ from headstream.server.resources.loop_rounds import max_poll_bytes
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryBudget
 from headstream.server.resources.workers import Workers
 
-__all__ = ["USER_WINDOW_BYTES", "QuicClient", "SharedQuic"]
-
 USER_WINDOW_BYTES: Final = 512 << 10
 """Receive window of a logged-in client."""
 

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from aioquic.quic.connection import QuicConnection
 
-__all__ = ["BoundedQuicConnection"]
-
 _STREAMS: Final = 100
 """Limit of concurrent requests of one connection."""
 

@@ -42,8 +42,6 @@ from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.workers import Workers
 
-__all__ = ["QuicServer", "QuicSettings"]
-
 _DATAGRAMS_A_TURN: Final = 32
 """Datagrams processed before the event loop continues with other work: a flood fills the system's buffer, not the
 loop's time."""

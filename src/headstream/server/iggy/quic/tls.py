@@ -22,8 +22,6 @@ from cryptography.x509.oid import NameOID
 from headstream.errors import InvalidOptionError, StorageError
 from headstream.server.network.tls import TlsFiles, check_private
 
-__all__ = ["AddressTokens", "load_certificate", "make_self_signed"]
-
 _LOGGER: Final = logging.getLogger("headstream.server.quic")
 
 _DAYS: Final = 365

@@ -16,8 +16,6 @@ from headstream.core.wire.extensions.messages import WaitMessages
 from headstream.errors import HeadstreamError
 from headstream.server.iggy.requests.responder import WOKEN, Response
 
-__all__ = ["PendingWait"]
-
 
 class PendingWait:
     """A wait in progress; created by begin().

@@ -21,8 +21,6 @@ from headstream.server.reporting.logs import note
 from headstream.server.reporting.redaction import redact
 from headstream.server.reporting.storage_errors import STORAGE_ERRORS
 
-__all__ = ["WOKEN", "Responder", "Response"]
-
 Response: TypeAlias = tuple[int, list[BytesLike]]
 """A status, and a complete response in pieces."""
 

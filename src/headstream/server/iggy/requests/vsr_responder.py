@@ -21,8 +21,6 @@ from headstream.core.wire.vsr.logins import SERVER_VERSION
 from headstream.errors import DecodeError, HeadstreamError
 from headstream.server.iggy.requests.responder import Responder, Response
 
-__all__ = ["VsrResponder"]
-
 _LOGIN_EVICTIONS: Final = {
     Status.INVALID_CREDENTIALS: Eviction.INVALID_CREDENTIALS,
     Status.INVALID_USERNAME: Eviction.INVALID_CREDENTIALS,

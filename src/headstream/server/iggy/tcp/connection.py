@@ -46,9 +46,6 @@ from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, Mem
 from headstream.server.resources.wakeups import Wakeups
 from headstream.server.resources.workers import Workers
 
-__all__ = ["SharedTcp", "TcpServerConnection"]
-
-
 # SharedTcp: what the connections of one server over TCP share.
 
 

@@ -10,8 +10,6 @@ from headstream.server.iggy.fast_path.intake import IdleConnection, Intake, Inta
 from headstream.server.iggy.fast_path.small_requests import SmallRequests
 from headstream.server.resources.loop_rounds import LoopRounds
 
-__all__ = ["ROUND_BYTES", "ReaderSwitch"]
-
 ROUND_BYTES: Final = 256 << 10
 """After so many bytes of an unfinished request, other connections have their turn: reading 4 MiB at once takes 5 ms, from one
 connection or from ten."""

@@ -24,8 +24,6 @@ from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.wakeups import Wakeups
 from headstream.server.resources.workers import Workers
 
-__all__ = ["TcpServer"]
-
 _TRIM_S: Final = 3.0
 """Interval of returning freed memory to the system while much of the memory budget is held, seconds."""
 _SCRATCH_BYTES: Final = 64 << 10

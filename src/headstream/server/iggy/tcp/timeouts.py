@@ -6,8 +6,6 @@ from typing import Final
 
 from headstream.server.config.tcp_settings import ConnectionLimits
 
-__all__ = ["ConnectionTimeouts"]
-
 _TIGHT_S: Final = 3.0
 """Timeout of receiving a request and of sending responses while memory is scarce, seconds: shorter than requests wait for
 memory (WAIT_S)."""

@@ -17,8 +17,6 @@ from headstream.server.kafka.groups.group_members import Joining, Respond
 from headstream.server.kafka.groups.membership import KafkaGroup
 from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError
 
-__all__ = ["Coordinator"]
-
 _MAX_GROUPS: Final = 10_000
 """Limit of groups with members; each has at least one connection."""
 _MAX_BYTES: Final = 64 << 20

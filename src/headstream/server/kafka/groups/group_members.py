@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["GroupState", "Joining", "KafkaMember", "Respond"]
-
 Respond: TypeAlias = Callable[[dict[str, Any]], None]
 """Sends the response to a request that waits for other members."""
 

@@ -18,8 +18,6 @@ from headstream.server.kafka.groups.groups import check_group, stored_in
 from headstream.server.kafka.handlers.topic_names import find_place, is_allowed, list_places
 from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError, fault_of
 
-__all__ = ["commit_offsets", "delete_offsets", "fetch_offsets"]
-
 _NONE: Final = -1
 _GROUPS_FROM: Final = 8
 """From this version on, OffsetFetch reads several groups."""

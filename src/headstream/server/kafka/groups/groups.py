@@ -15,19 +15,6 @@ from headstream.server.kafka.groups.membership import KafkaGroup
 from headstream.server.kafka.handlers.topic_names import is_allowed, list_places
 from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError, fault_of
 
-__all__ = [
-    "beat",
-    "check_group",
-    "delete_groups",
-    "describe_groups",
-    "find_coordinator",
-    "join_group",
-    "leave_group",
-    "list_groups",
-    "stored_in",
-    "sync_group",
-]
-
 _Waited: TypeAlias = "Reply | asyncio.Future[dict[str, Any]]"
 
 _GROUP: Final = 0

@@ -20,8 +20,6 @@ from typing import Any, Final
 from headstream.server.kafka.groups.group_members import GroupState, Joining, KafkaMember, Respond
 from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError
 
-__all__ = ["MAX_MEMBERS", "KafkaGroup"]
-
 MAX_MEMBERS: Final = 1000
 """Limit of members of a group: each change is sent to all of them."""
 

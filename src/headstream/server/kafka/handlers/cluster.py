@@ -13,8 +13,6 @@ from headstream.server.kafka.handlers.record_batches import LEADER_EPOCH
 from headstream.server.kafka.handlers.topic_names import find_place, is_allowed, list_places, topic_id
 from headstream.server.kafka.protocol.error_codes import ErrorCode, fault_of
 
-__all__ = ["describe_acls", "describe_cluster", "describe_log_dirs", "list_reassignments", "list_topics"]
-
 _OPERATIONS = {
     "read": 3,
     "write": 4,

@@ -13,8 +13,6 @@ import zstandard
 from headstream.errors import DecodeError, LimitError
 from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError
 
-__all__ = ["bound_decompressed", "decompress"]
-
 _GZIP_WINDOW: Final = 31
 _XERIAL: Final = b"\x82SNAPPY\0"
 _XERIAL_HEAD: Final = 16

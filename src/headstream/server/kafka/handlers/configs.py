@@ -23,8 +23,6 @@ from headstream.server.kafka.calls import NODE_ID, Call, Reply
 from headstream.server.kafka.handlers.topic_names import find_place
 from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError, fault_of
 
-__all__ = ["alter_configs", "apply_config", "change_configs", "describe_configs", "spell_configs"]
-
 _TOPIC: Final = 2
 _BROKER: Final = 4
 _OF_TOPIC: Final = 1

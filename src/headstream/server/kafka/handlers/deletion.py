@@ -13,8 +13,6 @@ from headstream.server.kafka.handlers.topic_names import find_place
 from headstream.server.kafka.protocol.error_codes import ErrorCode, fault_of
 from headstream.server.reporting.storage_errors import STORAGE_ERRORS
 
-__all__ = ["delete_records"]
-
 _END: Final = -1
 """The offset that stands for the partition's end."""
 

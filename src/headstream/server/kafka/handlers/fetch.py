@@ -30,8 +30,6 @@ from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolErro
 from headstream.server.reporting.redaction import redact
 from headstream.server.reporting.storage_errors import STORAGE_ERRORS
 
-__all__ = ["FetchSession", "check_epoch", "find_bounds", "open_session"]
-
 _LEAST_BYTES: Final = 16 << 10
 """While memory is scarce, the first partition with messages still returns this many bytes."""
 _MOST_MESSAGES: Final = 1 << 20

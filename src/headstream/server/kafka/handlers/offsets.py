@@ -13,8 +13,6 @@ from headstream.server.kafka.handlers.record_batches import LEADER_EPOCH
 from headstream.server.kafka.handlers.topic_names import find_place
 from headstream.server.kafka.protocol.error_codes import ErrorCode, fault_of
 
-__all__ = ["find_epoch_ends", "list_offsets"]
-
 _LATEST, _EARLIEST, _NEWEST = -1, -2, -3
 _MOST_MS: Final = ((1 << 63) - 1) // 1000
 _NOWHERE: Final = -1

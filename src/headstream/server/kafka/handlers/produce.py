@@ -17,8 +17,6 @@ from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolErro
 from headstream.server.reporting.redaction import redact
 from headstream.server.reporting.storage_errors import STORAGE_ERRORS
 
-__all__ = ["decompressed_bytes", "init_producer", "is_big", "produce"]
-
 _ACKS: Final = (-1, 0, 1)
 _NO_ID: Final = -1
 _BIG_BYTES: Final = 128 << 10

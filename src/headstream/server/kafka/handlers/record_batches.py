@@ -30,8 +30,6 @@ from headstream.errors import DecodeError, HeaderError
 from headstream.server.kafka.handlers.compression import bound_decompressed, decompress
 from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError
 
-__all__ = ["LEADER_EPOCH", "ClientBatch", "make_batch", "read_batch"]
-
 _log: Final = logging.getLogger("headstream.server")
 LEADER_EPOCH: Final = 0
 """The epoch of the only leader."""

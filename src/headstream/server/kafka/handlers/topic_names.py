@@ -14,8 +14,6 @@ from headstream.errors import HeadstreamError, InvalidInputError, PermissionDeni
 from headstream.server.kafka.calls import Call
 from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError
 
-__all__ = ["find_place", "is_allowed", "kafka_name", "list_places", "topic_id", "topic_name"]
-
 
 def topic_name(call: Call, name: str) -> TopicName:
     """Return the topic of a Kafka name.

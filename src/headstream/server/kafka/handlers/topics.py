@@ -17,8 +17,6 @@ from headstream.server.kafka.handlers.configs import apply_config, spell_configs
 from headstream.server.kafka.handlers.topic_names import find_place, list_places, topic_id, topic_name
 from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError, fault_of
 
-__all__ = ["create_partitions", "create_topics", "delete_topics"]
-
 _DEFAULT: Final = -1
 """A number that the server chooses."""
 

@@ -8,8 +8,6 @@ from typing import Final
 from headstream import errors
 from headstream.errors import HeadstreamError
 
-__all__ = ["ErrorCode", "ProtocolError", "fault_of"]
-
 
 class ErrorCode(enum.IntEnum):
     """The codes of this server's responses, by Kafka's names."""

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from headstream.server.kafka.protocol.schema_text import KafkaField
 
-__all__ = ["NUMBERS", "default_of", "is_number", "number_runs"]
-
 NUMBERS: Final = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q"}
 """Kind -> its letter in a struct."""
 

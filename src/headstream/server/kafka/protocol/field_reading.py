@@ -15,8 +15,6 @@ from headstream.errors import DecodeError
 from headstream.server.kafka.protocol.field_kinds import NUMBERS, default_of, is_number, number_runs
 from headstream.server.kafka.protocol.schema_text import KafkaField
 
-__all__ = ["MAX_ELEMENTS", "Cursor", "Read", "make_reader"]
-
 MAX_ELEMENTS: Final = 200_000
 """Limit of the elements of all arrays of one request: more than a cluster's metadata has; some tens of MiB of objects."""
 

@@ -13,8 +13,6 @@ from headstream.core.codec.buffer import BytesLike
 from headstream.server.kafka.protocol.field_kinds import NUMBERS, default_of, is_number, number_runs
 from headstream.server.kafka.protocol.schema_text import KafkaField
 
-__all__ = ["Write", "make_writer"]
-
 _PIECE_BYTES: Final = 4 << 10
 """Records from this size on are a piece of a response of their own, without a copy."""
 

@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 from headstream.core.codec.buffer import BytesLike
 from headstream.errors import DecodeError
 
-__all__ = ["KafkaFrameBuffer", "RequestHead", "pull_head", "response_pieces", "skip_tags"]
-
 _LENGTH: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">hhih")
 _RESPONSE: Final = struct.Struct(">ii")

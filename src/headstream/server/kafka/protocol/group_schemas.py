@@ -9,8 +9,6 @@ from typing import Final
 
 from headstream.server.kafka.protocol.schema import parse_schemas
 
-__all__ = ["SCHEMAS"]
-
 SCHEMAS: Final = parse_schemas(
     """
 find_coordinator request key=10 versions=0-4 flexible=3+

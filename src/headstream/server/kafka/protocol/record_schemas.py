@@ -9,8 +9,6 @@ from typing import Final
 
 from headstream.server.kafka.protocol.schema import parse_schemas
 
-__all__ = ["SCHEMAS"]
-
 SCHEMAS: Final = parse_schemas(
     """
 produce request key=0 versions=3-9 flexible=9+

@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Head", "KafkaField", "Versions", "parse_text"]
-
 _HEAD: Final = re.compile(r"(\w+) (request|response) key=(\d+) versions=(\d+)-(\d+)(?: flexible=(\d+)\+)?")
 _FIELD: Final = re.compile(r"(\w+) (\[\])?(\w*)((?: [^ {}]+)*?)( \{)?")
 _RANGE: Final = re.compile(r"(\d+)(\+|-(\d+))?")

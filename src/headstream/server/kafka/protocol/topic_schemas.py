@@ -9,8 +9,6 @@ from typing import Final
 
 from headstream.server.kafka.protocol.schema import parse_schemas
 
-__all__ = ["SCHEMAS"]
-
 SCHEMAS: Final = parse_schemas(
     """
 api_versions request key=18 versions=0-3 flexible=3+

@@ -27,8 +27,6 @@ if not cython.compiled:
 else:
     from cython.cimports.headstream.core.codec import primitives as c
 
-__all__ = ["BlockBuilder"]
-
 
 @cython.cfunc
 @cython.exceptval(check=False)

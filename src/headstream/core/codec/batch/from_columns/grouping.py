@@ -24,8 +24,6 @@ else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.core.codec.batch import layout
 
-__all__ = ["Cut", "Grouped", "cut_sent", "group_sent"]
-
 
 class Grouped(NamedTuple):
     """Sent messages by group.

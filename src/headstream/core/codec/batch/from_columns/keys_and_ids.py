@@ -21,8 +21,6 @@ if not cython.compiled:
 else:
     from cython.cimports.headstream.core.codec import primitives as c
 
-__all__ = ["hash_keys", "parse_ids"]
-
 MASK32 = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
 PRIME1 = cython.declare(cython.ulonglong, 2654435761)
 PRIME2 = cython.declare(cython.ulonglong, 2246822519)

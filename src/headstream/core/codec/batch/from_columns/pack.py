@@ -29,8 +29,6 @@ else:
     from cython.cimports.headstream.core.codec.batch import faults
     from cython.cimports.headstream.core.codec.batch.headers import check_block, key_end, null_end
 
-__all__ = ["pack"]
-
 # The plan of a message: position and size of its payload, key and header block.
 PLAN_SIZE = cython.declare(cython.longlong, 48)
 PAYLOAD = cython.declare(cython.longlong, 0)

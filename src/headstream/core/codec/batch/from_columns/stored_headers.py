@@ -29,8 +29,6 @@ else:
     from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.batch.headers import check_block, key_end
 
-__all__ = ["store_blocks"]
-
 _EMPTY_KEY: Final = b"\x06\0\0\0hs.key\x01\0\0\0\0"
 _ROOM: Final = 46 + len(_EMPTY_KEY)
 _NOTES: Final = struct.Struct("<4q")

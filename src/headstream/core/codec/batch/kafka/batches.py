@@ -41,8 +41,6 @@ else:
     from cython.cimports.headstream.core.codec.batch.kafka.varints import varint_size, write_varint
     from cython.cimports.headstream.core.codec.batch.stored.scan import end_of
 
-__all__ = ["HEAD_BYTES", "encode_batch"]
-
 HEAD_BYTES: Final = 61
 """The size of a batch's head, before its records."""
 

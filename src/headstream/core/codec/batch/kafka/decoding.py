@@ -34,8 +34,6 @@ else:
     from cython.cimports.headstream.core.codec.batch.kafka.roles import find_roles
     from cython.cimports.headstream.core.codec.batch.kafka.values import read_text
 
-__all__ = ["FALLBACK_ROW", "LOSSY_ROW", "KafkaDecoded", "decode_kafka_headers", "decode_row"]
-
 FALLBACK_ROW: Final = 1
 """The flag of a row that falls back to codec.kafka; its block is empty."""
 LOSSY_ROW: Final = 2

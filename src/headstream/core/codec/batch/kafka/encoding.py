@@ -31,8 +31,6 @@ else:
     from cython.cimports.headstream.core.codec.batch.headers import check_block
     from cython.cimports.headstream.core.codec.batch.kafka.values import write_kind, write_text
 
-__all__ = ["KafkaEncoded", "encode_kafka_headers", "encode_row"]
-
 MAX_HEADERS = cython.declare(cython.longlong, 64)
 _MIN_HEADER: Final = 10
 _NOTES: Final = struct.Struct("<6q")  # a fault, then the ends of headers, keys and values

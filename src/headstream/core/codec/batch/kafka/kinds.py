@@ -14,8 +14,6 @@ else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.core.codec.batch.kafka.values import kind_code
 
-__all__ = ["kind_of", "list_entries"]
-
 MAX_ENTRIES = cython.declare(cython.longlong, 64)
 ENTRY_BYTES = cython.declare(cython.longlong, 40)
 FALLBACK = cython.declare(cython.longlong, -2)

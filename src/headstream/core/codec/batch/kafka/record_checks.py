@@ -16,8 +16,6 @@ else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.core.codec.batch.kafka.varints import read_varint
 
-__all__ = ["FAULTS", "MAX_TIME_MS", "NO_BASE_MS", "TIME_FAULT", "check_records"]
-
 MAX_TIME_MS: Final = ((1 << 63) - 1) // 1000
 """The last millisecond whose microseconds fit an int64."""
 NO_BASE_MS: Final = -(1 << 63)

@@ -37,8 +37,6 @@ else:
     from cython.cimports.headstream.core.codec.batch.kafka.record_checks import check_records
     from cython.cimports.headstream.core.codec.batch.kafka.varints import read_varint
 
-__all__ = ["decode_records"]
-
 NO_BASE = cython.declare(cython.longlong, NO_BASE_MS)
 NO_TIME = cython.declare(cython.longlong, -1)
 """A record's time in milliseconds if it has none; in microseconds no record can have it."""

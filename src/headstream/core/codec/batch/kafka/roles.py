@@ -12,8 +12,6 @@ if not cython.compiled:
 else:
     from cython.cimports.headstream.core.codec import primitives as c
 
-__all__ = ["find_roles"]
-
 FALLBACK = cython.declare(cython.longlong, -2)
 
 # The role of a header: one of the message's own, or a reserved one by number.

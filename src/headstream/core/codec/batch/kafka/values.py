@@ -18,8 +18,6 @@ else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.core.codec import text_primitives as text
 
-__all__ = ["NAMES", "kind_code", "read_text", "write_kind", "write_text"]
-
 NAMES: Final = b"".join(
     bytes([code, len(name)]) + name.encode().ljust(8, b"\0") for code, name in sorted(KIND_NAMES.items())
 ) + bytes(10)

@@ -12,8 +12,6 @@ if not cython.compiled:
 else:
     from cython.cimports.headstream.core.codec import primitives as c
 
-__all__ = ["read_varint", "varint_size", "write_varint"]
-
 MOST_BITS = cython.declare(cython.int, 63)
 MASK64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 

@@ -40,8 +40,6 @@ else:
     from cython.cimports.headstream.core.codec.batch.stored.siphash import siphash128
     from cython.cimports.headstream.core.codec.checksums import crc32c_from
 
-__all__ = ["compact_messages", "find_keyless", "new_key_table", "note_keys"]
-
 MASK64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 MASK32 = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
 HEAD = cython.declare(cython.longlong, 16)

@@ -56,8 +56,6 @@ else:
     from cython.cimports.headstream.core.codec.batch.stored.filter_values import set_fields, set_headers
     from cython.cimports.headstream.core.codec.batch.stored.scan import end_of
 
-__all__ = ["filter_stored"]
-
 HEAD = cython.declare(cython.longlong, 8)
 VALUE = cython.declare(cython.longlong, 32)
 

@@ -17,8 +17,6 @@ else:
     from cython.cimports.headstream.core.codec import filter_primitives as numbers
     from cython.cimports.headstream.core.codec import primitives as c
 
-__all__ = ["order_of", "run_steps"]
-
 WHOLE = cython.declare(cython.int, 1)
 FLOAT = cython.declare(cython.int, 2)
 BOOLEAN = cython.declare(cython.int, 3)

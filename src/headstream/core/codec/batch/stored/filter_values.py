@@ -19,8 +19,6 @@ else:
     from cython.cimports.headstream.core.codec.batch import faults, layout
     from cython.cimports.headstream.core.codec.batch.headers import key_end, null_end
 
-__all__ = ["set_fields", "set_headers"]
-
 VALUE = cython.declare(cython.longlong, 32)
 FIELDS = cython.declare(cython.longlong, 6)
 

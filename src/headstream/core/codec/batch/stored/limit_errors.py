@@ -26,8 +26,6 @@ from headstream.core.model.header_values import KIND_NAMES
 from headstream.core.model.reserved import KEY_HEADER
 from headstream.errors import LimitError
 
-__all__ = ["NOTES", "raise_fault"]
-
 NOTES: Final = struct.Struct("<5q")
 """A kernel's note of a fault."""
 

@@ -26,8 +26,6 @@ else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.core.codec.batch import faults, layout
 
-__all__ = ["drop_repeats", "new_id_window", "note_ids", "window_capacity"]
-
 HEAD = cython.declare(cython.longlong, 32)
 ID = cython.declare(cython.longlong, 16)
 

@@ -32,8 +32,6 @@ else:
     from cython.cimports.headstream.core.codec.batch.stored.scan import end_of
     from cython.cimports.headstream.core.codec.checksums import crc32_from, crc32c_from
 
-__all__ = ["check_sends", "extend_crc32c", "make_rows", "new_check"]
-
 ROW = cython.declare(cython.longlong, 32)
 MASK32 = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
 CUT = cython.declare(cython.longlong, -1)

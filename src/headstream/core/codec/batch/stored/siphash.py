@@ -14,8 +14,6 @@ if not cython.compiled:
 else:
     from cython.cimports.headstream.core.codec import primitives as c
 
-__all__ = ["siphash"]
-
 MASK64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 SIP_0 = cython.declare(cython.ulonglong, 0x736F_6D65_7073_6575)
 SIP_1 = cython.declare(cython.ulonglong, 0x646F_7261_6E64_6F6D ^ 0xEE)

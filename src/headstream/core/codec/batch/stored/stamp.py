@@ -31,8 +31,6 @@ else:
     from cython.cimports.headstream.core.codec.batch import faults, layout
     from cython.cimports.headstream.core.codec.checksums import copy_crc32, crc32c_from
 
-__all__ = ["check_sent", "find_fault", "stamp"]
-
 MAX_VALUES = cython.declare(cython.longlong, 100_000)
 MAX_PAYLOADS = cython.declare(cython.longlong, 10_000_000)
 MAX_KEY = cython.declare(cython.longlong, 255)

@@ -46,8 +46,6 @@ else:
     from cython.cimports.headstream.core.codec.batch.stored.scan import end_of
     from cython.cimports.headstream.core.codec.batch.stored.siphash import siphash128
 
-__all__ = ["MAX_LISTED", "HeaderNames", "HeaderValues", "hash_value", "summarize_headers"]
-
 MAX_LISTED: Final = 64
 """The most distinct values of a header that are listed."""
 

@@ -37,8 +37,6 @@ else:
     from cython.cimports.headstream.core.codec.batch.to_columns.variant import encode_keys, encode_object
     from cython.cimports.headstream.core.codec.checksums import copy_crc32
 
-__all__ = ["HeadersForm", "decode_columns"]
-
 HeadersForm = Literal["none", "binary", "variant"]
 """The form of a message's headers: omitted, the block as stored, or a VARIANT."""
 

@@ -42,8 +42,6 @@ else:
     from cython.cimports.headstream.core.codec.batch.headers import check_value, list_blocks
     from cython.cimports.headstream.core.codec.batch.to_columns.whole_numbers import write_whole
 
-__all__ = ["decode_header_columns"]
-
 BOOL = cython.declare(cython.int, 0)
 SINGLE = cython.declare(cython.int, 3)
 DOUBLE = cython.declare(cython.int, 4)

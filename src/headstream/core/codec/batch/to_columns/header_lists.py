@@ -30,8 +30,6 @@ else:
     from cython.cimports.headstream.core.codec.batch.headers import keep_last, list_blocks, list_keys
     from cython.cimports.headstream.core.codec.batch.to_columns.variant import encode_value
 
-__all__ = ["EMPTY_METADATA", "decode_header_lists"]
-
 EMPTY_METADATA: Final = bytes([0x11, 0, 0])
 """The VARIANT metadata of no keys, shared by all values of a map."""
 _NOTES: Final = struct.Struct("<7q")

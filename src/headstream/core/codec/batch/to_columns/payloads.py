@@ -22,8 +22,6 @@ else:
     from cython.cimports.headstream.core.codec.batch import layout
     from cython.cimports.headstream.core.codec.checksums import crc32_from
 
-__all__ = ["find_damaged_payload"]
-
 
 @cython.cfunc
 @cython.exceptval(check=False)

@@ -21,8 +21,6 @@ if not cython.compiled:
 else:
     from cython.cimports.headstream.core.codec import primitives as c
 
-__all__ = ["encode_keys", "encode_object", "encode_value"]
-
 # Header bytes of values: a primitive type's number << 2.
 NULL = cython.declare(cython.uchar, 0)
 TRUE = cython.declare(cython.uchar, 1 << 2)

@@ -12,8 +12,6 @@ if not cython.compiled:
 else:
     from cython.cimports.headstream.core.codec import primitives as c
 
-__all__ = ["write_whole"]
-
 # The type of a column of numbers; header_columns.py has the same numbers.
 WHOLE = cython.declare(cython.int, 1)
 DECIMAL = cython.declare(cython.int, 2)
