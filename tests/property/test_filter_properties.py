@@ -197,7 +197,7 @@ def _header_pairs(row: tuple[Any, ...]) -> list[tuple[str, Any]]:
         value.encode() if kind is kinds.raw and value is not None else value for kind, value in zip(typed, row, strict=True)
     ]
     pairs = zip(COLUMNS, typed, given_values, strict=True)
-    return [(name, kind(value)) for name, kind, value in pairs if value is not None]  # type: ignore[operator]
+    return [(name, kind(value)) for name, kind, value in pairs if value is not None]
 
 
 # -- any text ---------------------------------------------------------------------------------------------------------------

@@ -52,14 +52,14 @@ def run_killed(
     seed: int,
     kills: int,
     *options: str,
-    rows: int = 40,
+    source_rows: int = 40,
     transactions: int = 150,
     place: Place | None = None,
     checkpoint: Place | None = None,
 ) -> SourceDatabase:
     """Kill runs at seeded moments, let the last one end, and compare its tables, in the directory or at another place."""
     place = directory if place is None else place
-    source = SourceDatabase(seed, rows=rows, transactions=transactions)
+    source = SourceDatabase(seed, rows=source_rows, transactions=transactions)
     capture = CaptureOptions(partial_images=True, late_metadata={"SHOP.order_lines": "end"})
     messages = repeat(shuffle(source.capture(capture), seed=seed, window=400), seed=seed)
     with connect(f"file://{directory / 'log'}") as log:
@@ -97,7 +97,7 @@ def test_no_part_of_a_transaction_is_seen_when_the_pipeline_is_killed_and_starte
     tmp_path: Path, kills: int, most: int, rows: int
 ) -> None:
     options = ("--atomic", "--max-messages-per-batch", str(most))
-    source = run_killed(tmp_path, 22, kills, *options, rows=rows, transactions=4 * rows)
+    source = run_killed(tmp_path, 22, kills, *options, source_rows=rows, transactions=4 * rows)
     for table in SHOP_TABLES:
         assert halves_in_changes(table_path(tmp_path / "changes", table.schema, table.name), source, table) == []
 

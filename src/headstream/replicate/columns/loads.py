@@ -59,7 +59,6 @@ class TableNotice(NamedTuple):
 
     Args:
         schema: Schema of the target.
-        table: Its name.
         kind: `truncated` or `load`.
         sequence: The position of a truncation.
         logged_us: When the log took the message, microseconds since 1970 UTC.

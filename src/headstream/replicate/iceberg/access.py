@@ -197,7 +197,6 @@ def commit(
     """Commit a snapshot after the table's current one.
 
     Args:
-        manifests: All of its manifests.
         schema: The new current schema, of the next schema id; None if it stays.
         spec: The new partition spec; None if it stays.
         properties: Properties of the table that change.

@@ -22,11 +22,7 @@ _LEAST_AGE_S: Final = 3600.0
 
 
 class Cleaning:
-    """Removes files of one table.
-
-    Args:
-        path: The Delta table.
-    """
+    """Removes files of one Delta table that no snapshot of its Iceberg table needs."""
 
     def __init__(self, path: Place) -> None:
         self._path = path

@@ -76,7 +76,6 @@ class TableMirror:
     """Commits the versions of one Delta table to one Iceberg table; used by one thread at a time.
 
     Args:
-        path: The Delta table.
         identifier: Namespace and name of the Iceberg table.
         most_snapshots: That it keeps.
         kept_us: How long a snapshot is kept at most, microseconds: vacuum may remove the files of older ones.

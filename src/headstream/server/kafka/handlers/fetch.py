@@ -289,7 +289,6 @@ def open_session(call: Call, before: FetchSession | None, on_ring: Callable[[], 
     """Return the session of a fetch: the connection's if the fetch continues it, else a new one instead of it.
 
     Args:
-        before: The connection's session.
         on_ring: Called on any thread when messages could be available.
 
     Raises:
