@@ -25,9 +25,8 @@ _EXTENSIONS: Final = (
 def _find_commands() -> dict[int, type[Command[Any]]]:
     found: dict[int, type[Command[Any]]] = {}
     for module in (*_MODULES, *_EXTENSIONS):
-        for name in module.__all__:
-            kind = getattr(module, name)
-            if isinstance(kind, type) and issubclass(kind, Command):
+        for kind in vars(module).values():
+            if isinstance(kind, type) and issubclass(kind, Command) and kind.__module__ == module.__name__:
                 found[kind.code] = kind
     return found
 

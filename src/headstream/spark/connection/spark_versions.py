@@ -11,6 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import datasource
 
+__all__ = [
+    "HAS_LIMITS",
+    "DataSourceStreamArrowWriter",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxBytes",
+    "ReadMaxRows",
+    "ReadMinRows",
+    "SupportsTriggerAvailableNow",
+]
+
 HAS_LIMITS: Final = find_spec("pyspark.sql.streaming.datasource") is not None
 """Whether this version's micro-batches can have limits."""
 

@@ -343,4 +343,4 @@ def known_fields(text: str) -> tuple[ConnectField, ...]:
 
 def _from_document(item: list[Any]) -> ConnectField:
     *plain, inner = item
-    return ConnectField(*plain, inner=tuple(map(_from_document, inner)))
+    return ConnectField(*[*plain, tuple(map(_from_document, inner))])
