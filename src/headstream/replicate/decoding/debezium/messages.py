@@ -1,7 +1,8 @@
 """Reads Debezium's messages in JSON: many at a time by Arrow's reader, and one by one those that it refuses.
 
 Messages of one schema begin with the same bytes, `{"schema":{..},"payload":`, which are parsed once; what follows is a line of
-JSON that Arrow reads into columns. Arrow refuses a batch with one text in a column of numbers, such as "NaN", and does not read
+JSON that Arrow reads into columns. A message that is written in another way (white space, `payload` first) is brought into that
+form first. Arrow refuses a batch with one text in a column of numbers, such as "NaN", and does not read
 maps: then each message becomes Python's values, and a message that does not fit its schema is rejected alone.
 """
 
@@ -67,6 +68,7 @@ def read_groups(payloads: pa.BinaryArray, rows: RowNumbers, known: Known) -> Ite
         known: Finds columns for messages without a schema.
     """
     left = np.arange(len(rows))
+    payloads = _in_one_form(payloads)
     with_schema = pc.starts_with(payloads, _SCHEMA).to_numpy(zero_copy_only=False)
     bare = left[~with_schema]
     if len(bare):
@@ -84,6 +86,50 @@ def read_groups(payloads: pa.BinaryArray, rows: RowNumbers, known: Known) -> Ite
         lines = pc.binary_slice(some.filter(pa.array(same)), len(prefix), -1)
         yield _read_schema(_parse_schema(prefix), lines, rows[left[same]])
         left = left[~same]
+
+
+def _in_one_form(payloads: pa.BinaryArray) -> pa.BinaryArray:
+    """Return messages of which those with a schema begin with it, without white space; the text of a payload stays."""
+    is_usual = pc.starts_with(payloads, '{"schema":{').to_numpy(zero_copy_only=False)
+    if is_usual.all():
+        return payloads
+    may_have = pc.match_substring_regex(payloads, r'"schema"\s*:').to_numpy(zero_copy_only=False)
+    wanted = np.flatnonzero(~is_usual & may_have & pc.match_substring(payloads, '"payload"').to_numpy(zero_copy_only=False))
+    if not len(wanted):
+        return payloads
+    texts = payloads.to_pylist()
+    for row in wanted.tolist():
+        members = _members(texts[row])
+        if members.keys() == {"schema", "payload"} and members["schema"] == "null":
+            texts[row] = members["payload"].encode()
+        elif members.keys() == {"schema", "payload"}:
+            schema = json.dumps(json.loads(members["schema"]), separators=(",", ":"))
+            texts[row] = b"".join((_SCHEMA.encode(), schema.encode(), _PAYLOAD, members["payload"].encode(), b"}"))
+    return pa.array(texts, payloads.type)
+
+
+def _members(message: bytes) -> dict[str, str]:
+    """Return the text of each member of a JSON object; empty if it is none."""
+    found: dict[str, str] = {}
+    try:
+        text = message.decode()
+        at = text.index("{")
+        while text[at] in "{,":
+            name, at = _DECODER.raw_decode(text, _next(text, at + 1))
+            start = _next(text, text.index(":", at) + 1)
+            _, end = _DECODER.raw_decode(text, start)
+            found[name] = text[start:end]
+            at = _next(text, end)
+    except (ValueError, IndexError, TypeError):
+        return {}
+    return found
+
+
+def _next(text: str, at: int) -> int:
+    """Return the place of the next character that is no white space."""
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
 
 
 def _find_prefix(message: bytes) -> bytes | None:

@@ -113,6 +113,21 @@ def test_one_bad_value_rejects_one_message(tmp_path: Path) -> None:
     assert sorted(reasons_of(decoded)) == [1, 3, 4]
 
 
+def test_messages_are_read_whatever_white_space_and_order_of_members_they_have(tmp_path: Path) -> None:
+    usual = [envelope("c", {"id": number, "name": "a b"}, lsn=number) for number in range(1, 6)]
+    documents = [json.loads(text) for text in usual]
+    swapped = {"payload": documents[2]["payload"], "schema": documents[2]["schema"]}
+    without = {"schema": None, "payload": documents[4]["payload"]}
+    spelled = [
+        usual[0],
+        *(json.dumps(one).encode() for one in (documents[1], swapped)),
+        json.dumps(documents[3], indent=2).encode(),
+    ]
+    decoded = decode(tmp_path, *spelled, json.dumps(without).encode())
+    assert (reasons_of(decoded), decoded.unwanted) == ({}, 0)
+    assert sorted((row["id"], row["name"]) for row in rows_of(decoded)) == [(number, "a b") for number in range(1, 6)]
+
+
 def test_heartbeats_and_changes_of_unselected_tables_are_counted(tmp_path: Path) -> None:
     values = [b'{"ts_ms":1}', b'{"source":{},"databaseName":"x","ddl":"drop"}', envelope("c", {"id": 1}, lsn=1), envelope("m")]
     rules = TableRules(exclude=("shop.kit",))
