@@ -310,7 +310,7 @@ class SchemaZone:
                 entry = self.find(urllib.parse.unquote(name[: -len(_SUFFIX)]))
             except SchemaError:
                 continue
-            if entry is not None:
+            if entry is not None and entry.metadata.columns:  # a schema of Debezium's envelope is that of no table
                 own_id, shares, _ = entry.metadata.schema_id.rpartition(_SHARED)
                 if shares:
                     self._sharing.setdefault(own_id, []).append(entry)
