@@ -253,7 +253,7 @@ class _Decoding:
             if key is None:
                 same &= keys.is_null().to_numpy(zero_copy_only=False)
             else:
-                same &= pc.fill_null(pc.starts_with(keys, pattern=_key_head(key)), False).to_numpy(zero_copy_only=False)
+                same &= _begin_alike(keys, key)
                 wanted = self._key_columns(key)
                 if isinstance(wanted, str):
                     self.result.waiting |= dict.fromkeys(rows[same].tolist(), wanted)
@@ -406,6 +406,15 @@ class _Decoding:
             else:
                 found[place] = key
         return found
+
+
+def _begin_alike(keys: pa.BinaryArray, key: bytes) -> npt.NDArray[np.bool_]:
+    """Return which keys begin as one of them does; if it has no columns, those without any."""
+    head = _key_head(key)
+    alike = pc.starts_with(keys, pattern=head or key)
+    if not head:
+        alike = pc.or_(pc.equal(keys, pa.scalar(key, keys.type)), pc.invert(pc.match_substring_regex(keys, r"^[\x00{]")))
+    return pc.fill_null(alike, False).to_numpy(zero_copy_only=False)
 
 
 def _key_head(key: bytes) -> bytes:
