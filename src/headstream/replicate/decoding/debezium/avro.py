@@ -68,9 +68,9 @@ class _Reading:
     plan: RowPlan | None
 
 
-def is_framed(content: bytes | None) -> bool:
-    """Return whether a payload or key begins with the id of a schema."""
-    return content is not None and len(content) >= _FRAME_BYTES and content[0] == 0
+def is_framed(key: bytes) -> bool:
+    """Return whether a key begins with the id of a schema."""
+    return len(key) >= _FRAME_BYTES and key[0] == 0
 
 
 def key_columns(key: bytes, zone: SchemaZone) -> tuple[str, ...] | str:
@@ -90,7 +90,7 @@ def read_avro_groups(
     """Read framed messages, grouped by their schema.
 
     Args:
-        payloads: Their values.
+        payloads: Framed values.
         rows: Their rows in the raw batch.
         zone: The schema store, which fetches missing schemas from the registry.
         settings: What of their form depends on the connector's configuration.

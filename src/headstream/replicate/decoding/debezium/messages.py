@@ -245,22 +245,21 @@ def in_envelopes(group: MessageGroup, shape: Shape) -> MessageGroup:
     deleted = pc.fill_null(pc.equal(found["op",], "d"), False)
     names = [one.name for one in shape.fields or ()]
 
-    def struct(section: str, kind: pa.StructType) -> pa.StructArray:
-        parts = [found.get((section, one.name), pa.nulls(len(deleted), one.type)) for one in kind]
-        return pa.StructArray.from_arrays(parts, fields=list(kind))
+    def struct(section: str, kinds: dict[str, pa.DataType]) -> pa.StructArray:
+        parts = [found.get((section, name), pa.nulls(len(deleted), kind)) for name, kind in kinds.items()]
+        return pa.StructArray.from_arrays(parts, [*kinds])
 
     def row(absent: pa.BooleanArray) -> pa.StructArray:
         return pa.StructArray.from_arrays([columns[name] for name in names], names, mask=absent)
 
-    source = pa.struct([(place[1], found[place].type) for place in found if place[0] == "source"])
-    known = pa.struct([*{**SOURCE_FIELDS, **{one.name: one.type for one in source}}.items()])
+    others = {place[1]: array.type for place, array in found.items() if place[0] == "source"}
     table = pa.table(
         {
             "before": row(pc.invert(deleted)),
             "after": row(deleted),
-            "source": struct("source", known),
+            "source": struct("source", SOURCE_FIELDS | others),
             "op": found["op",],
-            "transaction": struct("transaction", _TRANSACTION),
+            "transaction": struct("transaction", {one.name: one.type for one in _TRANSACTION}),
         }
     )
     return replace(group, table=table)

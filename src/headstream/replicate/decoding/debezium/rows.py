@@ -409,7 +409,7 @@ class _Decoding:
 
 
 def _begin_alike(keys: pa.BinaryArray, key: bytes) -> npt.NDArray[np.bool_]:
-    """Return which keys begin as one of them does; if it has no columns, those without any."""
+    """Return which keys begin as one of them does; if it has no columns, all keys that are no objects."""
     head = _key_head(key)
     alike = pc.starts_with(keys, pattern=head or key)
     if not head:
