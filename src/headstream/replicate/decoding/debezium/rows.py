@@ -202,7 +202,7 @@ class _Decoding:
             )
             whole = self._without_truncations(whole, operations)
             if len(whole.rows):
-                for keys, chosen in self._by_key(whole.rows):
+                for keys, chosen in self._by_key(whole):
                     yield replace(whole.where(chosen), keys=keys)
             if group.is_inferred:
                 self.result.note(
@@ -240,38 +240,44 @@ class _Decoding:
             target = settings.target_name(schema=lineage.schema, table=lineage.table, task=lineage.task, server=lineage.server)
             self.result.notices.append(TableNotice(*target, kind, sequence, logged_us))
 
-    def _by_key(self, rows: RowNumbers) -> Iterator[tuple[tuple[str, ...], npt.NDArray[np.bool_]]]:
+    def _by_key(self, part: _Part) -> Iterator[tuple[tuple[str, ...], npt.NDArray[np.bool_]]]:
         """Yield the names of key columns, and which messages have them; most messages of a table begin their keys alike."""
-        keys = self.raw.column("key").take(pa.array(rows))
-        left = np.ones(len(rows), np.bool_)
+        keys = self.raw.column("key").take(pa.array(part.rows))
+        left = np.ones(len(part.rows), np.bool_)
         found: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
         while left.any():
-            first = int(np.flatnonzero(left)[0])
-            key = keys[first].as_py()
-            same = left.copy()
-            names: tuple[str, ...] = ()
-            if key is None:
-                same &= keys.is_null().to_numpy(zero_copy_only=False)
-            else:
-                same &= _begin_alike(keys, key)
-                wanted = self._key_columns(key)
-                if isinstance(wanted, str):
-                    self.result.waiting |= dict.fromkeys(rows[same].tolist(), wanted)
-                    left &= ~same
-                    continue
-                names = wanted
-            found[names] = found.get(names, np.zeros(len(rows), np.bool_)) | same
+            key = keys[int(np.flatnonzero(left)[0])].as_py()
+            same = left & _begin_alike(keys, key)
             left &= ~same
+            try:
+                names = self._key_columns(key, part.lineage)
+            except SchemaError as error:
+                self.result.faults |= dict.fromkeys(part.rows[same].tolist(), str(error))
+                continue
+            if isinstance(names, str):
+                self.result.waiting |= dict.fromkeys(part.rows[same].tolist(), names)
+            else:
+                found[names] = found.get(names, np.zeros(len(part.rows), np.bool_)) | same
         yield from found.items()
 
-    def _key_columns(self, key: bytes) -> tuple[str, ...] | str:
-        """Return the columns of a key; the id of its schema if that is missing."""
-        if self.options.registry is None or not is_framed(key):
-            return tuple(read_key(key) or ())
-        try:
-            return key_columns(key, self.zone)
-        except SchemaError:
+    def _key_columns(self, key: bytes | None, lineage: Lineage) -> tuple[str, ...] | str:
+        """Return the columns of a key; the id of its schema if that is missing.
+
+        Raises:
+            SchemaError: it cannot be read, and the settings name no key: the table would have none.
+        """
+        rules = self.options.rules
+        if not key:
             return ()
+        if is_framed(key) and self.options.registry is not None:
+            return key_columns(key, self.zone)
+        columns = read_key(key)
+        needed = rules.wants(lineage.schema, lineage.table) and not rules.settings_of(lineage.schema, lineage.table).keys
+        if columns is None and needed:
+            raise SchemaError(
+                "the record key is neither JSON nor Avro of a registry", advice="Set key.converter, or keys of the table"
+            )
+        return tuple(columns or ())
 
     def known_fields(self, schema: str, table: str) -> tuple[ConnectField, ...]:
         """Return the columns that a table had until now, for messages that do not describe theirs."""
@@ -408,12 +414,14 @@ class _Decoding:
         return found
 
 
-def _begin_alike(keys: pa.BinaryArray, key: bytes) -> npt.NDArray[np.bool_]:
-    """Return which keys begin as one of them does; if it has no columns, all keys that are no objects."""
+def _begin_alike(keys: pa.BinaryArray, key: bytes | None) -> npt.NDArray[np.bool_]:
+    """Return which keys begin as one of them does; if it is no object, all that are none."""
+    if not key:
+        return pc.equal(pc.fill_null(pc.binary_length(keys), 0), 0).to_numpy(zero_copy_only=False)
     head = _key_head(key)
     alike = pc.starts_with(keys, pattern=head or key)
     if not head:
-        alike = pc.or_(pc.equal(keys, pa.scalar(key, keys.type)), pc.invert(pc.match_substring_regex(keys, r"^[\x00{]")))
+        alike = pc.or_(pc.equal(keys, pa.scalar(key, keys.type)), pc.match_substring_regex(keys, r"^[^\x00{]"))
     return pc.fill_null(alike, False).to_numpy(zero_copy_only=False)
 
 

@@ -129,10 +129,14 @@ def test_messages_are_read_whatever_white_space_and_order_of_members_they_have(t
     assert sorted((row["id"], row["name"]) for row in rows_of(decoded)) == [(number, "a b") for number in range(1, 6)]
 
 
-def test_a_key_that_is_not_readable_does_not_take_the_keys_of_other_messages(tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_read_rejects_its_message_unless_the_settings_name_a_key(tmp_path: Path) -> None:
     values = [envelope("c", {"id": number}, lsn=number) for number in (1, 2, 3)]
-    rows = rows_of(decode(tmp_path, *values, keys=[b"x", b"", key_of(id=3)]))
-    assert {row["id"]: "_hs_old.id" in row for row in rows} == {1: False, 2: False, 3: True}
+    keys = [b"Struct{id=1}", b"", key_of(id=3)]
+    decoded = decode(tmp_path / "a", *values, keys=keys)
+    assert {row["id"]: "_hs_old.id" in row for row in rows_of(decoded)} == {2: False, 3: True}
+    assert "the record key" in reasons_of(decoded)[0]
+    declared = decode(tmp_path / "b", *values, keys=keys, settings={"keys": ("id",)})
+    assert [("_hs_old.id" in row) for row in rows_of(declared)] == [True] * 3
 
 
 def test_heartbeats_and_changes_of_unselected_tables_are_counted(tmp_path: Path) -> None:
