@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -32,6 +32,7 @@ _READ_ALONE: Final = 16
 _SCHEMA: Final = '{"schema":'
 _PAYLOAD: Final = b',"payload":'
 _DECODER: Final = json.JSONDecoder()
+_LOAD: Final = partial(json.loads, parse_float=Decimal)
 _TRANSACTION: Final = pa.struct([("id", pa.string()), ("total_order", pa.int64())])
 _OTHERS: Final = pa.schema([("status", pa.string()), ("event_count", pa.int64()), ("id", pa.string())])
 _MARKS_OF_OTHERS: Final = {"ddl", "databaseName", "tableChanges", "source"}
@@ -267,7 +268,7 @@ def in_envelopes(group: MessageGroup, shape: Shape) -> MessageGroup:
 
 def _read_schema(shape: Shape, lines: pa.BinaryArray, rows: RowNumbers) -> MessageGroup:
     if any(one.has_map for one in shape.fields or ()):
-        return in_envelopes(_read_each(lines, rows, shape), shape)
+        return in_envelopes(read_each(lines.to_pylist(), rows, shape, _LOAD), shape)
     return in_envelopes(_read_halved(lines, rows, shape), shape)
 
 
@@ -277,7 +278,7 @@ def _read_halved(lines: pa.BinaryArray, rows: RowNumbers, shape: Shape) -> Messa
     if table is not None:
         return MessageGroup(rows, shape.fields, table)
     if len(rows) <= _READ_ALONE:
-        return _read_each(lines, rows, shape)
+        return read_each(lines.to_pylist(), rows, shape, _LOAD)
     middle = len(rows) // 2
     parts = [_read_halved(lines[at:end], rows[at:end], shape) for at, end in ((0, middle), (middle, len(rows)))]
     joined = pa.concat_tables([part.table for part in parts]).combine_chunks()
@@ -365,10 +366,6 @@ def _read_lines(lines: pa.BinaryArray, schema: pa.Schema) -> pa.Table | None:
     if table.num_rows != len(lines):
         return None
     return table.select(schema.names).combine_chunks()
-
-
-def _read_each(lines: pa.BinaryArray, rows: RowNumbers, shape: Shape) -> MessageGroup:
-    return read_each(lines.to_pylist(), rows, shape, lambda line: json.loads(line, parse_float=Decimal))
 
 
 def read_each(payloads: Sequence[bytes], rows: RowNumbers, shape: Shape, load: Callable[[bytes], Any]) -> MessageGroup:
