@@ -228,7 +228,8 @@ def _flattened(members: Mapping[str, Mapping[str, Any]], settings: DebeziumSetti
 
 def _source(settings: DebeziumSettings) -> pa.StructType:
     """Return the fields of `source` that are read; those that only the setting `sequence` names are whole numbers."""
-    return pa.struct([*{**dict.fromkeys(settings.sequence, pa.int64()), **SOURCE_FIELDS}.items()])
+    others = [(name, pa.int64()) for name in dict.fromkeys(settings.sequence) if name not in SOURCE_FIELDS]
+    return pa.struct([*others, *SOURCE_FIELDS.items()])
 
 
 def _envelope(fields: Sequence[ConnectField], settings: DebeziumSettings) -> pa.Schema:
