@@ -220,7 +220,7 @@ def _flattened(members: Mapping[str, Mapping[str, Any]], settings: DebeziumSetti
                 advice=f"Set add.fields to include {needed[-1]}",
             )
     fields = row_fields({"fields": [member for name, member in members.items() if not name.startswith(prefix)]})
-    kinds = {("op",): pa.string(), **{("source", one.name): one.type for one in source}}
+    kinds: dict[tuple[str, ...], pa.DataType] = {("op",): pa.string(), **{("source", one.name): one.type for one in source}}
     kinds |= {("transaction", one.name): one.type for one in _TRANSACTION}
     columns = [(one.name, one.reading_type) for one in fields]
     return Shape(fields, pa.schema([*columns, *((name, kinds[place]) for name, place in added.items())]), added)
