@@ -53,12 +53,7 @@ class _Known:
 
 @dataclass(slots=True)
 class Changes:
-    """The differences of the working copy from the last record.
-
-    Args:
-        files: The changed files; `data` gives their bytes.
-        removed: The paths of removed files.
-    """
+    """The changed files since the last record (`data` gives their bytes), and the paths of removed files."""
 
     files: list[FileChange] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -78,14 +73,7 @@ class WorkingFiles:
         self._listed: dict[str, tuple[int, list[str], list[str]]] = {}
 
     def find_changes(self, below: Sequence[str] = ("",)) -> Changes:
-        """Return what has changed since the last accept().
-
-        Args:
-            below: Directories and files to look at, as paths in the checkpoint; "" is all of it.
-
-        Raises:
-            StorageError: a file cannot be read.
-        """
+        """Return what has changed since the last accept() in directories and files of the checkpoint; "" is all of it."""
         changes = Changes()
         began_ns = time.time_ns()
         seen: set[str] = set()

@@ -44,7 +44,6 @@ class Found:
         source_rows: Number of rows in the source when its digests were made.
         lake_rows: Number of current rows in the target then.
         source_reads: Rows of the source that were read for this, repeatedly read ones counted each time.
-        ranges: Ranges that differ.
     """
 
     keys: pa.Table
@@ -56,13 +55,7 @@ class Found:
 
 
 def find_differing_keys(table: ComparedTable, limit: int, connections: int, show: Callable[[str], None]) -> Found:
-    """Find the keys of rows that differ.
-
-    Args:
-        limit: Most keys.
-        connections: Connections that read the source at once.
-        show: Shows progress.
-    """
+    """Find at most `limit` keys of rows that differ; `connections` read the source at once."""
     if table.range_key is None:
         return _find_by_hash(table, limit, show)
     numbers = [_bounds(table.numbered(rows.select(table.range_key))) for rows in (table.source_rows(), table.lake_rows())]

@@ -27,15 +27,7 @@ much, for each of the tables that are merged at the same time."""
 
 
 class ClusterEngine:
-    """TableEngine by Spark or deltalake, by the size of what is to be done; both write the same table.
-
-    Args:
-        path: The table's directory or URI.
-        spark: A session with Delta.
-        mapped: Makes and changes tables whose column names need mapping.
-        strategy: Of merges.
-        settings: Of merges by deletion vectors.
-    """
+    """TableEngine by Spark or deltalake, by the size of what is to be done; both write the same table."""
 
     def __init__(
         self, path: Place, spark: SparkSession, mapped: MappedTables, strategy: MergeStrategy, settings: MergeSettings

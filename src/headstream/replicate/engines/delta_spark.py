@@ -36,7 +36,6 @@ class DeltaSparkEngine:
     """TableEngine by Spark.
 
     Args:
-        log: The log of the table, or its directory or URI.
         spark: A session with Delta. The engine works in a session of its own, so that engines in several threads do
             not see each other's settings and views.
         strategy: Of merges; Spark writes deletion vectors itself.

@@ -41,11 +41,7 @@ _DELTA_TYPES: Final = {spark: delta for delta, spark in _SPARK_TYPES.items()}
 
 
 class TableLog:
-    """The metadata of a Delta table, from its log: columns, applied versions, statistics, needed files. Reads no data.
-
-    Args:
-        path: The table's directory or URI.
-    """
+    """The metadata of a Delta table, from its log: columns, applied versions, statistics, needed files. Reads no data."""
 
     def __init__(self, path: Place) -> None:
         self.path = path
@@ -170,14 +166,7 @@ class TableLog:
 
 
 class DeltaLakeEngine:
-    """TableEngine by deltalake.
-
-    Args:
-        log: The log of the table, or its directory or URI.
-        mapped: Makes and changes it where its column names need mapping.
-        strategy: Of merges.
-        settings: Of merges by deletion vectors.
-    """
+    """TableEngine by deltalake; `mapped` creates and changes tables whose column names need mapping."""
 
     def __init__(
         self,
@@ -453,10 +442,6 @@ def _copied(rows: Iterator[pa.RecordBatch], schema: pa.Schema, path: Path) -> It
     A thread of deltalake's runtime waits for the rows that it writes. It cannot wait for the table's own files, nor for Python:
     reading them takes another of its threads, of which there are as many as cores, and Python's lock may be held by a thread that
     waits for one. So as many tables as cores, widened at the same time, would wait for each other.
-
-    Args:
-        schema: The types to give them.
-        path: The file, which is made.
     """
     with pa.ipc.new_stream(str(path), schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         for batch in rows:

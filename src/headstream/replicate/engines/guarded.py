@@ -13,11 +13,7 @@ from headstream.replicate.storage.places import Place
 
 
 class GuardedEngine:
-    """A table's engine.
-
-    Args:
-        before_commit: Called before every change of the table; the change is not made if it raises an error.
-    """
+    """Engine of a table that calls `before_commit` before every change; the change is not made if that raises an error."""
 
     def __init__(self, engine: TableEngine, before_commit: Callable[[], None]) -> None:
         self._engine = engine

@@ -12,11 +12,7 @@ from headstream.replicate.tables.tables import Applied
 
 
 class MergeSpan:
-    """The span of one merge.
-
-    Args:
-        span: OpenTelemetry's.
-    """
+    """The span of one merge, as OpenTelemetry's."""
 
     def __init__(self, span: Any) -> None:
         self._span = span
@@ -36,11 +32,6 @@ class MergeSpan:
 class BatchSpans:
     """Makes the spans of one pipeline.
 
-    Args:
-        labels: Labels the Spark jobs of a table's steps.
-        is_on: Whether spans are made.
-        tracer_provider: Of OpenTelemetry's SDK; by default the global one.
-
     Raises:
         MissingExtraError: `is_on`, and opentelemetry-api is not installed.
     """
@@ -52,11 +43,7 @@ class BatchSpans:
 
     @contextmanager
     def merging(self, text: str) -> Iterator[MergeSpan | None]:
-        """Label the Spark jobs of a step of a table, and make its span if it is of a micro-batch; see LabelJobs.
-
-        Args:
-            text: The step, as `SHOP.orders: merge, micro-batch 12`.
-        """
+        """Label the Spark jobs of a table's step (`SHOP.orders: merge, micro-batch 12`), and make its span; see LabelJobs."""
         batch = self._batch
         with self._labels(text):
             if batch is None:
@@ -68,12 +55,7 @@ class BatchSpans:
 
     @contextmanager
     def batch(self, batch_id: int, contexts: Sequence[str], message_count: int, start_ns: int) -> Iterator[None]:
-        """Make the span of a micro-batch.
-
-        Args:
-            contexts: Trace contexts of its sampled messages.
-            start_ns: When it began, nanoseconds since 1970 UTC.
-        """
+        """Make the span of a micro-batch, with its start (nanoseconds since 1970 UTC) and trace contexts of sampled messages."""
         if self._tracing is None:
             yield
             return

@@ -66,11 +66,7 @@ _RETRY_US: Final = 1_000_000
 
 
 class StoredMetrics:
-    """Writes texts of metrics to an object, at most once in ten seconds; a store that fails is a warning in the log.
-
-    Args:
-        clock_s: The time, seconds.
-    """
+    """Writes texts of metrics to an object, at most once in ten seconds; a store that fails is a warning in the log."""
 
     def __init__(self, place: StorePlace, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._files = StoreFiles(place, _RETRY_US)
@@ -78,11 +74,7 @@ class StoredMetrics:
         self._written_s: float | None = None
 
     def write(self, text: str, *, is_last: bool) -> None:
-        """Write a text if the last one is ten seconds old, or if this is the last one.
-
-        Args:
-            is_last: Whether no other one follows.
-        """
+        """Write a text if the last one is ten seconds old, or if no other one follows."""
         if not is_last and self._written_s is not None and self._clock_s() < self._written_s + _WRITE_EVERY_S:
             return
         self._written_s = self._clock_s()
@@ -93,14 +85,10 @@ class StoredMetrics:
 
 
 def open_keeper(config: ReplicateConfig, clock_us: Callable[[], int]) -> tuple[Keeper, ReplicateConfig]:
-    """Open the checkpoint of a pipeline; return what keeps it, and the settings with the directory of its state.
-
-    Args:
-        clock_us: The time, microseconds since 1970 UTC.
+    """Open the checkpoint of a pipeline; return its store, and the settings with the directory of its state.
 
     Raises:
         ReplicateError: the checkpoint has been moved; or one is to be moved to a place that has one, or while a run has it.
-        StorageError: the store cannot be read or written.
     """
     place = config.checkpoint
     if not isinstance(place, StorePlace):
@@ -227,9 +215,6 @@ class ReplicatePipeline:
 
     def run(self) -> Summary:
         """Run until stopped, or with `once` until all messages present at the start are applied.
-
-        Returns:
-            The summary of the run.
 
         Raises:
             HeadstreamError: the source cannot be read, a table cannot be written, or a schema is missing and the policy

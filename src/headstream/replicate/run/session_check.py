@@ -45,10 +45,6 @@ def check_classic(spark: SparkSession) -> None:
 def check_delta(spark: SparkSession, kinds: Collection[str], *, has_catalog: bool) -> None:
     """Check that Spark can write Delta tables, if it will have to; else log a warning, because some names of columns need it.
 
-    Args:
-        kinds: The settings of the tables' engines.
-        has_catalog: Whether tables are registered in a catalog.
-
     Raises:
         EnvironmentSetupError: Delta's jars or settings are missing.
     """
