@@ -71,14 +71,11 @@ def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] |
 def fetch(
     directory: Path | None = None, *, jar_set: JarSet = SPARK, on_progress: Callable[[int, int], None] | None = None
 ) -> list[Path]:
-    """Return the jars of a set, fetching missing ones.
+    """Return the sorted paths of the jars of a set, fetching missing ones.
 
     Args:
         directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
         on_progress: Called while jars are fetched, with the number of complete ones and the bytes of all so far.
-
-    Returns:
-        The jars' paths, sorted.
 
     Raises:
         JarsError: they could not be fetched or written, or a digest differs from that in jar_digests.py; the text names
@@ -114,11 +111,7 @@ def _root(directory: Path | None) -> Path:
 
 
 def _check_digests(paths: list[Path], refused: Path | None) -> None:
-    """Reject the first jar with an unknown digest, and move it to the folder `refused`, if given.
-
-    Raises:
-        JarsError: it is refused; the text names the file and both digests.
-    """
+    """Reject the first jar with an unknown digest (JarsError), and move it to the folder `refused`, if given."""
     for path in sorted(paths):
         status = path.stat()
         digest = _digest(path, status.st_size, status.st_mtime_ns)
@@ -195,11 +188,7 @@ def _retrieve(jar_set: JarSet, work: Path, on_progress: Callable[[int, int], Non
 
 
 def _wait(ivy: subprocess.Popen[bytes], cache: Path, on_progress: Callable[[int, int], None] | None) -> None:
-    """Wait for Ivy, which writes a jar as `*.jar.part` and renames it when it is complete.
-
-    Raises:
-        subprocess.TimeoutExpired: it takes too long.
-    """
+    """Wait for Ivy, which writes a jar as `*.jar.part` and renames it when it is complete."""
     deadline = time.monotonic() + _FETCH_SECONDS
     while ivy.poll() is None:
         if time.monotonic() > deadline:
