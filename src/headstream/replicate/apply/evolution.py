@@ -36,7 +36,7 @@ _GROWTHS: Final = frozenset(
         *((wide, "DATE") for wide in ("TIMESTAMP", "TIMESTAMP_NTZ")),
     }
 )
-"""Types, each with another one whose values it holds without loss; whole numbers and decimals are compared by their digits."""
+"""Types, each with a type whose values it holds without loss; whole numbers and decimals are compared by their digits."""
 _INTEGERS: Final = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}  # decimal digits
 
 
@@ -75,7 +75,7 @@ def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str], keys: Se
 
 
 def _holds(wide: str, narrow: str) -> bool:
-    """Return whether every value of a type can be held by another one without loss."""
+    """Return whether every value of a type fits another type without loss."""
     if wide == narrow or (wide, narrow) in _GROWTHS:
         return True
     if wide in _INTEGERS and narrow in _INTEGERS:

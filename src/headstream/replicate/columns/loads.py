@@ -145,7 +145,7 @@ class Loads:
 
     @property
     def newest_change(self) -> str:
-        """The highest change sequence learned so far; "" without changes."""
+        """The highest change sequence seen so far; "" without changes."""
         return self.marks[-1][1] if self.marks else self.highest
 
     def begin(self, at_us: int) -> bool:

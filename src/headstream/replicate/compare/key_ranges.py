@@ -93,7 +93,7 @@ def find_differing_keys(table: ComparedTable, limit: int, connections: int, show
 
 
 def _find_by_hash(table: ComparedTable, limit: int, show: Callable[[str], None]) -> Found:
-    """Find them where no range of keys can be asked for: the source is read through one connection, and again if it differs."""
+    """Find the keys without a range key: the source is read through one connection, and again if it differs."""
     found, bucket = _nothing(table), sf.pmod(sf.xxhash64(*table.keys), sf.lit(_RANGES))
     show("digests of all keys")
     source = _digests(table, table.source_rows(), bucket)
@@ -140,7 +140,7 @@ def _within(rows: DataFrame, ranges: Sequence[Range]) -> DataFrame:
 
 
 def join_ranges(ranges: Sequence[Range]) -> list[Range]:
-    """Return ascending ranges as few: adjacent ones are joined, and then neighbours until they are few enough."""
+    """Reduce ascending ranges: adjacent ranges are joined, and then neighbours until there are few enough."""
     joined: list[Range] = []
     for begin, until in ranges:
         if joined and joined[-1][1] == begin:

@@ -79,7 +79,7 @@ def describe_repair(result: TableResult, schema: TableSchema) -> dict[str, Any]:
 
 
 def _row(difference: Difference) -> dict[str, Any]:
-    """Return what the message says of a row: of a deleted one its key."""
+    """Return the row of a message; of a deleted row its key."""
     return difference.key if difference.source is None else difference.source
 
 

@@ -106,7 +106,7 @@ def compare_tables(
 
 
 def _first_line(error: Exception) -> str:
-    """Return what Spark or the driver says, without the Java stack."""
+    """Return the error of Spark or of the driver, without the Java stack."""
     java = getattr(error, "java_exception", None)
     text = str(error) if java is None else str(java.toString())
     return next((line for line in text.splitlines() if line.strip()), type(error).__name__)

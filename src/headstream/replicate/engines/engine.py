@@ -75,7 +75,7 @@ class TableEngine(Protocol):
         """
 
     def add_columns(self, added: Mapping[str, str]) -> None:
-        """Add columns, null in existing rows."""
+        """Add columns, null in existing rows; switch column mapping on where a name needs it."""
 
     def widen(self, widened: Mapping[str, str]) -> None:
         """Widen the types of columns."""
@@ -138,7 +138,7 @@ class TableEngine(Protocol):
         """The table's deletion vectors; None if it has none and is not to get any. Reads nothing."""
 
     def vacuum(self, kept_us: int) -> None:
-        """Delete files that no version of the table has needed for `kept_us`; older versions cannot be read any more."""
+        """Delete files of writes cut short, and files unneeded for `kept_us` microseconds: older versions become unreadable."""
 
     def count_values(self, column: str) -> int | None:
         """Return the number of rows with a value in a column, from the statistics of files, or None."""

@@ -33,7 +33,7 @@ def explain(text: str, place: object) -> str:
 
 
 def require_store(spark: SparkSession, place: StorePlace, why: str) -> None:
-    """Raise EnvironmentSetupError, with the reason `why`, if a session has no file system for an object store, ours or its own."""
+    """Raise EnvironmentSetupError, with the reason `why`, if a session has no file system for an object store."""
     jvm, context = spark.sparkContext._jvm, spark.sparkContext._jsc
     assert jvm is not None
     try:

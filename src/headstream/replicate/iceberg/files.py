@@ -52,7 +52,7 @@ class WantedFiles(NamedTuple):
 
     @classmethod
     def of(cls, log: LogSnapshot) -> WantedFiles:
-        """Return those of the version that was read."""
+        """Return the files of the version that was read."""
         data = {_locate_data(log, file): file for file in log.files.values()}
         with_vectors = {at: file for at, file in data.items() if file.vector is not None}
         return cls(data, {locate(log.table, f"{FOLDER}/deletes-{_digest(file)}.parquet"): file for file in with_vectors.values()})

@@ -242,7 +242,7 @@ class TableMirror:
             self.clean()
 
     def _expired(self, table: Table, *, more: int) -> list[int]:
-        """Return the snapshots to remove before `more` are added: too old, or too many; never the newest, a branch's or a tag's."""
+        """Return the snapshots to remove before `more` are added: too old, or too many; never the newest, nor named ones."""
         named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name != "main"}
         found = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
         oldest_ms = time.time_ns() // 1_000_000 - self._kept_ms + _MARGIN_MS

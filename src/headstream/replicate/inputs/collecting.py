@@ -79,7 +79,7 @@ class SourceFault(NamedTuple):
 
 
 def find_source_fault(error: BaseException) -> SourceFault | None:
-    """Return what an error says about deleted messages or recreated topics of the source; None if it is about something else."""
+    """Return the part of an error about deleted messages or recreated topics of the source; None for other errors."""
     try:
         text = str(error)
     except Exception:  # as in is_too_big()

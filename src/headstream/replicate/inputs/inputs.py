@@ -158,7 +158,7 @@ class LogInput:
         self._decode = decode
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Let topics that were deleted and created again begin at their first message; the same for the log."""
+        """Let topics, or a log, that were deleted and created again begin at their first message."""
         accept_recreated_log(checkpoint, self._options)
 
     def stream(self) -> DataFrame:

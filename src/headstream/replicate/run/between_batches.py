@@ -21,7 +21,7 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 
 
 class BetweenBatches:
-    """Does this work for one pipeline; used by one thread at a time."""
+    """Works for one pipeline between its micro-batches; used by one thread at a time."""
 
     def __init__(self, parts: Parts, parking: ParkingLot, health: TableHealth) -> None:
         self._parts = parts

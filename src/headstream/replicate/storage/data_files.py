@@ -24,7 +24,7 @@ from headstream.replicate.storage.table_files import write_file
 _GROUP_BYTES: Final = 128 << 20
 """Of a row group in memory."""
 _MOST_BYTES: Final = 100 << 20
-"""Size from which a file is not written on, where the table's properties do not say: deltalake's."""
+"""Size at which a file is closed, unless the table's properties set one; deltalake's default."""
 _MOST_TAKEN_BYTES: Final = 1 << 30
 """Of rows that are taken by their numbers: Arrow puts all of a column's text together then, at most 2 GiB."""
 _NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"

@@ -27,7 +27,7 @@ __all__ = ["Conflict", "commit_files", "commit_rows", "drop_vectors", "write_che
 
 _LOGGER: Final = logging.getLogger(__name__)
 _CHECKPOINT_INTERVAL: Final = 100
-"""Commits, where the table's properties do not say: deltalake's."""
+"""Commits per checkpoint, unless the table's properties set them; deltalake's default."""
 _LONGEST_AGE_S: Final = 3600
 """Seconds since a log was read, after which it is read again before a commit: the commits after it may have been deleted, and a
 number that has been given already may be free."""

@@ -99,7 +99,7 @@ class DataFile:
 
     @property
     def rows(self) -> int | None:
-        """Rows in the file, deleted ones too; None if the statistics do not say."""
+        """Rows in the file, deleted ones too; None if the statistics lack it."""
         count = self.stats.get("numRecords")
         return None if count is None else int(count)
 

@@ -59,7 +59,7 @@ def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] |
     """
     root = _root(directory)
     for folder in (root / jar_set.folder_name, root):
-        paths = fetched = _read_manifest(folder, jar_set) if folder.name == jar_set.folder_name else None
+        paths = fetched = _read_manifest(folder) if folder.name == jar_set.folder_name else None
         if paths is None and not jar_set.transitive:  # copied there by hand
             paths = [folder / jar.file_name for jar in jar_set.jars]
         if paths and all(path.is_file() for path in paths):
@@ -140,7 +140,7 @@ def _digest(path: Path, size: int, modified: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read_manifest(folder: Path, jar_set: JarSet) -> list[Path] | None:
+def _read_manifest(folder: Path) -> list[Path] | None:
     try:
         sizes: dict[str, int] = json.loads((folder / "manifest.json").read_bytes())["files"]
         paths = [folder / name for name in sizes]
@@ -153,7 +153,7 @@ def _install(folder: Path, target: Path, jar_set: JarSet) -> None:
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
     manifest = {"set": jar_set.name, "jars": [str(jar) for jar in jar_set.jars], "files": files}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
-    if target.exists() and _read_manifest(target, jar_set) is None:
+    if target.exists() and _read_manifest(target) is None:
         shutil.rmtree(target)  # a file of it is missing or truncated, or was set aside
     try:
         folder.rename(target)

@@ -33,7 +33,6 @@ class BadRowsWriter:
         self._path = _staged(directory, writer, epoch) / f"{name}.parquet"
         self._rows: list[pa.RecordBatch] = []
         self._file: pq.ParquetWriter | None = None
-        self.count = 0
 
     def add(self, row: pa.RecordBatch, topic: str | None, reason: HeadstreamError) -> None:
         """Add one row, a batch of one, with its topic if known, and why it was rejected."""
@@ -43,7 +42,6 @@ class BadRowsWriter:
         while name in row.schema.names:
             name = f"_{name}"
         self._rows.append(row.append_column(name, pa.array([str(reason)], pa.string())))
-        self.count += 1
         if len(self._rows) == _ROWS:
             self._flush()
 

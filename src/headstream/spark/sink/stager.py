@@ -55,8 +55,6 @@ class Staged:
     part: StagedPart | None
     limits: dict[str, str]
     bad_rows: str | None
-    count: int
-    bad_count: int
 
 
 class _Topics:
@@ -208,8 +206,7 @@ class _Stager:
     def finish(self) -> Staged:
         self._stage_all()
         part = self._staged.finish()
-        bad, bad_count = (None, 0) if self._bad_rows is None else (self._bad_rows.finish(), self._bad_rows.count)
-        return Staged(part, self._limits, bad, self._rows - bad_count, bad_count)
+        return Staged(part, self._limits, None if self._bad_rows is None else self._bad_rows.finish())
 
     def discard(self) -> None:
         self._staged.discard()

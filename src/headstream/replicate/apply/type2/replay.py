@@ -32,7 +32,7 @@ class SequenceEvent:
     versions: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: SequenceEvent) -> None:
-        """Add another change of the same sequence; where both have a value, this one's is kept."""
+        """Add another change of the same sequence; where both have a value, the value of this event stays."""
         self.deletes |= other.deletes
         if self.upserts and not other.upserts:
             return  # a deletion's values are those of the deleted row
