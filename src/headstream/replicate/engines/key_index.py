@@ -176,7 +176,7 @@ class KeyIndex:
             return self._size
 
     def find(self, file: str, rows: int | None, columns: Sequence[str]) -> FileKeys | None:
-        """Return the index of a data file, by its name in the table's log and its number of rows if known; None without one."""
+        """Return the index of a data file, by its name in the table's log and its row count if known; None if there is none."""
         if self._directory is None:
             return None
         name = _name(file, columns)

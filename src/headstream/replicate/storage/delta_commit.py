@@ -95,7 +95,7 @@ def commit_files(
 
 
 def drop_vectors(snapshot: LogSnapshot, properties: Collection[str] = ()) -> int:
-    """Take the feature from a table, none of whose files has a vector, in one commit, and write a checkpoint; return its number.
+    """Take the feature from a table whose files have no vectors, in one commit, and write a checkpoint; return its number.
 
     No reader of the newest version needs older commits. The table also loses the given properties.
 

@@ -72,7 +72,7 @@ class StoredRow:
 
 
 def joined(facts: Collection[KeyEvent], known: StoredRow | None, tombstoned: str, ended: Sequence[str]) -> KeyState | None:
-    """Join changes of one key, none of them of the key itself, to its stored row and tombstone (or ""); None for nothing."""
+    """Join changes of one key, none of them of the key itself, to its stored row and tombstone (or ""); None if none exist."""
     deletions = [event.sequence for event in facts if event.kind == "delete"]
     upserts = [(event.sequence, event.row) for event in facts if event.kind != "delete"]
     if known is not None:
