@@ -87,7 +87,6 @@ class CommandRow(NamedTuple):
     """A row of the table of commands: the handler of a command and its cost.
 
     Args:
-        handler: Handles it.
         is_slow: Whether it can delay other requests: it reads many files, syncs, changes the catalog (which is synced) or waits
             for such a change, or hashes a password. Over TCP and QUIC a worker thread runs it.
         is_quick: Whether it neither reads many files nor waits for the disk: the event loop runs it, over HTTP too.
@@ -112,8 +111,7 @@ class Dispatcher:
     Creating it makes this process the log's writer, and creates the log and its root user if they are missing.
 
     Args:
-        broker: The broker; its creator closes it.
-        handlers: The table of commands.
+        broker: Its creator closes it.
 
     Attributes:
         poll_bytes: Approximate maximum bytes of one poll's reply. A transport lowers it while too many replies wait for clients
@@ -148,11 +146,7 @@ class Dispatcher:
         self._handlers = handlers
 
     def answer(self, session: Session, command: Command[_R]) -> _R:
-        """Return the reply to a validated command.
-
-        Raises:
-            HeadstreamError: the command fails; wire.refusals.status_of() returns the status.
-        """
+        """Return the reply to a validated command, or raise its HeadstreamError; wire.refusals.status_of() returns the status."""
         entry = command.entry()
         handler = self._handlers.get(type(command))
         if handler is None:
@@ -167,14 +161,7 @@ class Dispatcher:
         return reply
 
     def admit(self, session: Session, entry: CodeEntry) -> None:
-        """Refuse a command that a session is not allowed to send at all.
-
-        Args:
-            entry: The command's entry in the table of codes.
-
-        Raises:
-            HeadstreamError: with status 30, 3, or 40 (or the entry's own).
-        """
+        """Raise HeadstreamError (30, 3, or 40, or the entry's own) for a command that a session may not send at all."""
         if not entry.needs_login:
             return
         session.check_alive()

@@ -39,8 +39,7 @@ def find_consumer_partition(
     """Return the reader and the partition that a consumer or a group member addresses.
 
     Args:
-        named: The consumer or group.
-        partition: Its number; 0 is the first one for a consumer, and the next one in turn for a group member.
+        partition: 0 is the first partition for a consumer, and the next one in turn for a group member.
         is_poll: Whether a member's turn advances to its next partition.
 
     Raises:

@@ -41,9 +41,5 @@ def codes_where(is_chosen: Callable[[CommandRow], bool]) -> frozenset[int]:
 
 
 def make_dispatcher(broker: Broker, settings: ServerSettings) -> Dispatcher:
-    """Return a dispatcher of all commands.
-
-    Args:
-        broker: The broker; its creator closes it.
-    """
+    """Return a dispatcher of all commands; the broker's creator closes it."""
     return Dispatcher(broker, settings, {command: row.handler for command, row in ROWS.items()})

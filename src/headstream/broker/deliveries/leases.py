@@ -1,10 +1,10 @@
 """Leases: lends messages of a group to workers that share its partitions, and records their steps.
 
-    lease    end what is over -> finish what an interrupted call left -> grant -> journal -> offset
-    settle   end what is over -> apply -> journal -> dead letters -> offset
+    lease    end expired leases -> finish what an interrupted call left -> grant -> journal -> offset
+    settle   end expired leases -> apply -> journal -> dead letters -> offset
 
 Each grant and each step is in the group's journal before the worker gets the response. The process that holds the group's lock
-decides; a worker's word counts by its token, so it needs no lock and no clock of its own.
+decides; a worker's request is valid by its token, so the worker needs no lock and no clock of its own.
 """
 
 from __future__ import annotations
@@ -48,14 +48,7 @@ _WAITING_US: Final = 50_000
 
 
 class Leases:
-    """Commands of workers that share partitions.
-
-    Args:
-        messages: Its message commands: keys are read from the messages.
-        dead_lettering: Puts messages into dead letters.
-        pauses: Decides whether a group is paused.
-        transitions: Counts what happens.
-    """
+    """Commands of workers that share partitions. Keys are read from messages. Partitions count from 1."""
 
     def __init__(
         self,
@@ -83,9 +76,7 @@ class Leases:
         """Lease messages of the first partition that has some.
 
         Args:
-            topic: Stream and topic.
-            member: A member of the group that joined to share it.
-            request: What it asks for.
+            member: Joined the group with is_shared.
             user_id: The server's user, see OffsetStore.commit().
 
         Returns:
@@ -226,12 +217,8 @@ class Leases:
         """Record steps of leased messages, and commit the offset of the first one that is not done.
 
         Args:
-            topic: Stream and topic.
-            partition: From 1.
             changes: The steps; repeating them changes nothing.
             dead_letter: Where poisoned messages are copied to.
-            partition_generation: The generation of the partition of the leases, if known.
-            pause_rule: When the group is paused, or None.
             user_id: The server's user, see OffsetStore.commit().
 
         Returns:
