@@ -27,10 +27,7 @@ _INTERRUPT_AGAIN_S: Final = 0.25
 
 
 def slices_ms() -> Iterator[float]:
-    """Yield the duration of each successive wait, milliseconds: a cancelled wait ends within this time.
-
-    Short at first, longer later, so that a thousand idle waits cost almost nothing.
-    """
+    """Yield successive waits, milliseconds, that limit a cancellation; later ones are longer: idle waits cost almost nothing."""
     slice_ms = _FIRST_SLICE_MS
     while True:
         yield slice_ms
@@ -38,12 +35,7 @@ def slices_ms() -> Iterator[float]:
 
 
 class Worker:
-    """One thread that runs calls.
-
-    Args:
-        name: The name of its owner.
-        interrupt: Interrupts the current call of the thread with this number.
-    """
+    """One thread that runs calls; `interrupt` interrupts the current call of the thread with this number."""
 
     def __init__(self, name: str, interrupt: Callable[[int], None]) -> None:
         self._name = name
@@ -79,8 +71,6 @@ class Worker:
 
         The next call begins when this one is over: a commit, for example, never includes messages that are to be put back.
 
-        Args:
-            call: What to run.
             put_back: Called in the thread with the result if the caller was cancelled and cannot receive it. It undoes the call.
                 None drops the result.
         """

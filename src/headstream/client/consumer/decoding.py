@@ -41,14 +41,7 @@ class DecodedMessage(ReceivedMessage, Generic[_T]):
 
 
 def message_decoder(decode: Any) -> Transform:
-    """Return the function that decodes a consumer's messages.
-
-    Args:
-        decode: A Serializer, or a function from bytes to a value.
-
-    Raises:
-        InvalidOptionError: it is neither.
-    """
+    """Return the function that decodes messages from a Serializer or a function of bytes; InvalidOptionError if it is neither."""
     name, function = decoder_of(decode)
 
     def transform(message: ReceivedMessage) -> ReceivedMessage:

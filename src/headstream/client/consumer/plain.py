@@ -16,12 +16,7 @@ from headstream.errors import HeadstreamError, RebalancedError, ServerUnreachabl
 
 
 class PlainReading(PartitionReading):
-    """The reading of a consumer without `on_error`.
-
-    Args:
-        topic: The topic's current metadata.
-        options: What the user has chosen.
-    """
+    """The reading of a consumer without `on_error`."""
 
     def __init__(self, transport: Transport, topic: Topic, options: ReadingOptions) -> None:
         self._fetching = Fetching({}, options.transform)

@@ -33,8 +33,7 @@ class ReadingOptions:
         states: State codes to deliver; None is all.
         where: The filter that chooses among them, or None.
         session_timeout_ms: How long a group member can be silent before it loses partitions that others wait for.
-        on_assigned: Called with the topic and the partitions that the consumer starts to read, from a call of the consumer.
-        on_revoked: Called with the partitions it stops reading, if possible before another member starts to read them.
+        on_assigned: Called with the topic and new partitions, from a call of the consumer.
         transform: Called with each message when it is delivered, or None.
         chain: The client's interceptors, whose hook of commits is called, or None.
     """
@@ -95,11 +94,7 @@ class Reading(ABC):
 
     @abstractmethod
     def fetch(self, wanted: int | None) -> bool:
-        """Fetch messages unless some are buffered, and return whether some are.
-
-        Args:
-            wanted: How many messages the caller takes at once; None takes them one by one.
-        """
+        """Fetch messages unless some are buffered, and return whether some are; `wanted`: None takes them one by one."""
 
     @abstractmethod
     def wait(self, timeout_ms: float) -> None:

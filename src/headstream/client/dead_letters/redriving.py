@@ -66,10 +66,10 @@ class RedriveCounts:
     """What a redrive did.
 
     Args:
-        matched: Letters that were chosen.
-        redriven: Letters that were sent back.
-        resumed: Letters of an interrupted redrive that were finished.
-        foreign: Chosen messages that were left where they are: they are no letters, or their topic is gone.
+        matched: Chosen dead letters.
+        redriven: Dead letters that were sent back.
+        resumed: Dead letters of an interrupted redrive that were finished.
+        foreign: Chosen messages that stay: they are no dead letters, or their topic is gone.
     """
 
     matched: int = 0
@@ -83,9 +83,8 @@ class Redrive:
 
     Args:
         log: A client without interceptors: messages are sent as they are stored.
-        where: A filter of letters, or None for all.
-        per_second: The most letters per second, None for no limit.
-        on_filter_error: What run() does with letters that the filter cannot be applied to, as for Client.consumer().
+        per_second: Maximum dead letters per second; None for no limit.
+        on_filter_error: What run() does if the filter cannot be applied, as for Client.consumer().
     """
 
     def __init__(
@@ -132,21 +131,12 @@ class Redrive:
         seconds: float = _PAGE_S,
         resumes: bool = True,
     ) -> tuple[int, bool]:
-        """Send the chosen letters of a bounded part of one partition back; `counts` has what was done.
+        """Send chosen dead letters of a bounded part of a partition back; return where to go on, and whether it is the end.
 
         Args:
-            partition: The partition of the dead-letter topic.
-            from_offset: Where to begin.
-            until_offset: Where the last page ends; None is the partition's end.
-            seconds: No letter is begun after this time.
-            resumes: Whether to finish what an interrupted redrive has begun in the partition, which reads all its states.
-
-        Returns:
-            Where to go on, and whether that is the end.
-
-        Raises:
-            GroupInUseError: another redrive has the partition.
-            PermissionDeniedError: as run().
+            until_offset: End of the last page; None is the partition's end.
+            seconds: No dead letter is begun after this time.
+            resumes: Whether to first finish an interrupted redrive of the partition, which reads all its states.
         """
         until_s = time.monotonic() + seconds
         share = self._join()
@@ -215,12 +205,7 @@ class Redrive:
             time.sleep(self._pause_s)
 
     def _send(self, letter: ReceivedMessage, topic: str, number: int) -> None:
-        """Take the three steps; if the topic refuses the message, the letter is one again.
-
-        Args:
-            topic: Where its message goes.
-            number: Its partition; without it the message goes to the first one.
-        """
+        """Take the three steps; if the topic refuses the message, the letter is available again. A missing partition becomes 1."""
         partitions = {each.number: each for each in self._log.topic(topic).partitions}
         number = number if number in partitions else min(partitions)
         intent = f"{_INTENT}{topic} {number} {partitions[number].end_offset}"

@@ -77,11 +77,7 @@ class LeaseAccess(Protocol):
 
 
 def find_views(transport: object) -> DeliveryViewCommands:
-    """Return what shows the unfinished messages of a log's groups.
-
-    Raises:
-        UnsupportedError: the log is in Kafka.
-    """
+    """Return the views of unfinished messages of a log's groups; UnsupportedError if the log is in Kafka."""
     if not isinstance(transport, DeliveryAccess):
         raise UnsupportedError(
             "Kafka remembers one offset of a group, and no single messages",

@@ -1,6 +1,6 @@
 """RetryingFetching: which message is next, while some wait for another attempt. Sans-IO; times are monotonic seconds.
 
-fetching.due(now_s)                            messages to fetch again: their delay is over, or what they waited for is done
+fetching.due(now_s)                            messages to fetch again: after their delay, or after the message before them
 fetching.put_again(partition, offset, message) the result
 fetching.deliver() / hand_out(count)           as in Fetching: those fetched again first
 fetching.broken                                the message that could not be decoded, after a deliver() or hand_out()
@@ -34,14 +34,12 @@ class RetryingFetching(Fetching):
     """Positions and messages of one consumer that tries messages again.
 
     Args:
-        order: What waits for a failing message.
-        transform: Called with each message when it is delivered, or None.
-        load: Returns what the group has not finished in a partition.
-        is_paused: Returns whether no message may be delivered now.
+        order: Which messages wait for a failing one.
+        load: Returns a group's unfinished messages of a partition.
 
     Attributes:
         broken: The message that could not be decoded, or None.
-        succeeded_count: How many attempts have succeeded, and the log was not told yet.
+        succeeded_count: Successful attempts that are not reported to the log yet.
     """
 
     def __init__(

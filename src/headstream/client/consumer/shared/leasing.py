@@ -42,21 +42,16 @@ class Leasing:
     """The leases of one worker.
 
     Args:
-        transport: The client's transport; it has leases.
-        topic: Stream and topic.
-        policy: The group, and what it does with failing messages.
-        lease_us: How long it has a message, microseconds.
-        partitions: The partitions to lease from; None for all, those that are added later included.
-        starts: Partition -> where the group begins if it has no committed offset.
-        poll: What each poll of the messages asks for, but for its offset.
+        lease_us: Length of a lease, microseconds.
+        partitions: The partitions to lease from; None for all, including later ones.
+        starts: Partition -> first offset if the group has no committed one.
 
     Attributes:
-        holding: What it has.
         ends: Partition -> its end when nothing could be leased.
-        wait_s: How long to wait at most when nothing could be leased, or None.
+        wait_s: Maximum wait when nothing could be leased, or None.
         is_paused: Whether the group was paused then.
         scanned_count: Messages that the filter has examined.
-        failed_count: How many of them it could not be applied to.
+        failed_count: Of them, messages that the filter could not be applied to.
     """
 
     def __init__(
@@ -145,10 +140,9 @@ class Leasing:
         """Lease and fetch messages until some are buffered, and return whether some are.
 
         Args:
-            count: How many to lease at most; None leases as many as the worker processes in a short time.
+            count: Maximum; None leases as many as the worker processes in a short time.
 
-        Raises:
-            CorruptSendError: the next messages of a partition are damaged, and all other partitions have no more.
+            CorruptSendError: a partition is damaged, and all other partitions have no more messages.
         """
         while not self.fetch_leased():
             self._size.end(time.monotonic())
@@ -231,11 +225,7 @@ class Leasing:
         )
 
     def say(self, places: Iterable[tuple[int, int]], step: LeaseStep) -> LeaseLostError | None:
-        """Record one step of messages in the log, forget them, and return the error for those that were refused, or None.
-
-        Args:
-            places: Partition and offset of each.
-        """
+        """Record one step of messages in the log, forget them, and return the error for refused ones, or None."""
         lost: LeaseLostError | None = None
         places = list(places)
         for partition, generation, changes in list(self.holding.changes(step, places)):
@@ -245,11 +235,7 @@ class Leasing:
         return lost
 
     def say_failed(self, place: tuple[int, int], failure: Failure) -> LeaseLostError | None:
-        """Record in the log that a message failed, or is given up, and forget it; as say().
-
-        Args:
-            place: Partition and offset.
-        """
+        """Record in the log that a message failed, or is given up, and forget it; as say()."""
         step = LeaseStep.POISONED if failure.reason else LeaseStep.FAILED
         held = self.holding.held[place]
         change = LeaseChange(step, held.token, place[1], place[1] + 1, failure.delay_us, failure.reason, failure.error)

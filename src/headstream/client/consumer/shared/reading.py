@@ -28,14 +28,11 @@ from headstream.errors import HeadstreamError, LeaseLostError
 
 
 class SharedReading(Reading, LeaseSettler):
-    """The reading of a consumer with `mode="shared"`.
+    """The reading of a consumer with `mode="shared"`; the transport has leases.
 
     Args:
-        transport: Has leases.
-        topic: The topic's current metadata.
-        options: What the user has chosen; `start` is where the group begins in a partition without a committed offset.
-        policy: What it does with failing messages.
-        lease_us: How long it has a message, microseconds.
+        options: `start` is the group's first position in a partition without a committed offset.
+        lease_us: Length of a lease, microseconds.
     """
 
     def __init__(self, transport: Transport, topic: Topic, options: ReadingOptions, policy: RetryPolicy, lease_us: int) -> None:

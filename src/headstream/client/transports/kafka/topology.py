@@ -57,12 +57,10 @@ class KafkaTopics:
         """Create a topic, and return it when its partitions have leaders.
 
         Args:
-            new: Its limits are of no account: a topic of Kafka's takes what `wide` does. `fsync="always"` makes
+            new: Its limits are ignored: a Kafka topic takes what `wide` does. `fsync="always"` becomes
                 flush.messages=1; otherwise the cluster's settings hold.
-            if_not_exists: Return an existing topic unchanged.
 
         Raises:
-            AlreadyExistsError: the name is taken.
             UnsupportedError: deduplication is asked for.
         """
         name, partitions = new.name, new.partitions
@@ -306,11 +304,7 @@ def vars_of(options: TopicOptions) -> dict[str, Any]:
 
 
 def _config_of(options: Mapping[str, Any], partitions: int) -> dict[str, str | None]:
-    """Return Kafka's settings of options; None is the cluster's default.
-
-    Raises:
-        UnsupportedError: Kafka has nothing like an option.
-    """
+    """Return Kafka's settings of options, None for the cluster's default; UnsupportedError: Kafka has no such option."""
     if options.get("deduplication_count") is not None:
         raise unsupported(
             "Kafka does not deduplicate by message id",
