@@ -205,7 +205,7 @@ class Redrive:
             time.sleep(self._pause_s)
 
     def _send(self, letter: ReceivedMessage, topic: str, number: int) -> None:
-        """Take the three steps; if the topic refuses the message, the letter is available again. A missing partition becomes 1."""
+        """Take the three steps; if the topic refuses the message, the letter becomes available. A missing partition becomes 1."""
         partitions = {each.number: each for each in self._log.topic(topic).partitions}
         number = number if number in partitions else min(partitions)
         intent = f"{_INTENT}{topic} {number} {partitions[number].end_offset}"

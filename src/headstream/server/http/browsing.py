@@ -30,12 +30,7 @@ _MOST: Final = (1 << 64) - 1
 
 
 def browse(request: ViewRequest) -> dict[str, Any]:
-    """Return messages of a partition.
-
-    Raises:
-        DecodeError: a parameter is invalid.
-        HeadstreamError: the partition does not exist, or the user has no right to it.
-    """
+    """Return messages of a partition; DecodeError for an invalid parameter."""
     query = request.query
     kind = query.get("kind", "first")
     if kind not in _KINDS:
@@ -82,12 +77,7 @@ def _filter(request: ViewRequest, where: str, kind: PollingKind, count: int, pay
 
 
 def download(request: ViewRequest) -> Reply:
-    """Return the payload of a message; 404 if there is no such message, or its payload is null.
-
-    Raises:
-        DecodeError: a parameter is invalid.
-        HeadstreamError: the partition does not exist, or the user has no right to it.
-    """
+    """Return the payload of a message; 404 if there is no such message, or its payload is null. DecodeError as browse()."""
     message = find_message(request)
     if message is None or message.payload is None:
         return NOT_FOUND
@@ -97,12 +87,7 @@ def download(request: ViewRequest) -> Reply:
 
 
 def find_message(request: ViewRequest) -> ReceivedMessage | None:
-    """Return the message that a path names; None if there is no such message.
-
-    Raises:
-        DecodeError: a parameter is invalid.
-        HeadstreamError: the partition does not exist, or the user has no right to it.
-    """
+    """Return the message that a path names; None if there is no such message. DecodeError as browse()."""
     offset = _number(request.path, "offset", 0)
     found = decode_polled(_fetch(request, PollingKind.OFFSET, offset, 1).messages)
     return found[0] if found and found[0].offset == offset else None

@@ -28,11 +28,7 @@ def describe_deliveries(
     """Yield the metrics of deliveries.
 
     Args:
-        counts: Messages, and groups, by transition.
-        states: Messages by the state that was set.
         ages: The groups whose journals are in memory.
-        now_us: The time, microseconds since 1970 UTC.
-        lost_rows: Rows of the audit that were lost.
         tells_groups: Whether metrics name groups.
     """
     found = list(ages)

@@ -54,7 +54,6 @@ class Hosts:
     """The names of one listener, and the origins whose pages it answers; one event loop.
 
     Args:
-        listener: The host that it listens on, as configured.
         allowed_hosts: Further names of the server, in lower case; `*` is any.
         allowed_origins: Origins that CORS allows; `*` is any.
     """

@@ -34,11 +34,7 @@ def describe_server(
     """Yield the metrics of a server, without those of deliveries and removals.
 
     Args:
-        traffic: Counters of each transport.
-        users: Number of users.
-        groups: Lag of each consumer group.
-        filters: The number of messages that filters have examined, and of those that they could not be applied to.
-        budget: The memory budget of requests and responses.
+        filters: Messages that filters have examined, and of those, messages that they could not be applied to.
     """
     yield from _original(traffic, stats, users)
     yield from _own(traffic, stats, groups)

@@ -63,11 +63,7 @@ class _OwnConnector:
 
 @contextmanager
 def own_client(ask: Ask) -> Iterator[Client]:
-    """Lend a client, without interceptors.
-
-    Args:
-        ask: Runs its commands; any thread.
-    """
+    """Lend a client, without interceptors, whose commands `ask` runs; any thread."""
     from headstream.client.client import Client
     from headstream.client.transports.remote.address import RemoteOptions, ServerUrl
     from headstream.client.transports.remote.caller import Caller

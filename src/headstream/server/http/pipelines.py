@@ -30,11 +30,7 @@ _REPLY_BYTES: Final = 4 << 20
 
 
 def list_pipelines(request: ViewRequest) -> dict[str, Any]:
-    """Return the reports of the registered pipelines.
-
-    Raises:
-        PermissionDeniedError: the user has no right to read the server.
-    """
+    """Return the reports of the registered pipelines; PermissionDeniedError without the right to read the server."""
     _check_right(request)
     return {"time_us": time.time_ns() // 1000, "pipelines": request.pipelines.read()}
 
@@ -44,12 +40,6 @@ def explain_message(request: ViewRequest) -> Reply:
 
     One of Replicate needs the right to read the server, as its pipeline does; another one names its Avro schema, and needs
     no right but that to the message.
-
-    Raises:
-        DecodeError: a parameter is invalid.
-        PermissionDeniedError: the user has no right to the message, or none to read the server.
-        LimitError: the message, or its decoded form, is too large.
-        HeadstreamError: the partition does not exist, or no pipeline and no schemas are registered.
     """
     message = find_message(request)
     if message is None or message.payload is None:

@@ -25,12 +25,7 @@ class ViewRequest(NamedTuple):
     Args:
         ask: Runs a command in the name of the user.
         user_id: The user, by id or name.
-        path: The parameters of the path.
-        query: The parameters of the query.
-        body: The members of the body.
         open_client: Lends a client of the user.
-        traffic: Counters of each transport.
-        pipelines: Reports of pipelines.
     """
 
     ask: Ask
@@ -49,7 +44,6 @@ class PageRoute(NamedTuple):
     Args:
         method: GET or POST.
         about: Its description, a sentence.
-        content_type: Content type of the reply.
         body: Record of the request's body; None if there is no body.
         reply: Record of the reply; None if it is not JSON of a record.
     """

@@ -41,15 +41,7 @@ class SocketOptions:
 
 
 def listen(address: Address, options: SocketOptions | None = None) -> tuple[socket.socket, Address]:
-    """Return a listening socket and the address it is bound to.
-
-    Args:
-        address: Where to listen; port 0 picks any free port.
-        options: Options that accepted sockets inherit.
-
-    Raises:
-        EnvironmentSetupError: the port is in use, or the address does not belong to this machine.
-    """
+    """Return a listening socket (accepted ones inherit its options) and its address; EnvironmentSetupError: address taken."""
     advice = "Choose another address, or port 0 for any free port"
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -74,10 +66,8 @@ def write_pieces(transport: asyncio.WriteTransport, pieces: list[BytesLike], siz
     """Write a response.
 
     Args:
-        transport: Where to write.
-        size_bytes: The total size of the pieces.
-        is_joined: Whether to write one joined copy if the pieces point into much larger buffers, which they keep in memory until
-            they are sent.
+        is_joined: Whether to write one joined copy of pieces that point into much larger buffers, which they would keep in
+            memory until they are sent.
     """
     if size_bytes <= _JOINED_BYTES or (is_joined and _held_bytes(pieces) > _MOST_HELD * size_bytes):
         transport.write(b"".join(pieces))

@@ -21,11 +21,7 @@ _INCLUDED_S: Final = 3600.0
 
 
 class Collector:
-    """The settings of Python's collector in a server's process; only in the event loop.
-
-    Args:
-        clock: A clock in seconds.
-    """
+    """The settings of Python's collector in a server's process; only in the event loop. `clock` returns seconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.perf_counter) -> None:
         self._loop = loop

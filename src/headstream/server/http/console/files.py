@@ -56,7 +56,7 @@ class ConsoleFiles:
 
         Args:
             path: Percent-encoded, without the query.
-            accepted: The request's header `accept-encoding`.
+            path: Percent-encoded, without the query.
         """
         if method != "GET" or not (path == CONSOLE_PATH or path.startswith(CONSOLE_PATH + "/")):
             return None

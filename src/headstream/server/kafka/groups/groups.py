@@ -28,11 +28,7 @@ _LEAST_WITH_SKIPPING: Final = 9
 
 
 def check_group(call: Call, name: str) -> None:
-    """Reject an invalid group name, or a user without the right to poll.
-
-    Raises:
-        ProtocolError: it is rejected.
-    """
+    """Raise ProtocolError for an invalid group name, or a user without the right to poll."""
     try:
         OffsetOwner.group(name)
     except InvalidInputError as error:

@@ -124,14 +124,7 @@ def spell_configs(options: TopicOptions) -> list[dict[str, Any]]:
 
 
 def apply_config(options: TopicOptions, name: str, value: str | None) -> TopicOptions:
-    """Return a topic's options with one setting changed.
-
-    Args:
-        value: Its new value; None for the default.
-
-    Raises:
-        ProtocolError: the setting is unknown or read-only, or the value is invalid.
-    """
+    """Return a topic's options with one setting changed (None: to its default); ProtocolError: unknown, read-only or invalid."""
     try:
         if name == "cleanup.policy":
             return _apply_policy(options, value or "delete")
