@@ -129,11 +129,7 @@ def _describe(each: ErasedPartition) -> dict[str, Any]:
 
 
 class _ProgressBar:
-    """The progress of an erasure on a terminal; nothing elsewhere.
-
-    Args:
-        stack: Ends the display.
-    """
+    """The progress of an erasure on a terminal, nothing elsewhere; `stack` ends the display."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack

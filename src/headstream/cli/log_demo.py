@@ -23,11 +23,7 @@ _WHERE: Final = "price >= 20 AND NOT express"
 
 
 def run_log_demo(console: Console, directory: Path) -> None:
-    """Run the demo and print what happens.
-
-    Args:
-        directory: Where the log is; it does not exist yet.
-    """
+    """Run the demo in a directory that does not exist yet, and print what happens."""
     url = directory.resolve().as_uri()
     with connect(url) as log:
         console.print(f"[bold]1. A log[/] is a directory, here {directory}. There is no server, no Java, no compiler.")

@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """Letters of an open log.
-
-    Args:
-        aside: Their status in the pipeline; None if the topic is not a pipeline's.
-    """
+    """Dead letters of an open log; `aside` is their status in the pipeline, None if the topic is not a pipeline's."""
 
     log: Client
     topic: str
@@ -47,11 +43,7 @@ class Letters:
 
 @dataclass(frozen=True, slots=True)
 class LetterSource:
-    """Where a command finds letters.
-
-    Args:
-        checkpoint: The pipeline whose own log has the topic, in place of `url`; or None.
-    """
+    """Where a command finds dead letters: `url`, or the log of the pipeline of a checkpoint."""
 
     topic: str
     url: str
@@ -59,11 +51,7 @@ class LetterSource:
 
     @contextmanager
     def open(self, *, is_plain: bool = False) -> Iterator[Letters]:
-        """Yield the letters; the log is closed when the block ends.
-
-        Args:
-            is_plain: Whether messages are read and sent as they are stored, without the interceptors of the configuration.
-        """
+        """Yield the letters, and close the log afterwards; `is_plain`: without the interceptors of the configuration."""
         if self.checkpoint is None:
             with open_log(self.url, is_plain=is_plain) as log:
                 yield Letters(log, self.topic, None)
@@ -76,12 +64,7 @@ class LetterSource:
                 yield Letters(log, self.topic, SetAside(directory, self.topic))
 
     def ask(self, kind: Literal["redrive", "discard"], offsets: Iterable[int]) -> int | str:
-        """Ask the pipeline to redrive or discard letters; return the request's number, in an object store its name.
-
-        Args:
-            kind: What to do.
-            offsets: Their offsets, ascending.
-        """
+        """Ask the pipeline to redrive or discard letters at ascending offsets; return the request's number or name."""
         from headstream.core.model.offset_ranges import ranges_of
         from headstream.replicate.parked.letters import REDRIVEN_STATES
         from headstream.replicate.parked.requests import Selection, SetAsideRanges

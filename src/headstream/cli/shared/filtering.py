@@ -32,10 +32,9 @@ class FilterInput(NamedTuple):
     """What a user asks for.
 
     Args:
-        where: The filter, or None.
-        on_error: What happens to a message that it cannot be applied to.
+        on_error: What happens to a message that the filter cannot be applied to.
         explains: Whether to show how the filter is evaluated, instead of messages.
-        states: The states of the messages it is applied to; None is all.
+        states: The states of the messages to filter; None is all.
     """
 
     where: str | None

@@ -40,8 +40,7 @@ def read_sample(log: Client, url: str, topics: Iterable[str], checkpoints: Mappi
     """Return what a log says now.
 
     Args:
-        topics: The topics whose groups are read, one request each.
-        checkpoints: The checkpoints of Replicate pipelines, each with a function that returns a directory with its newest ledger.
+        checkpoints: Checkpoints of Replicate pipelines, each with a function that returns a directory with its newest ledger.
     """
     found = tuple(log.topics())
     groups = []
