@@ -134,11 +134,7 @@ class KafkaBroker:
             self._directory = None
 
     def kill(self) -> None:
-        """Kill it (as kill -9 does), and keep its data: start() continues with it, on the same port.
-
-        Raises:
-            ClosedError: it was not started.
-        """
+        """Kill it (as kill -9 does), and keep its data: start() continues with it, on the same port. ClosedError: not started."""
         self._port()
         self._end(b"keep")
 
@@ -146,7 +142,6 @@ class KafkaBroker:
         """Kill it and start it again with the same data on the same port, to simulate a broker's crash.
 
         Raises:
-            ClosedError: it was not started.
             EnvironmentSetupError: it did not start again; the text contains the end of its log.
         """
         self.kill()
@@ -156,7 +151,6 @@ class KafkaBroker:
         """Create a topic, and return when it is usable.
 
         Args:
-            partitions: Number of partitions, 1 or more.
             config: Its settings, as {"cleanup.policy": "compact"}.
 
         Raises:
@@ -170,9 +164,6 @@ class KafkaBroker:
     def add_partitions(self, topic: str, partitions: int) -> None:
         """Add partitions to a topic, and return when they are usable.
 
-        Args:
-            partitions: New number of partitions.
-
         Raises:
             InvalidInputError: the broker rejects it; the text has the reason.
             ClosedError: the broker is not running.
@@ -185,11 +176,7 @@ class KafkaBroker:
         return kafka_requests.count_partitions(self._address(), topic)
 
     def log_tail(self, lines: int = 40) -> str:
-        """Return the end of its log.
-
-        Args:
-            lines: Maximum number of lines.
-        """
+        """Return the end of its log, at most `lines` lines."""
         if self._directory is None:
             return ""
         try:

@@ -84,11 +84,7 @@ class PostgresServer:
 
     @property
     def port(self) -> int:
-        """Its port of the loopback address.
-
-        Raises:
-            ClosedError: it was not started.
-        """
+        """Its port of the loopback address; ClosedError if it was not started."""
         if self._home is None:
             raise ClosedError("the PostgreSQL server is not running", advice="Call start(), or use it in a `with`")
         return self._port_number
@@ -149,11 +145,7 @@ class PostgresServer:
             shutil.rmtree(home, ignore_errors=True)
 
     def kill(self) -> None:
-        """Kill all its processes (as kill -9 does), and keep its data: start() continues with it, on the same port.
-
-        Raises:
-            ClosedError: it was not started.
-        """
+        """Kill all its processes (as kill -9 does), keep data and port for the next start(); ClosedError: not started."""
         import psutil  # of headstream[server]
 
         assert self.port
@@ -177,11 +169,7 @@ class PostgresServer:
         return self._run_psql(find_postgresql(), _NAME, sql)
 
     def log_tail(self, lines: int = 40) -> str:
-        """Return the end of its log.
-
-        Args:
-            lines: Maximum number of lines.
-        """
+        """Return the end of its log, at most `lines` lines."""
         with contextlib.suppress(FileNotFoundError):
             if self._home is not None:
                 return "\n".join((self._home / "server.log").read_text(errors="replace").splitlines()[-lines:])
@@ -274,11 +262,7 @@ class PostgresServer:
 
 
 def find_postgresql() -> Path:
-    """Return the directory of PostgreSQL's programs: that of `initdb` on PATH, or the newest of Debian's packages.
-
-    Raises:
-        EnvironmentSetupError: PostgreSQL is not installed.
-    """
+    """Return the directory of PostgreSQL's `initdb` on PATH, or of Debian's newest package; EnvironmentSetupError: none."""
     places = [Path(found).resolve().parent for found in (shutil.which("initdb"),) if found is not None]
     places += sorted(_DEBIAN.glob("*/bin"), key=lambda path: [int(part) for part in re.findall(r"\d+", str(path))], reverse=True)
     for place in places:

@@ -26,12 +26,7 @@ _END_SECONDS: Final = 10
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program and return its exit code.
-
-    Args:
-        arguments: `--signal` and the signal that ends the program, if not SIGKILL; the folder to remove afterwards, or an
-            empty text; the program; its arguments.
-    """
+    """Run the program and return its exit code; the arguments are those above (an empty FOLDER removes none)."""
     ending = signal.SIGKILL
     if arguments[0] == "--signal":
         ending, arguments = signal.Signals[arguments[1]], arguments[2:]
