@@ -131,12 +131,7 @@ def interceptor_name(interceptor: object) -> str:
 
 
 def check_policy(interceptor: object, on_error: object, dead_letter: object) -> tuple[ErrorPolicy, str | None]:
-    """Return a checked error policy and its topic.
-
-    Args:
-        interceptor: The interceptor; its attribute `refused_policies` lists those that it cannot have.
-        on_error: An ErrorPolicy or its value.
-        dead_letter: `stream/topic`, or None.
+    """Return a checked error policy and its topic; the interceptor's `refused_policies` are those that it cannot have.
 
     Raises:
         InvalidOptionError: the policy does not exist or is refused, or its topic is missing or superfluous.

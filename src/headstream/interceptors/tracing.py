@@ -143,23 +143,16 @@ class Tracing(Interceptor):
         return bool(self._trace.get_current_span(context).get_span_context().trace_flags.sampled)
 
     def context_of(self, message: Message) -> Any:
-        """Return the OpenTelemetry context that a message carries.
-
-        Args:
-            message: Any message.
-        """
+        """Return the OpenTelemetry context that a message carries."""
         found = ((field, message.headers.get(field)) for field in self._fields)
         carrier = {field: str(value.value) for field, value in found if value is not None}
         return self._propagator.extract(carrier)
 
     @contextmanager
     def process(self, message: Message) -> Iterator[Any]:
-        """Make a span around the processing of a message, the current one in the body.
+        """Make a span around the processing of a message, the current one in the body, and yield it.
 
         With a rate, a message of no sampled trace has none: the context of the body is that of the caller.
-
-        Yields:
-            The span; one that records nothing if there is none.
         """
         is_traced = not self.skips_receive(message)
         context = self.context_of(message) if is_traced else None
