@@ -150,11 +150,7 @@ class Signature:
         return arguments
 
     def make_encoder(self, encode: Any) -> Any:
-        """Return the user's encoder of the handler's results; without one, that of their type.
-
-        Raises:
-            InvalidInputError: the type is missing, or is none of a payload.
-        """
+        """Return the user's encoder of the handler's results, else that of their type; InvalidInputError: unusable type."""
         if encode is not None:
             return encode
         if self._result in (inspect.Signature.empty, type(None)):

@@ -109,13 +109,7 @@ class OtlpPush:
 
 
 def convert(families: Iterable[Metric], start_ns: int, now_ns: int) -> Iterator[OtlpMetric]:
-    """Yield metrics in OpenTelemetry's form.
-
-    Args:
-        families: Counters, gauges and histograms.
-        start_ns: When the counters began, nanoseconds since 1970 UTC.
-        now_ns: The time, nanoseconds since 1970 UTC.
-    """
+    """Yield counters, gauges and histograms in OpenTelemetry's form; times are nanoseconds since 1970 UTC."""
     for family in families:
         data: Sum | Gauge | Histogram
         if family.type == "histogram":
