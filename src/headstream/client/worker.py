@@ -71,6 +71,7 @@ class Worker:
 
         The next call begins when this one is over: a commit, for example, never includes messages that are to be put back.
 
+        Args:
             put_back: Called in the thread with the result if the caller was cancelled and cannot receive it. It undoes the call.
                 None drops the result.
         """

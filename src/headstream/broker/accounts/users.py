@@ -60,6 +60,7 @@ class Users:
         catalog: The log's; this process is its writer.
         settings: Root's initial name and password, and the cost of a password hash.
 
+    Attributes:
         known: All users by id, in the order of their ids; replaced after each change.
 
     Raises:

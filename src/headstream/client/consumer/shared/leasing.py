@@ -142,6 +142,7 @@ class Leasing:
         Args:
             count: Maximum; None leases as many as the worker processes in a short time.
 
+        Raises:
             CorruptSendError: a partition is damaged, and all other partitions have no more messages.
         """
         while not self.fetch_leased():

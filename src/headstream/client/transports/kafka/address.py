@@ -113,6 +113,7 @@ def parse_kafka_address(
     Args:
         given: Options of connect(): those of KAFKA_OPTIONS, and settings as kafka.*.
 
+    Raises:
         InvalidOptionError: an option is unknown, out of range, or made by the client itself.
     """
     hosts, user, password, query = split_kafka_url(parts)
