@@ -18,7 +18,7 @@ from headstream.core.model.message import ReceivedMessage
 _TOPIC, _LETTERS, _GROUP = "shop/orders", "shop/orders.dead", "billing"
 _PRICES: Final = {"teapot": 25.0, "cup": 7.5, "kettle": 60.0}
 _ORDERS: Final = (("ann", "teapot"), ("dora", "cup"), ("ann", "sppon"), ("cid", "kettle"), ("dora", "teapot"), ("ann", "cup"))
-"""Customers and what they ordered; one order has a misspelt product, for which there is no price."""
+"""Customers and their orders; one order has a misspelt product, for which there is no price."""
 _WHERE: Final = "price >= 20 AND NOT express"
 
 

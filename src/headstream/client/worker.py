@@ -52,11 +52,11 @@ class Worker:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call is not over: also one whose caller was cancelled, and did not wait for its end."""
+        """Whether a call is running, also after its caller was cancelled."""
         return self._turn is not None and self._turn[1].locked()
 
     def _next_turn(self) -> asyncio.Lock:
-        """Return the lock of one event loop that a call has until it is over, what it undoes after a cancellation included."""
+        """Return the lock of one event loop, which a call holds until it is over and undone after a cancellation."""
         loop = asyncio.get_running_loop()
         if self._turn is None or self._turn[0] is not loop:
             self._turn = loop, asyncio.Lock()
@@ -99,7 +99,7 @@ class Worker:
         return self._pool.submit(contextvars.copy_context().run, self._work, loop, call)
 
     async def _wait_for_end(self, future: asyncio.Future[Any]) -> None:
-        """Wait until a call has ended whose caller was cancelled, and interrupt it if it takes long."""
+        """Wait until the call of a cancelled caller has ended, and interrupt it if it takes long."""
         timeout_s = _CANCEL_TIMEOUT_S
         while not future.done():
             with suppress(asyncio.CancelledError):

@@ -172,7 +172,7 @@ def place_of(message: ReceivedMessage) -> str:
 
 @contextmanager
 def _placing(where: str) -> Iterator[None]:
-    """Say in errors where they are."""
+    """Name the handler and parameter in errors."""
     try:
         yield
     except HeadstreamError as error:

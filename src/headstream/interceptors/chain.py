@@ -169,7 +169,7 @@ def _steps_of(interceptor: object) -> list[_Step]:
 
 
 def _skips_of(steps: tuple[_Step, ...]) -> Callable[[Any], bool] | None:
-    """Return whether a message need not pass some steps: what the only step says, and nothing is passed by no step."""
+    """Return a function that returns whether a message can skip these steps; None if it has to pass them."""
     if not steps:
         return lambda _: True
     return steps[0].skips if len(steps) == 1 else None

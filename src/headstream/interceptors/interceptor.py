@@ -13,7 +13,7 @@ from headstream.errors import InvalidOptionError
 
 HOOKS: Final = ("on_send", "on_acknowledged", "on_receive", "on_commit")
 SKIPS: Final = {"on_send": "skips_send", "on_receive": "skips_receive"}
-"""Hooks, and the methods that tell whether one need not be called."""
+"""Hooks, and the methods that return whether one need not be called."""
 
 
 class ErrorPolicy(enum.StrEnum):

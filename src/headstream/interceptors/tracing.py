@@ -65,7 +65,7 @@ class Tracing(Interceptor):
         self._is_foreign = self._fields.isdisjoint
         self._marks = tuple(name.encode() for name in self._fields - _COMPANIONS)
         self._is_plain = self._marks == (b"traceparent",)
-        """Whether the bytes of a message's headers tell whether its trace is sampled."""
+        """Whether the bytes of a message's headers suffice to decide whether its trace is sampled."""
         if rate is not None and not 0 <= rate <= 1:
             raise InvalidOptionError(f"rate is {rate!r}", advice="Use 0 to 1, as 0.01 for one message in a hundred")
         self._rate = rate

@@ -126,7 +126,7 @@ def convert(families: Iterable[Metric], start_ns: int, now_ns: int) -> Iterator[
 
 
 def _histogram_points(family: Metric, start_ns: int, now_ns: int) -> list[HistogramDataPoint]:
-    """Return a point for each set of labels: OpenTelemetry's buckets count what is in each of them, Prometheus' what is below."""
+    """Return a point for each set of labels; OpenTelemetry's buckets are counted each, Prometheus' are cumulative."""
     below: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = {}
     sums: dict[tuple[tuple[str, str], ...], float] = {}
     for sample in family.samples:

@@ -1,4 +1,4 @@
-"""Hops: the header hs.mirror, which tells where a mirrored message comes from.
+"""Hops: the header hs.mirror, the origins of a mirrored message.
 
     <log>/<stream>/<topic>/<partition>[.<generation>]/<offset>, <log>, <log>, …
 

@@ -349,7 +349,7 @@ class Mirror:
         return generation != topic.generations[partition] or topic.positions[partition] >= offset
 
     def _close(self) -> None:
-        """Close everything; what is not committed is read again by the next run."""
+        """Close everything; the next run reads uncommitted messages again."""
         for topic in self._topics.values():
             topic.consumer.close(commit=False)
         for target in self._targets.values():

@@ -1,4 +1,4 @@
-"""TargetTopic: one topic of a mirror's destination: its producer, what it has already, and the states of messages."""
+"""TargetTopic: one topic of a mirror's destination: its producer, its already copied messages, and their states."""
 
 from __future__ import annotations
 

@@ -87,11 +87,6 @@ class ScramLogin:
         self._verifier: Verifier | None = None
         self.username = ""
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether the first message has come."""
-        return self._verifier is not None
-
     def begin(self, message: bytes) -> bytes:
         """Return the response to the first message; AuthenticationError (42): it is invalid or asks for too much."""
         found = _FIRST.fullmatch(_text(message))

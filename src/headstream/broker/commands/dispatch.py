@@ -173,7 +173,7 @@ class Dispatcher:
     def disclosed(self, session: Session, command: Command[Any], error: HeadstreamError) -> HeadstreamError:
         """Return the error that the client receives.
 
-        Only users with a right to all streams or topics learn that one does not exist. Others receive the same error for a
+        Only users with a right to all streams or topics are informed that one does not exist. Others receive the same error for a
         missing one as for one they have no right to, so that they cannot probe names.
         """
         if not session.user_id or not isinstance(error, (StreamNotFoundError, TopicNotFoundError)):

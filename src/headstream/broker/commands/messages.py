@@ -148,7 +148,7 @@ def _writable(server: Dispatcher, session: Session, command: AppendMessages) -> 
 
 
 def searches_states(command: PollMessages | FetchMessages) -> bool:
-    """Return whether a command asks for some of the messages that are set aside: the rows up to them have to be read."""
+    """Return whether a command requests only some of the unavailable messages: the rows up to them must be read."""
     states = frozenset(getattr(command, "states", ()))
     return bool(states - _AVAILABLE) and not states >= _ALL
 

@@ -36,7 +36,7 @@ ROWS: Final[dict[type[Command[Any]], CommandRow]] = {command: row for module in 
 
 
 def codes_where(is_chosen: Callable[[CommandRow], bool]) -> frozenset[int]:
-    """Return the codes of the commands whose rows match a condition."""
+    """Return the codes of the commands with rows that match a condition."""
     return frozenset(command.code for command, row in ROWS.items() if is_chosen(row))
 
 

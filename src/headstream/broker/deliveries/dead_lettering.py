@@ -42,7 +42,7 @@ class DeadLettering:
         dead_letter: TopicName | None,
         user_id: int = NO_USER,
     ) -> None:
-        """Copy a poisoned message into the dead letter, once, and record that it is done.
+        """Copy a poisoned message into the dead-letter topic, once, and record that it is done.
 
         Args:
             journal: The group's journal, locked.

@@ -57,7 +57,7 @@ class DeadLetterCopies:
         return None
 
     def is_letter(self, message: Message) -> bool:
-        """Return whether a message was set aside before."""
+        """Return whether a message is a dead letter already."""
         return _OFFSET in message.headers or _TOPIC in message.headers
 
     def has_topic(self, name: str) -> bool:

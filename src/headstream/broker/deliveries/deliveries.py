@@ -135,7 +135,7 @@ class _Found:
                 self._failed += [step.from_offset] * (step.step is DeliveryStep.FAILED)
 
     def transitions(self, worker: str) -> Iterator[Transition]:
-        """Yield what has happened, after they were applied; a group that began anew has finished nothing."""
+        """Yield the transitions of applied steps; a group that restarted has finished nothing."""
         done = OffsetRanges([] if self.is_sought else self._done)
         if self._frontier < self._state.frontier and not self.is_sought:
             done.add(self._frontier, self._state.frontier)

@@ -105,7 +105,7 @@ class DeliveryViews:
             return _tell(state, partition, offset, self._backing.clock_us())
 
     def ages(self) -> Iterator[GroupAges]:
-        """Yield the groups whose journals are in memory: those that were used recently, and at first what the log has."""
+        """Yield the groups with journals in memory: recently used ones, and at first all of the log."""
         records = {record.identity: record for record in topics_of(self._backing.log.snapshot())}
         self._journals.open_stored(records.values())
         found: dict[tuple[str, OffsetOwner], list[int]] = {}
@@ -136,7 +136,7 @@ def _oldest_leased(state: DeliveryState) -> int | None:
 
 
 def _tell(state: DeliveryState, partition: int, offset: int, now_us: int) -> MessageStory:
-    """Return the story of a message from the state of its partition."""
+    """Return the delivery history of a message from the state of its partition."""
     given_up = next((each for each in state.given_up if each.offset == offset), None)
     each = state.failing.get(offset) or given_up
     lease = next((lease for lease in state.leases.values() if offset in lease.offsets), None)

@@ -19,7 +19,7 @@ from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.partition.lease_table import LeaseKeys, LeaseOutcome, LeaseTable
 
 _KEYS_PAGE: Final = 1000
-"""Messages whose keys are read at once."""
+"""Number of messages in one read of keys."""
 
 _MAX_WAITING: Final = 10_000
 """Messages of a partition that wait for earlier ones of their key: behind more, no key is looked for."""

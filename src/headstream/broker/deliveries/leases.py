@@ -85,9 +85,9 @@ class Leases:
         Raises:
             ClosedError: the member has left.
             TopicNotFoundError, PartitionNotFoundError: the topic or a partition does not exist.
-            InvalidInputError: a message that is asked for by offset is not deferred.
+            InvalidInputError: a message that is requested by offset is not deferred.
             InvalidOptionError: the request is out of range, or the dead-letter topic would drop copies.
-            LogLockedError: a message goes into the dead letter, and another process is the log's writer.
+            LogLockedError: a message goes into the dead-letter topic, and another process is the log's writer.
         """
         _check(request)
         record = self._backing.topic(topic)
@@ -310,7 +310,7 @@ class Leases:
             place.table.state.frontier = max(place.table.state.frontier, first)
 
     def _end_leases(self, place: LeasedPartition, now_us: int, steady_us: int) -> bool:
-        """End what is over, and return whether the group is paused for it."""
+        """End expired leases, and return whether the group is paused for it."""
         outcome = place.table.end_leases(now_us, steady_us)
         if not outcome.ended:
             return False
@@ -323,7 +323,7 @@ class Leases:
         return self._observe(place, outcome) > 0
 
     def _finish_interrupted(self, place: LeasedPartition) -> None:
-        """Finish the way of messages into the dead letter that a crash or an error interrupted."""
+        """Finish moves of messages into the dead-letter topic that a crash or an error interrupted."""
         failing = place.table.state.failing
         left = [failing[offset] for offset in sorted(place.table.interrupted) if offset in failing]
         self._dead_letter(place, [each for each in left if place.dead_letter is not None or each.copied_to is not None])

@@ -134,7 +134,7 @@ class Groups:
             generations: Partition -> the generation of the partition it was polled from.
 
         Raises:
-            RebalancedError: the member lost one of the partitions; the others are committed.
+            RebalancedError: the member lost one of the partitions; all other offsets are committed.
             OffsetOutOfRangeError: a partition was purged or recreated since; nothing in it is committed.
         """
         live = self._live(topic, member)

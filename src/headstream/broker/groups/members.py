@@ -1,4 +1,4 @@
-"""Members: maps members of our own groups to sessions, whose end removes them.
+"""Members: maps members of our own groups to sessions; the end of a session removes its members.
 
 A client can use several connections; a member is removed with the last one that reported for it. A member over HTTP,
 which has no connections, is removed after its session timeout without a request.
@@ -63,7 +63,7 @@ class Members:
             self._groups.leave(known.topic, known.member)
 
     def end(self, session: Session) -> None:
-        """Remove the members whose last report came by a session."""
+        """Remove the members that last reported by a session."""
         self._let_go(lambda known: known.session is session)
 
     def end_all(self) -> None:

@@ -52,7 +52,7 @@ from headstream.log.upkeep.marked_removal import MarkedRemoval
 # GroupStates: the state byte of messages for the group that asks: the stricter one of the message's own and of its delivery.
 #
 #     leased, delayed, deferred    at least unavailable
-#     given up                     at least poisoned, as long as its story is kept: the newest 100 of a partition
+#     given up                     at least poisoned, as long as its history is kept: the newest 100 of a partition
 #     pending, done                the message's own
 #
 # Only polls that ask for states get it. A poll for available messages alone gets all that are available for all groups: its
@@ -96,7 +96,7 @@ def _state_of(state: DeliveryState, offset: int) -> int:
 _T = TypeVar("_T")
 
 _ATTEMPTS: Final = 5
-"""Maximum retries of a poll whose files retention or a purge deleted."""
+"""Maximum retries of a poll after retention or a purge deleted its files."""
 
 
 class Messages:
@@ -215,15 +215,15 @@ class Messages:
 
     @property
     def filter_counts(self) -> tuple[int, int]:
-        """The number of messages that filters have examined, and of those that they could not be applied to."""
+        """The number of messages that filters have examined, and the number of failed ones among them."""
         return self._scanned_count, self._failed_count
 
     def poll(self, topic: TopicName, partition: int, request: PollRequest, *, user_id: int = NO_USER) -> Polled:
         """Return messages of a partition as stored bytes, without waiting.
 
         Args:
-            request: What is asked for. A poll with a filter examines SCAN_BYTES, and returns how far it came. A group that asks
-                for other states than available gets those that messages have for it; see GroupStates.
+            request: A poll with a filter examines SCAN_BYTES, and returns the offset that it reached. A group that requests
+                other states than available gets the states that messages have for it; see GroupStates.
 
         Raises:
             ConsumersLimitError: the consumer that commits is new, and the user has made as many as it may.

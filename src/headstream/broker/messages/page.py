@@ -46,7 +46,7 @@ def select(stored: memoryview, count: int, states: frozenset[int] | None) -> tup
 
 
 SCAN_BYTES: Final = 16 << 20
-"""How many bytes a filter examines for one poll: some 20 ms, after which the poll says how far it came."""
+"""Bytes that a filter examines in one poll: some 20 ms, after which the poll returns the offset that it reached."""
 
 
 @dataclass(frozen=True, slots=True)

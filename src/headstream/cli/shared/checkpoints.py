@@ -121,13 +121,6 @@ def read_checkpoint(checkpoint: Place, *, with_log: bool = False, with_tables: b
 
 
 @contextmanager
-def read_reports(checkpoints: Iterable[Place]) -> Iterator[dict[str, Callable[[], dict[str, Any]]]]:
-    """Yield the name of each pipeline, and a function that returns its newest report."""
-    with _open_reports(checkpoints) as reports:
-        yield {name: report.read for name, report in reports.items()}
-
-
-@contextmanager
 def read_pipelines(
     checkpoints: Iterable[Place], *, needs_right: bool, explain_avro: Callable[[bytes], dict[str, Any]] | None = None
 ) -> Iterator[PipelineReports]:

@@ -30,14 +30,14 @@ class Letters:
     aside: SetAside | None
 
     def find(self, chosen: FilterInput) -> Iterator[ReceivedMessage]:
-        """Yield those that can be redriven and discarded, and that match a filter."""
+        """Yield dead letters that can be redriven and discarded, and match a filter."""
         from headstream.client.dead_letters.letters import letters_of
 
         found = letters_of(self.log, self.topic, chosen.where, chosen.on_error)
         return found if self.aside is None else self.aside.choose(found)
 
     def state_of(self, letter: ReceivedMessage) -> str:
-        """Return the state of a letter, for people."""
+        """Return the state of a dead letter, for people."""
         return letter.state.name.lower() if self.aside is None else self.aside.state_of(letter.offset)
 
 
@@ -51,7 +51,7 @@ class LetterSource:
 
     @contextmanager
     def open(self, *, is_plain: bool = False) -> Iterator[Letters]:
-        """Yield the letters, and close the log afterwards; `is_plain`: without the interceptors of the configuration."""
+        """Yield the dead letters, and close the log afterwards; `is_plain`: without the configured interceptors."""
         if self.checkpoint is None:
             with open_log(self.url, is_plain=is_plain) as log:
                 yield Letters(log, self.topic, None)
@@ -64,7 +64,7 @@ class LetterSource:
                 yield Letters(log, self.topic, SetAside(directory, self.topic))
 
     def ask(self, kind: Literal["redrive", "discard"], offsets: Iterable[int]) -> int | str:
-        """Ask the pipeline to redrive or discard letters at ascending offsets; return the request's number or name."""
+        """Request the pipeline to redrive or discard dead letters at ascending offsets; return the request's number or name."""
         from headstream.core.model.offset_ranges import ranges_of
         from headstream.replicate.parked.letters import REDRIVEN_STATES
         from headstream.replicate.parked.requests import Selection, SetAsideRanges

@@ -1,4 +1,4 @@
-"""How commands print deliveries: counts by status, and the story of one message: of a group, or with its state and all groups."""
+"""How commands print deliveries: counts by status, and the history of one message, of a group or of all with its state."""
 
 from __future__ import annotations
 

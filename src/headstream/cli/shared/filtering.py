@@ -48,7 +48,7 @@ class FilterInput(NamedTuple):
         return {"states": self.states, "where": self.where, "on_filter_error": self.on_error}
 
     def explain(self, log: Client, output: str, topic: str | None = None) -> bool:
-        """Show how the filter is evaluated, and what of a topic it reads, if that is asked for; return whether it is."""
+        """Show how the filter is evaluated, and its share of a topic, if --explain is given; return whether it is."""
         if self.where is None or not self.explains:
             return False
         plan = asdict(log.explain_filter(self.where, topic, states=self.states, on_filter_error=self.on_error))

@@ -37,7 +37,7 @@ _SERVER_COUNTS: Final = (
 
 
 def read_sample(log: Client, url: str, topics: Iterable[str], checkpoints: Mapping[str, Callable[[], Path]]) -> Sample:
-    """Return what a log says now.
+    """Return the current state of a log.
 
     Args:
         checkpoints: Checkpoints of Replicate pipelines, each with a function that returns a directory with its newest ledger.
@@ -146,7 +146,7 @@ def top(
 
 
 class _Watched:
-    """A log whose samples are compared."""
+    """A log and its last sample."""
 
     def __init__(
         self, log: Client, url: str, topics: tuple[str, ...], checkpoints: Mapping[str, Callable[[], Path]], interval_s: float

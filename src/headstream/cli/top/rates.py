@@ -14,7 +14,7 @@ ORDERS: Final = ("rate", "size", "messages", "name")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a log said at one time.
+    """The state of a log at one time.
 
     Args:
         time_us: Microseconds since 1970 UTC.

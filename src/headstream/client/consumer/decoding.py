@@ -74,7 +74,7 @@ _COPIED: Final = [(slot.__get__, slot.__set__) for slot in _SLOTS]
 if TYPE_CHECKING:
 
     class DecodingConsumer(Consumer, Generic[_T]):
-        """A consumer whose messages have a value."""
+        """A consumer of decoded messages."""
 
         def __iter__(self) -> Iterator[DecodedMessage[_T]]: ...
         def __next__(self) -> DecodedMessage[_T]: ...
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
         def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[DecodedMessage[_T]]: ...  # type: ignore[override]
 
     class DecodingTopicsConsumer(TopicsConsumer, Generic[_T]):
-        """A consumer of several topics whose messages have a value."""
+        """A consumer of decoded messages of several topics."""
 
         def __iter__(self) -> Iterator[DecodedMessage[_T]]: ...
         def __next__(self) -> DecodedMessage[_T]: ...

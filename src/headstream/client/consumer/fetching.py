@@ -268,7 +268,7 @@ class Fetching:
         return done
 
     def put_back(self, offsets: Mapping[int, int]) -> None:
-        """Have the next commit include offsets whose commit has failed, in partitions that are still read."""
+        """Add offsets of a failed commit, in partitions that are still read, to the next commit."""
         for partition, offset in offsets.items():
             if partition in self._positions:
                 self._done.setdefault(partition, offset)

@@ -81,7 +81,7 @@ class Partitions:
 
     @contextmanager
     def noting_damage(self) -> Iterator[None]:
-        """Note a partition whose next messages are damaged: it is not polled any more until a seek in it."""
+        """Exclude a partition with damaged next messages from polls until a seek in it."""
         try:
             yield
         except CorruptSendError as error:
@@ -234,7 +234,7 @@ class PartitionReading(Reading):
 
     @property
     def is_scanning(self) -> bool:
-        """Whether a filter has found nothing so far in what was fetched, and there is more to fetch at once."""
+        """Whether a filter has matched no fetched message yet, and further messages can be fetched at once."""
         return self.partitions.fetching.is_scanning
 
     @property

@@ -1,4 +1,4 @@
-"""Policies: what `on_error` and `mode="shared"` need is checked before a consumer is made, its dead-letter topic included."""
+"""Policies: check the options of `on_error` and `mode="shared"`, dead-letter topic included, before a consumer is created."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headstream.errors import InvalidOptionError, UnsupportedError
 
 
 def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -> RetryPolicy:
-    """Return what a consumer does with failing messages; a missing dead-letter topic is created.
+    """Return the policy for failing messages; a missing dead-letter topic is created.
 
     Raises:
         InvalidOptionError: an option is missing, or the dead-letter topic would drop dead letters.

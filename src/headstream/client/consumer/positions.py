@@ -86,7 +86,7 @@ def unnamed(topic: TopicName) -> InvalidOptionError:
 
 
 def not_read(partition: int, topic: TopicName) -> RebalancedError:
-    """Return the error of a call for a message whose partition the consumer has lost."""
+    """Return the error of a call for a message of a lost partition."""
     return RebalancedError(
         f"the consumer does not read partition {partition} any more",
         where=str(topic),

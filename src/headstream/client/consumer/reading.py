@@ -61,7 +61,7 @@ class Reading(ABC):
 
     @property
     def is_scanning(self) -> bool:
-        """Whether a filter has found nothing so far in what was fetched, and there is more to fetch at once."""
+        """Whether a filter has matched no fetched message yet, and further messages can be fetched at once."""
         return False
 
     @property
@@ -110,11 +110,11 @@ class Reading(ABC):
 
     @abstractmethod
     def commit(self, message: Message | None) -> None:
-        """Record that everything delivered is done, or what commit() of the consumer says of one message."""
+        """Record that all delivered messages are done, or one message as in Consumer.commit()."""
 
     @abstractmethod
     def end(self, *, commit: bool) -> None:
-        """Release what is not done, after finish() if `commit`; close() follows, even if this raises an error."""
+        """Release unfinished messages, after finish() if `commit`; close() follows, even after an error."""
 
     @abstractmethod
     def close(self) -> None:

@@ -71,7 +71,7 @@ class Settler(ABC):
 
 
 class LeaseSettler(Settler):
-    """A Settler whose messages are leased."""
+    """A Settler of leased messages."""
 
     @abstractmethod
     def extend(self, place: Place, lease_us: int) -> None:
@@ -88,7 +88,7 @@ class LeaseSettler(Settler):
 
 @contextmanager
 def warning_of_lost_leases() -> Iterator[None]:
-    """Log the loss of a lease: the user has not asked for what is recorded, and the loop goes on."""
+    """Log the loss of a lease in a step that the user did not request; the loop continues."""
     try:
         yield
     except LeaseLostError as lost:

@@ -71,7 +71,7 @@ class LetterReason:
     last_failed_us: int | None = None
 
     def add(self, letter: ReceivedMessage) -> None:
-        """Count a letter."""
+        """Count a dead letter."""
         self.count += 1
         attempts = _value_of(letter, ATTEMPTS_HEADER)
         if isinstance(attempts, int):
@@ -90,7 +90,7 @@ class LetterReasons:
         self._found: dict[tuple[Any, ...], LetterReason] = {}
 
     def add(self, letter: ReceivedMessage) -> None:
-        """Count a letter."""
+        """Count a dead letter."""
         topic, group = _text_of(letter, f"{ORIGIN_PREFIX}topic"), _text_of(letter, f"{ORIGIN_PREFIX}group")
         code, reason = _text_of(letter, REASON_CODE_HEADER), _text_of(letter, REASON_HEADER)
         is_rest = (topic, group, code, reason, False) not in self._found and len(self._found) >= _MOST_REASONS
@@ -140,7 +140,7 @@ def discard_letters(log: Client, topic: str, offsets: Mapping[int, Sequence[int]
 
 
 def place_of_origin(letter: ReceivedMessage) -> tuple[str, int] | None:
-    """Return the topic and the partition that a letter came from, or None if it is no letter."""
+    """Return the topic and partition of origin of a dead letter, None for other messages."""
     headers = letter.headers
     topic, partition = headers.get(f"{ORIGIN_PREFIX}topic"), headers.get(f"{ORIGIN_PREFIX}partition")
     if topic is None or partition is None:

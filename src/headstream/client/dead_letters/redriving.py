@@ -1,11 +1,11 @@
 """Redriving: sends dead letters back to where they came from, once each, also through kills.
 
-    1. the letter becomes unavailable, and the reason says where the copy goes, and where that partition ends
-    2. the message is appended there: same payload, key, id and headers, without the letter's, with hs.redrive and hs.redrives
-    3. the letter is marked for deletion
+    1. the dead letter becomes unavailable; the reason has the partition of the copy, and that partition's end
+    2. the message is appended there: same payload, key, id and headers; hs.redrive and hs.redrives replace the dead letter's
+    3. the dead letter is marked for deletion
 
 A redrive begins with the letters that an earlier one left between 1 and 3: if the copy is found after that end, it is not made
-again. If its topic is gone or refuses it, the letter becomes available again. Redrives of one topic at a time share its
+again. If its topic is gone or refuses it, the letter becomes available again. Simultaneous redrives of one topic share its
 partitions as a group does.
 """
 
@@ -58,7 +58,7 @@ _OF_LETTERS: Final = frozenset(
         *(REASON_CODE_HEADER, REASON_HEADER, REDRIVE_HEADER, REDRIVES_HEADER),
     )
 )
-"""Headers of letters, which the message did not have."""
+"""Headers that dead letters have and their messages had not."""
 
 
 @dataclass(slots=True)
@@ -104,11 +104,11 @@ class Redrive:
         self.counts = RedriveCounts()
 
     def run(self) -> RedriveCounts:
-        """Send the chosen letters back, and return what was done.
+        """Send the chosen dead letters back, and return the counts.
 
         Raises:
             GroupInUseError: another redrive has all partitions.
-            PermissionDeniedError: the user cannot send to a topic of origin, or set states of letters.
+            PermissionDeniedError: the user cannot send to a topic of origin, or set states of dead letters.
         """
         share = self._join()
         try:
@@ -177,7 +177,7 @@ class Redrive:
                     self._send_back(letter)
 
     def _resume(self, partition: int) -> None:
-        """Finish what an interrupted redrive has begun; what cannot be sent any more becomes a letter again."""
+        """Finish an interrupted redrive; a message that cannot be sent any more becomes a dead letter again."""
         for change in self._log.states(self._topic, partition):
             if not _is_begun(change):
                 continue
@@ -219,7 +219,7 @@ class Redrive:
         self._settle(letter, "redriven")
 
     def _restore(self, letter: ReceivedMessage) -> None:
-        """Make a letter available again, unless its state was changed meanwhile: an erasure can have marked it."""
+        """Make a dead letter available again, unless its state was changed meanwhile, as by an erasure."""
         for change in self._log.states(self._topic, letter.partition):
             if change.offset == letter.offset and _is_begun(change):
                 self._log.set_state(self._topic, letter.partition, letter.offset, "available")
@@ -252,7 +252,7 @@ class Redrive:
         return f"{self._topic}/{letter.partition}/{letter.offset}"
 
     def _is_sent(self, letter: ReceivedMessage, topic: str, partition: int, end: int) -> bool:
-        """Return whether a topic has the copy of a letter, at or after an offset."""
+        """Return whether a topic has the copy of a dead letter, at or after an offset."""
         try:
             partitions = {each.number: each for each in self._log.topic(topic).partitions}
         except NotFoundError:
@@ -272,5 +272,5 @@ class Redrive:
 
 
 def _is_begun(change: StateChange) -> bool:
-    """Return whether a state is that of a letter between the steps 1 and 3."""
+    """Return whether a dead letter is between the steps 1 and 3, by its state."""
     return change.state == MessageState.UNAVAILABLE.value and change.reason.startswith(_INTENT)

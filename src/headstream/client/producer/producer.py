@@ -158,7 +158,7 @@ class Producer:
         return receipt
 
     def _intercept(self, *arguments: *SendArguments) -> SendArguments | Receipt:
-        """Return what is sent, or the receipt of what was stored elsewhere; overridden by a producer with interceptors."""
+        """Return the arguments to send, or the receipt of a message stored elsewhere; overridden for interceptors."""
         return arguments
 
     def send_and_wait(

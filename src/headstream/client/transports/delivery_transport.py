@@ -1,4 +1,4 @@
-"""Commands of a transport whose groups remember single messages: what is unfinished, and what is leased; see transport.py."""
+"""Commands for single messages of groups (unfinished, leased), of transports that have them; see transport.py."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LeaseCommands(Protocol):
 
 @runtime_checkable
 class DeliveryAccess(Protocol):
-    """Further commands of a transport whose groups remember unfinished messages."""
+    """Further commands of a transport that stores the unfinished messages of groups."""
 
     @property
     def deliveries(self) -> DeliveryCommands:
@@ -69,7 +69,7 @@ class DeliveryAccess(Protocol):
 
 @runtime_checkable
 class LeaseAccess(Protocol):
-    """Further commands of a transport whose groups lease messages to workers."""
+    """Further commands of a transport with leases of messages to workers."""
 
     @property
     def leases(self) -> LeaseCommands:

@@ -301,4 +301,4 @@ SECRETS: Final = frozenset(
         "tcp.tls.password",
     }
 )
-"""Keys whose values are never shown or written."""
+"""Keys with secret values, which are never shown or written."""

@@ -40,7 +40,7 @@ from headstream.server.network.addresses import Address
 from headstream.server.reporting.logs import note
 
 HEALTH_PATH: Final = "/health"
-"""Answered whatever host is named: health checks of balancers choose the name, and the reply says nothing of the log."""
+"""Answered for any host: health checks of balancers choose the name, and the reply has no information about the log."""
 
 _HTTP_1_1: Final = (1, 1)
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[\w.~%-]+)?\]|[^\s:/?#@\[\]\\]+)(?::(\d{0,5}))?")
@@ -51,7 +51,7 @@ _SHOWN_CHARS: Final = 100
 
 
 class Hosts:
-    """The names of one listener, and the origins whose pages it answers; one event loop.
+    """The names of one listener, and the origins of pages that it answers; one event loop.
 
     Args:
         allowed_hosts: Further names of the server, in lower case; `*` is any.

@@ -47,7 +47,7 @@ REDRIVING: Final[dict[str, dict[str, Any]]] = {
 
 
 def count_letters(request: ViewRequest) -> dict[str, Any]:
-    """Count letters by origin, group and reason; DecodeError for an invalid parameter."""
+    """Count dead letters by origin, group and reason; DecodeError for an invalid parameter."""
     from headstream.client.dead_letters.letters import LetterReasons, read_letters
 
     query = request.query
@@ -66,7 +66,7 @@ def count_letters(request: ViewRequest) -> dict[str, Any]:
 
 
 def redrive_letters(request: ViewRequest) -> dict[str, Any]:
-    """Send letters back to where they came from; GroupInUseError: another redrive has the partition. DecodeError."""
+    """Send dead letters back to their origin; GroupInUseError: another redrive has the partition. DecodeError."""
     from headstream.client.dead_letters.letters import place_of_origin, read_letters
     from headstream.client.dead_letters.redriving import Redrive
 
@@ -88,7 +88,7 @@ def redrive_letters(request: ViewRequest) -> dict[str, Any]:
 
 
 def discard_letters(request: ViewRequest) -> dict[str, Any]:
-    """Mark letters for deletion; DecodeError for an invalid member of the body."""
+    """Mark dead letters for deletion; DecodeError for an invalid member of the body."""
     from headstream.client.dead_letters import letters
 
     body = request.body

@@ -1,4 +1,4 @@
-"""OwnClient: a client whose commands are answered in this process, in the name of one user; nothing passes a socket.
+"""OwnClient: a client with commands that this process answers, without a socket, in the name of one user.
 
 Views that change something use it, so that they run the code of clients and the command line, and can do what their user can.
 """
@@ -23,7 +23,7 @@ _PLACE: Final = "headstream"
 
 
 class _OwnConnection:
-    """A connection whose commands are run when their replies are asked for; see client.remote.connection.Connection."""
+    """A connection that runs a command when its reply is requested; see client.remote.connection.Connection."""
 
     is_usable = True
 

@@ -141,7 +141,7 @@ UNSUPPORTED: Final = b"".join(
         },
     )
 )
-"""To a client whose ApiVersions is too new: which ones there are, in the version that every client reads."""
+"""For a client with a too new ApiVersions: the supported versions, in the version that every client reads."""
 
 
 def status_of(reply: Any) -> int:

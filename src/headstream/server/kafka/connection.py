@@ -102,7 +102,7 @@ class ResponseWriter:
         self._pieces.append(data)
 
     def flush(self) -> None:
-        """Write what was added."""
+        """Write the added responses."""
         if not self._pieces:
             return
         pieces, size_bytes = self._pieces, self._size_bytes

@@ -21,7 +21,7 @@ MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NONCE_BYTES: Final = 24
 _WRONG_PROOF: Final = "wrong user or password, or a user who has not logged in with its password since this server serves SCRAM"
-"""One text for all, so that it tells nobody which users exist."""
+"""One text for all failures, so that it does not disclose which users exist."""
 
 
 def is_software(name: str) -> bool:

@@ -50,7 +50,7 @@ class Collector:
             self._loop.call_soon_threadsafe(self._exclude)
 
     def _exclude(self) -> None:
-        """Exclude what has survived a long collection; once per hour include everything in the next one instead."""
+        """Exclude the objects that survived a long collection; once per hour include all in the next one instead."""
         now_s = self._clock()
         if now_s - self._included_s > _INCLUDED_S:
             self._included_s = now_s

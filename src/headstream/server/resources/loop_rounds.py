@@ -42,7 +42,7 @@ class LoopRounds:
         return self._round_bytes < (1 + _EXTRA_TURNS) * ROUND_BYTES
 
     def note(self, size_bytes: int) -> None:
-        """Count a response, or what is read of a request, in this round."""
+        """Count a response, or read bytes of a request, in this round."""
         if size_bytes < _SMALL_BYTES:
             return
         if not self._round_bytes:

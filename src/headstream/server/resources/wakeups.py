@@ -1,4 +1,4 @@
-"""Wakeups: answers waits in the round of the event loop whose append ends them.
+"""Wakeups: answers waits in the same round of the event loop as the append that ends them.
 
 append in the event loop -> ring() -> the sender's response -> run(): the responses of those that waited for the message
 append in another thread -> ring() -> the event loop's next round

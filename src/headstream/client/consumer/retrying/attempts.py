@@ -84,7 +84,7 @@ class PauseGate:
 
 
 def _text_of(error: str | BaseException) -> str:
-    """Return what is stored of an error."""
+    """Return the stored text of an error."""
     return cut_error(f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error)
 
 

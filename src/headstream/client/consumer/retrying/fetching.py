@@ -149,7 +149,7 @@ class RetryingFetching(Fetching):
             self._positions[partition] = track.frontier
 
     def finish_one(self, partition: int, offset: int, *, is_told: bool = False) -> None:
-        """Record that a message is done; those that waited for it are due."""
+        """Record that a message is done; messages that waited for it become due."""
         track = self.tracks.get(partition)
         opened = None if track is None else track.open.get(offset)
         if opened is not None and opened.in_hand and not is_told:
@@ -177,7 +177,7 @@ class RetryingFetching(Fetching):
     # -- delivery --------------------------------------------------------------------------------------------------
 
     def deliver(self) -> ReceivedMessage | None:
-        """Return the next message or None; `broken` says whether one cannot be delivered."""
+        """Return the next message or None; `broken` is then a message that cannot be delivered, if any."""
         message = self._take()
         if message is not None:
             self._current = message.partition, message.offset
@@ -192,7 +192,7 @@ class RetryingFetching(Fetching):
         return messages
 
     def undeliver(self, messages: Iterable[ReceivedMessage]) -> None:
-        """Have delivered messages returned as the next ones again; those that are not in progress are dropped."""
+        """Return delivered messages to the front of the buffer; messages that are not in progress are dropped."""
         back: list[tuple[ReceivedMessage, int]] = []
         for message in messages:
             track = self.tracks.get(message.partition)

@@ -2,7 +2,7 @@
 
 frontier    one past the last message that was taken from the fetched ones
 open        messages before it that are not done: in hand, delayed, or waiting behind a failing one
-told        open messages that the log has recorded; their completion has to be recorded too
+told        open messages that the log has recorded; their completion must be recorded too
 known       what the group had not finished when the consumer began, unless fetched since
 """
 

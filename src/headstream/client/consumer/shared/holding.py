@@ -15,7 +15,7 @@ from headstream.core.model.message import ReceivedMessage
 from headstream.core.model.offset_ranges import ranges_of
 
 _LONGEST_S: Final = 1.0
-"""How long a worker should have for the messages of one grant, at most: others wait for none of them longer."""
+"""Maximum processing time of the messages of one grant: other workers wait no longer for them."""
 
 _PARTS: Final = 8
 """A grant's messages should take an eighth of the lease at most, so that the last one has time left."""
@@ -114,7 +114,7 @@ class Holding:
         return missing
 
     def set_apart(self) -> tuple[deque[UnfetchedRange], deque[ReceivedMessage]]:
-        """Return what is not delivered yet, and have nothing of it."""
+        """Remove and return the undelivered messages."""
         apart = self.unfetched, self.buffer
         self.unfetched, self.buffer = deque(), deque()
         return apart

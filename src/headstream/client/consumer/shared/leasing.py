@@ -123,7 +123,7 @@ class Leasing:
         return max(0.0, self._look_s - time.monotonic()) if self._follows_all else math.inf
 
     def _look_for_partitions(self) -> None:
-        """Lease from partitions that were added too, and no more from those that were deleted."""
+        """Include added partitions in leases, and exclude deleted ones."""
         if not self.look_in_s:
             there = {each.number for each in self._transport.topics.get(self._name).partitions}
             self._turn = [number for number in self._turn if number in there] + sorted(there.difference(self._turn))
@@ -169,7 +169,7 @@ class Leasing:
         return bool(self.holding.buffer)
 
     def _fetch_unfetched(self) -> None:
-        """Fetch the messages of the first unfetched range, as many as one response has; those that it lacks are done."""
+        """Fetch one response of the first unfetched range; messages missing from it are done."""
         wanted = self.holding.unfetched[0]
         request = self._poll.from_offset(wanted.from_offset, wanted.until_offset - wanted.from_offset)
         try:
@@ -245,7 +245,7 @@ class Leasing:
         return lost
 
     def extend(self, place: tuple[int, int], lease_us: int) -> LeaseLostError | None:
-        """Have the lease of a message end later; as say(), and it is forgotten only if that was refused."""
+        """Extend the lease of a message; as say(), but it is forgotten only if the extension was refused."""
         held, end_s = self.holding.held[place], time.monotonic() + lease_us / 1e6
         change = LeaseChange(LeaseStep.EXTENDED, held.token, place[1], place[1] + 1, lease_us)
         lost = self._say(place[0], held.generation, [change])
@@ -261,7 +261,7 @@ class Leasing:
             self._say(partition, generation, changes)
 
     def _release_if_paused(self) -> None:
-        """Give back what is not delivered yet, if the log has said that the group is paused."""
+        """Release undelivered messages if the log has reported that the group is paused."""
         if self._has_to_release:
             self._has_to_release = False
             for partition, generation, changes in list(self.holding.take_undelivered()):

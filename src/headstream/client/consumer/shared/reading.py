@@ -81,7 +81,7 @@ class SharedReading(Reading, LeaseSettler):
         return self._leasing.fetch(None if wanted is None else min(wanted, FETCH_COUNT))
 
     def wait(self, timeout_ms: float) -> None:
-        """Wait for messages, or for what else can be leased: messages whose delay or lease ends, and added partitions."""
+        """Wait for new messages, for messages after their delay or lease, or for added partitions."""
         wait_s = self._leasing.wait_s
         if wait_s is not None:
             timeout_ms = min(timeout_ms, wait_s * 1000)
@@ -193,7 +193,7 @@ class SharedReading(Reading, LeaseSettler):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def end(self, *, commit: bool) -> None:
-        """Release what is not settled: this counts as no failure."""
+        """Release unsettled messages, which counts as no failure."""
         if commit:
             self.finish()
         with suppress(HeadstreamError):  # its leases end by time then

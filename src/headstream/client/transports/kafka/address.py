@@ -1,7 +1,7 @@
 """The address of a Kafka cluster and the login of its clients: the URL and settings, by the names of Kafka's Java clients.
 
 kafka://host:9092,other:9092            no login
-kafka://user:password@host:9093         SASL PLAIN over TLS, unless settings say otherwise
+kafka://user:password@host:9093         SASL PLAIN over TLS, unless settings override it
 kafka://host:9093?kafka.security.protocol=SSL        any setting of Kafka's clients, as kafka.*
 kafka://host:9092?default_stream=main   an option of connect(); another one is kafka_headers=spring
 
@@ -106,7 +106,7 @@ def java_settings(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str
 def parse_kafka_address(
     parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> KafkaAddress:
-    """Return what a URL says, completed by options and the environment.
+    """Return the address of a URL, completed by options and the environment.
 
     The password of a user without one, and both for a login without either, are HEADSTREAM_PASSWORD and HEADSTREAM_USERNAME.
 

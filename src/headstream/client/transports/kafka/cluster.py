@@ -171,7 +171,7 @@ class Cluster:
                 self.admin.list_topics(timeout=_LIST_S)
 
     def note_created(self, topic: TopicName) -> None:
-        """Take it for passing, for a while, if a broker does not know a topic: it learns of a new one later than the others."""
+        """For a while, retry if a broker does not know a topic: metadata of a new topic reaches brokers at different times."""
         self._created_s[str(topic)] = time.monotonic()
 
     def note_deleted(self, topic: TopicName) -> None:

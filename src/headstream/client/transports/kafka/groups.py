@@ -203,7 +203,7 @@ class KafkaGroups:
         )
 
     def _readers(self, group: str, name: str) -> builtins.list[tuple[int, ...]]:
-        """Return the partitions of a topic that each member of a group has, by the members' ids; members without any last."""
+        """Return the partitions of a topic by the id of the group member; members without partitions last."""
         try:
             described = self._cluster.ask(
                 group, lambda admin, timeout_s: admin.describe_consumer_groups([group], request_timeout=timeout_s)

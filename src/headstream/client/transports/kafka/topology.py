@@ -41,7 +41,7 @@ from headstream.core.model.topology import (
 from headstream.errors import AlreadyExistsError, HeadstreamError, ServerUnreachableError, StreamNotFoundError, TopicNotFoundError
 
 _DEFAULT_REPLICATION: Final = -1
-"""As many replicas as the cluster's default.replication.factor says."""
+"""The replication factor is the cluster's default.replication.factor."""
 _MS: Final = 1000
 _LISTINGS: Final = 10
 """Attempts of a listing while topics are deleted."""
@@ -61,7 +61,7 @@ class KafkaTopics:
                 flush.messages=1; otherwise the cluster's settings hold.
 
         Raises:
-            UnsupportedError: deduplication is asked for.
+            UnsupportedError: deduplication is requested.
         """
         name, partitions = new.name, new.partitions
         check_name(name.stream, "stream")
@@ -193,7 +193,7 @@ class KafkaTopics:
         return spelled
 
     def update(self, name: TopicName, **changes: Any) -> Topic:
-        """Change options of a topic by name; the others stay as they are."""
+        """Change options of a topic by name; omitted options stay."""
         spelled = self._known(name)
         TopicOptions(**changes)
         config = _config_of(changes, self._cluster.count_partitions(name))

@@ -62,7 +62,7 @@ _LEAST_S: Final = 0.1
 """Minimum timeout of a response, however little time is left."""
 
 _KEEPS_DOUBT: Final = _ONCE_ONLY | {Code.APPEND_NUMBERED}
-"""Commands whose outcome matters to the caller, though some are idempotent."""
+"""Commands that report an unknown outcome when their retries fail, though some are idempotent."""
 
 _FORGOTTEN: Final = (Status.STALE_CLIENT, Status.UNAUTHENTICATED)
 """The server has forgotten the connection and executed nothing: another connection works."""

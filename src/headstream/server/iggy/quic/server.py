@@ -57,7 +57,7 @@ _HANDSHAKES_A_SECOND: Final = 100
 """A handshake costs the event loop a few milliseconds: a flood leaves most of its time to other connections."""
 
 _MOST_WAITING: Final = 256
-"""Limit of datagrams of unauthenticated clients that wait for their turn; real clients resend what is dropped."""
+"""Limit of datagrams of unauthenticated clients that wait for their turn; real clients resend dropped ones."""
 
 _CHECK_S: Final = 0.5
 _SOCKET_BYTES: Final = 4 << 20

@@ -84,7 +84,7 @@ def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
 
 
 class AddressTokens:
-    """Stateless tokens that prove that a client receives what is sent to its address.
+    """Stateless tokens that prove that a client receives packets sent to its address.
 
     A token contains the ids of the new connection, and a keyed hash over them, the address and the time.
     """

@@ -90,7 +90,7 @@ class Coordinator:
         self._forget_unused(group)
 
     def tick(self) -> None:
-        """Remove members whose session timed out, and complete rebalances that timed out; call it every _TICK_S."""
+        """Remove members after their session timeout, and complete rebalances that timed out; call it every _TICK_S."""
         now_s = self.monotonic()
         for group in tuple(self.groups.values()):
             group.tick(now_s)

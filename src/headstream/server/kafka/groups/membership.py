@@ -219,7 +219,7 @@ class KafkaGroup:
     # -- time -----------------------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> None:
-        """Remove members whose session timed out, and complete a rebalance that timed out."""
+        """Remove members after their session timeout, and complete a rebalance that timed out."""
         for member_id in [each for each, until_s in self.promised.items() if until_s <= now_s]:
             del self.promised[member_id]
         silent = [

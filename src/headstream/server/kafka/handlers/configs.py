@@ -85,7 +85,7 @@ _REQUIRED: Final[Mapping[str, tuple[str, str]]] = {
     "min.insync.replicas": ("1", "there is one broker"),
     "remote.storage.enable": ("false", "there is no remote storage"),
 }
-"""Settings of which one value is accepted, and why no other: it would promise what is not so."""
+"""Settings with one accepted value, and the reason: any other would be without effect."""
 
 
 def _spell_policy(options: TopicOptions) -> str:
@@ -144,7 +144,7 @@ def apply_config(options: TopicOptions, name: str, value: str | None) -> TopicOp
 
 
 def _check_accepted(name: str, value: str | None) -> None:
-    """Reject a setting without an effect that Kafka does not know, or whose value promises what is not so."""
+    """Reject an unknown setting, and a value of a setting without effect that the server does not implement."""
     accepted, required = _ACCEPTED.get(name), _REQUIRED.get(name)
     if accepted is None and required is None:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"Kafka has no setting {name}")
