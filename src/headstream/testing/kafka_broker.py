@@ -45,7 +45,6 @@ _PORT_ATTEMPTS: Final = 20
 _WHOLE_LOG: Final = 100_000
 """Lines."""
 _LOOK_SECONDS: Final = 0.05
-_STOP_SECONDS: Final = 20
 _LOG_NAME: Final = "broker.log"
 _LOGGING: Final = """\
 rootLogger.level = info
@@ -290,17 +289,8 @@ class KafkaBroker:
 
     def _end(self, word: bytes) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has exited
-            process.stdin.write(word)
-            process.stdin.close()
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            process.wait(_STOP_SECONDS)
+        if process is not None:
+            process_guard.end(process, word)
 
 
 def find_free_ports() -> tuple[int, int]:

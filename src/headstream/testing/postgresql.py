@@ -43,7 +43,6 @@ _RETRIES: Final = 20
 _RETRIED: Final = ("Address already in use", "is still in use", "is starting up")
 """Ends of a start that a later start does not have: another process took the port, or killed processes are still exiting."""
 _LOOK_SECONDS: Final = 0.05
-_STOP_SECONDS: Final = 20
 _DROP_ROOT: Final = (
     "import os,sys;u,g=map(int,sys.argv[1:3]);os.setgroups([]);os.setgid(g);os.setuid(u);os.execv(sys.argv[3],sys.argv[3:])"
 )
@@ -248,17 +247,8 @@ class PostgresServer:
 
     def _end(self, word: bytes) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has exited
-            process.stdin.write(word)
-            process.stdin.close()
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            process.wait(_STOP_SECONDS)
+        if process is not None:
+            process_guard.end(process, word)
 
 
 def find_postgresql() -> Path:

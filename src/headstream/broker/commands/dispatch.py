@@ -18,7 +18,7 @@ from headstream.broker.accounts.tokens import Tokens
 from headstream.broker.accounts.users import Users
 from headstream.broker.broker import Broker
 from headstream.broker.commands.counts import CountsCache
-from headstream.broker.commands.topic_lookup import TopicLookup
+from headstream.broker.commands.topic_lookup import FoundTopic, TopicLookup
 from headstream.broker.deliveries.delivery_audit import DeliveryAudit
 from headstream.broker.groups.connection_groups import ConnectionGroups
 from headstream.broker.groups.members import Members
@@ -29,6 +29,7 @@ from headstream.core.wire.codes import CodeEntry
 from headstream.core.wire.commands.system import TransportKind
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import Identifier
 from headstream.core.wire.statuses import Status
 from headstream.errors import (
     AuthenticationError,
@@ -195,6 +196,12 @@ class Dispatcher:
     def rights(self, session: Session) -> Rights:
         """Return the permissions of a session's user: the same object until they change."""
         return self.users.rights(session.user_id)
+
+    def readable_topic(self, session: Session, stream: Identifier, topic: Identifier) -> FoundTopic:
+        """Return a topic that a session's user has the right to poll."""
+        target = self.lookup.topic(stream, topic)
+        self.rights(session).poll(target.stream.id, target.topic.id)
+        return target
 
     def end_sessions(self, user_id: int, *, but: Session | None = None) -> None:
         """End all sessions of a user except one."""

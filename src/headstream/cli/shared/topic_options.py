@@ -17,7 +17,7 @@ _AGE_UNITS_US: Final = {name: DURATION_UNITS_US[name] for name in ("s", "m", "h"
 
 
 def parse_age_us(text: str) -> int | None:
-    """Return the microseconds of `90s`, `30m`, `12h` or `7d`, or None for `forever`; else InvalidInputError."""
+    """Return the microseconds of `0s`, `90s`, `12h` or `7d`, or None for `forever`; else InvalidInputError."""
     return None if text.strip().lower() == "forever" else _read_age_us(text, "forever")
 
 
@@ -31,11 +31,6 @@ def _read_age_us(text: str, none: str) -> int:
         return parse_duration_us(text)
     except InvalidInputError:
         raise InvalidInputError(f"{text!r} is not an age", advice=f"Write 90s, 30m, 12h, 7d or {none}") from None
-
-
-def parse_grace_us(text: str) -> int | None:
-    """Return the microseconds of `0s`, `30m`, `12h` or `7d`, or None for `forever`; else InvalidInputError."""
-    return None if text.strip().lower() == "forever" else _read_age_us(text, "forever")
 
 
 def parse_hold(text: str) -> bool:
@@ -118,7 +113,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
     (
         "--deletion-grace",
         "deletion_grace_us",
-        Checked("age", parse_grace_us),
+        Checked("age", parse_age_us),
         "7d",
         "Time within which messages marked for deletion can be restored, and after which they have left the disk, for example "
         "7d or 0s; forever: never removed.",
