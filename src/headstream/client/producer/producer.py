@@ -303,7 +303,7 @@ class Producer:
         return bell
 
     def _wait_until_settled(self, number: int, timeout_s: float | None = None) -> bool:
-        """Wait until all batches up to a number are settled, and return whether they are; HeadstreamError if some failed."""
+        """Wait until all batches up to a number are settled, return whether they are stored; HeadstreamError if some failed."""
         if not self._wait(lambda: self._sending.is_settled(number), timeout_s):
             return False
         with self._lock:
