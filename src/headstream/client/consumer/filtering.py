@@ -34,7 +34,7 @@ class FilterPlan:
         states: Codes of the states of messages that it is applied to; None for all.
         on_filter_error: What happens to a message that the filter cannot be applied to.
         summarized: The headers that the topic summarizes; empty without a topic.
-        segments: How many segments of the topic it skips, and how many there are; None without a topic, and over `kafka://`.
+        segments: How many segments of the topic it skips, and how many there are; None if no topic is given, and over `kafka://`.
     """
 
     where: str

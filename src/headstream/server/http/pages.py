@@ -141,8 +141,7 @@ class Pages:
 
     def describe_metrics(self) -> list[Metric]:
         """Return all metrics of the server; thread-safe."""
-        from headstream.server.http.delivery_metrics import describe_deliveries
-        from headstream.server.http.metrics import describe_server
+        from headstream.server.http.metrics import describe_deliveries, describe_server
 
         broker, audit = self._dispatcher.broker, self._dispatcher.audit
         now_us = broker.backing.clock_us()

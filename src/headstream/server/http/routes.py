@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from headstream.core.wire.codes import Method
+from headstream.core.wire.commands.system import ListClients
 from headstream.core.wire.records import Record
 from headstream.server.http.own_client import Ask
 from headstream.server.http.pipeline_reports import NO_PIPELINES, PipelineReports
@@ -36,6 +37,11 @@ class ViewRequest(NamedTuple):
     open_client: OpenClient
     traffic: Sequence[Traffic] = ()
     pipelines: PipelineReports = NO_PIPELINES
+
+    def check_server_right(self) -> None:
+        """Raise PermissionDeniedError if pipelines require the right to read the server and the user lacks it."""
+        if self.pipelines.needs_right:
+            self.ask(ListClients())  # refused without the right to read the server; GetStats is allowed to everybody
 
 
 class PageRoute(NamedTuple):
