@@ -1,4 +1,4 @@
-"""`headstream erase`: removes messages that match a filter, with their bytes, and says what remains elsewhere."""
+"""`headstream erase`: removes messages that match a filter, with their bytes, and lists the places that can still have them."""
 
 from __future__ import annotations
 

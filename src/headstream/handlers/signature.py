@@ -62,7 +62,7 @@ class Signature:
     """The parameters and the result of a handler.
 
     Args:
-        decode: The user's decoder of payloads, or None: the parameter's type says it.
+        decode: The user's decoder of payloads; None derives it from the parameter's type.
 
     Attributes:
         decode: The decoder of payloads; None if no parameter receives one.

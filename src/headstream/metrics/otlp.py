@@ -56,7 +56,7 @@ class OtlpPush:
     A collector that does not answer is logged once, and again when it answers.
 
     Args:
-        service: The name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES says it.
+        service: The name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has one.
         collect: Returns the metrics; called in a thread of its own.
 
     Raises:

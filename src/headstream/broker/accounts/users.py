@@ -244,7 +244,7 @@ class Users:
         user = self.find(name)
         if user is not None and user.record.scram is not None:
             return find_verifier(user.record.scram, mechanism)
-        seed = self.known[ROOT].record.password_hash.encode()  # a secret, so that the salt of nobody is as stable as others
+        seed = self.known[ROOT].record.password_hash.encode()  # a secret, so that salts of unknown users are as stable
         salt = hmac.digest(seed, f"{mechanism} {name}".encode("utf-8", "surrogatepass"), "sha256")[:SALT_BYTES]
         nothing = bytes(hashlib.new(SCRAM_HASHES[mechanism]).digest_size)
         return Verifier(ITERATIONS, salt, nothing, nothing)

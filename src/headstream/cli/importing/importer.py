@@ -161,7 +161,7 @@ class Importer:
                 self._open_topics(chunk, stack)
                 if in_doubt:
                     self._find_sent(chunk)
-                else:  # outcome unknown: the saved progress still says where to search
+                else:  # outcome unknown: the saved progress still has the offsets to search from
                     self._save(until=chunk[-1].number)
                 self._send(chunk)
                 in_doubt = False

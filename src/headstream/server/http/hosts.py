@@ -12,7 +12,7 @@ the name is not the server's.
     none                                      in HTTP/1.0, which no browser uses
 
     Origin                                    accepted
-    none                                      unless `Sec-Fetch-Site` says that a page of another origin loads it as a part
+    none                                      unless `Sec-Fetch-Site` names another origin that loads it as a part of its page
     the host and port of `Host`               always
     a name in `headstream.allowed_hosts`      always: a proxy can have changed `Host`
     any other, `null`                         if `http.cors.allowed_origins` contains it or `*`

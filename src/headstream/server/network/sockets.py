@@ -19,8 +19,8 @@ _MOST_HELD: Final = 1.5
 """So many times its size is what a response may keep in memory; new memory for a copy of 1 MiB takes longer than the copy."""
 
 _PAUSES_AFTER_LINES: Final = not ((3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2))
-"""Whether writelines() of asyncio's transports tells the protocol that much is unsent; in those versions memory would be without
-a limit for a client that reads nothing (CVE-2024-12254)."""
+"""Whether writelines() of asyncio's transports pauses the protocol while much is unsent. In other versions a client that reads
+nothing would take memory without limit (CVE-2024-12254)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ def bound_decompressed(codec: int, data: memoryview, most_bytes: int) -> int:
     try:
         said = _SIZES[codec](data)
     except (RuntimeError, zstandard.ZstdError, ValueError, EOFError):
-        said = None  # decompress() says why
+        said = None  # decompress() explains the reason
     return min(most_bytes, len(data) * _RATIOS[codec] if said is None else said)
 
 
