@@ -21,15 +21,7 @@ REREAD_BYTES: Final = 1 << 30
 
 
 class RecentIds:
-    """The ids of a partition's newest messages.
-
-    Args:
-        count: Number of remembered ids.
-        seed: 8 random bytes or more.
-
-    Raises:
-        CorruptLogError: the newest messages cannot be read.
-    """
+    """The ids of a partition's `count` newest messages; the seed is 8 random bytes or more."""
 
     def __init__(self, directory: str, files: ReadFiles, count: int, seed: bytes) -> None:
         self.count = count
@@ -40,19 +32,11 @@ class RecentIds:
                 note_ids(chunk, self._window)
 
     def drop_repeats(self, sent: BytesLike) -> bytearray | None:
-        """Return a sent batch without the repeated messages, or None if all are new; remembers nothing.
-
-        Args:
-            sent: Whole sent messages, back to back.
-        """
+        """Return a sent batch without the repeated messages, or None if all are new; remembers nothing."""
         return drop_repeats(sent, self._window)
 
     def note(self, stored: BytesLike) -> None:
-        """Remember the ids of messages that have been written, in place of the oldest.
-
-        Args:
-            stored: Whole stored messages, back to back.
-        """
+        """Remember the ids of messages that have been written, in place of the oldest."""
         note_ids(stored, self._window)
 
 
@@ -65,16 +49,8 @@ class Repeats:
         self._recent: RecentIds | None = None
 
     def drop(self, sent: BytesLike, count: int | None, seed: bytes) -> BytesLike:
-        """Return a sent batch without the repeated messages.
-
-        Args:
-            sent: Whole sent messages, back to back.
-            count: Number of remembered ids, by the topic's present option; None disables deduplication.
-            seed: 8 random bytes or more.
-
-        Raises:
-            CorruptLogError: the newest messages cannot be read.
-        """
+        """Return a sent batch without the repeated messages; a count of None disables deduplication, the seed is 8 random
+        bytes or more."""
         if count is None:
             self._recent = None
             return sent

@@ -132,12 +132,7 @@ class IndexEntry(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """The recorded end of a segment.
-
-    Args:
-        end_position: Size of the .log, bytes.
-        until_offset: First offset of the next segment.
-    """
+    """The recorded end of a segment."""
 
     end_position: int
     until_offset: int
@@ -147,7 +142,6 @@ def encode_header(base_offset: int, generation: int | None = None, *, is_sealed:
     """Return the header of a new index file.
 
     Args:
-        base_offset: The segment's first offset.
         generation: For a rewritten segment, the generation of its .log; None if it was never rewritten.
         is_sealed: Whether a rewritten segment's index ends with a seal.
         is_by_key: Whether it was rewritten by a compaction.
@@ -198,11 +192,7 @@ def peek_entry(data: bytes | bytearray | memoryview, base_offset: int) -> tuple[
 
 
 def sum_counts(entries: memoryview) -> int:
-    """Return the number of messages in complete entries, unchecked.
-
-    Args:
-        entries: Their bytes, back to back.
-    """
+    """Return the number of messages in complete entries, unchecked."""
     return sum(struct.unpack(f"<{len(entries) // 4}I", entries)[3::8])
 
 
@@ -231,9 +221,8 @@ def log_offsets(names: list[str]) -> list[tuple[int, int]]:
 
 
 def base_offsets(names: list[str]) -> list[int]:
-    """Return the base offsets of the segments among a partition's file names, ascending.
-
-    A segment exists once its index does, until its .log is renamed to `.log.dropped`.
+    """Return the base offsets of a partition's segments, ascending; a segment exists once its index does, until its .log is
+    renamed to `.log.dropped`.
     """
     dropped = {name.removesuffix(DROPPED_SUFFIX) for name in names if name.endswith(DROPPED_SUFFIX)}
     found = (match[1] for name in names if (match := _SEGMENT_NAME.fullmatch(name)) and match[1] not in dropped)
