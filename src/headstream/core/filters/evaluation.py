@@ -99,11 +99,7 @@ def _truth_of(value: _Value) -> int:
 
 
 def find_failure(expression: Expression, message: ReceivedMessage) -> str:
-    """Return why an expression fails for a message: the headers that it compares, with their kinds.
-
-    Args:
-        expression: A typed expression whose value for the message is FAILED.
-    """
+    """Return why a typed expression fails for a message: the headers that it compares, with their kinds."""
     match expression:
         case And(parts) | Or(parts):
             return next(find_failure(part, message) for part in parts if evaluate(part, message) == FAILED)
@@ -170,12 +166,7 @@ _FIELDS: Final[dict[Field, Callable[[ReceivedMessage], _Value]]] = {
 
 
 def compare_values(test: str, left: bool | int | float | bytes, right: bool | int | float | bytes) -> int:
-    """Return the truth value of a comparison of two values: FALSE, TRUE, or FAILED if they have different types.
-
-    Args:
-        test: One of = <> < <= > >=.
-        right: Another one.
-    """
+    """Return the truth value of a comparison of two values: FALSE, TRUE, or FAILED if they have different types."""
     return _compare(test, left, right)
 
 

@@ -46,9 +46,6 @@ class PollRequest(NamedTuple):
     def check(self, topic: object) -> None:
         """Check what the types do not tell.
 
-        Args:
-            topic: Where it polls, for the error.
-
         Raises:
             InvalidInputError: a number is less than 1.
             InvalidOptionError: the consumer is missing, or the newest messages are requested with a filter.

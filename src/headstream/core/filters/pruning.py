@@ -44,12 +44,7 @@ _OF_FIELDS: Final = {Field.KEY: ANY_TEXT, Field.SIZE: ValueSummary(has_null=True
 
 
 class MessagesSummary:
-    """What is known of some messages.
-
-    Args:
-        headers: By name, of the summarized headers; of others nothing is known.
-        fields: Of the fields of which more is known than of all messages'.
-    """
+    """What is known of some messages: of the summarized headers by name, and of some fields."""
 
     __slots__ = ("_fields", "_headers")
 
@@ -69,20 +64,12 @@ class MessagesSummary:
 
 
 def may_match(expression: Expression, messages: MessagesSummary) -> bool:
-    """Return whether an expression can be true, or fail, for one of the messages.
-
-    Args:
-        messages: What is known of the messages.
-    """
+    """Return whether an expression can be true, or fail, for one of the messages."""
     return bool(possible_truths(expression, messages) & (_TRUE | _FAILED))
 
 
 def possible_truths(expression: Expression, messages: MessagesSummary) -> int:
-    """Return the truth values that an expression can have for the messages, the bit 1 << value for each.
-
-    Args:
-        messages: What is known of the messages.
-    """
+    """Return the truth values that an expression can have for the messages, the bit 1 << value for each."""
     match expression:
         case And(parts):
             return reduce(_and, (possible_truths(part, messages) for part in parts))

@@ -29,11 +29,7 @@ _USELESS: Final = 0.5
 
 
 class HeaderSummarizer:
-    """Summarizes headers of messages.
-
-    Args:
-        messages_count: About how many messages there will be.
-    """
+    """Summarizes headers of about so many messages."""
 
     def __init__(self, names: Sequence[str], messages_count: int) -> None:
         self._names = HeaderNames(names)
@@ -46,14 +42,7 @@ class HeaderSummarizer:
         self.messages_count = 0
 
     def add(self, stored: BytesLike) -> None:
-        """Add messages.
-
-        Args:
-            stored: Stored messages, back to back.
-
-        Raises:
-            DecodeError: a message is cut short.
-        """
+        """Add messages."""
         lists = [found.listed is not None for found in self._found]
         count, values = summarize_headers(stored, self._names, lists, self._blooms, self._hashes)
         self.messages_count += count

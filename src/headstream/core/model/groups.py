@@ -12,11 +12,7 @@ DEFAULT_SESSION_TIMEOUT_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The identity of a group member.
-
-    Args:
-        id: Unique among all members of the log's groups.
-    """
+    """A group member, by an id that is unique among all members of the log's groups."""
 
     group: str
     id: int

@@ -18,13 +18,7 @@ MAX_PAUSE_US: Final = 24 * 3_600_000_000
 
 
 class PauseRule(NamedTuple):
-    """When a group is paused, and for how long.
-
-    Args:
-        failures: So many failures
-        attempts: among so many last attempts pause it.
-        pause_us: For how long, microseconds.
-    """
+    """When a group is paused (so many failures among so many last attempts), and for how long, microseconds."""
 
     failures: int
     attempts: int
@@ -47,10 +41,7 @@ class GroupPause(NamedTuple):
 
     Args:
         until_us: Until when, microseconds since 1970 UTC; 0 while it runs. A time that has passed: it is on trial.
-        begun_us: Since when.
-        failed_count: Failures among the last attempts.
         attempts_count: How many last attempts it remembers; 0 without a rule.
-        pauses_count: How often it was paused.
     """
 
     until_us: int = 0

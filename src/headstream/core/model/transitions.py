@@ -28,10 +28,7 @@ class Transition(NamedTuple):
 
     Args:
         until_offset: One past the last one.
-        worker: Who had them, as far as it is known.
-        failures: How often the message has failed, this time included.
         delay_us: How long it waits, the lease lasts, or the group is paused; microseconds.
-        reason: Why it is given up, or got its state.
         state: The name of the state that was set; empty for all others.
     """
 

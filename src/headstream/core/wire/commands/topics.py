@@ -241,10 +241,7 @@ class _UpdateLayout(NamedTuple):
     """A layout of a topic's change, between the topic and the name.
 
     Args:
-        size_bytes: Bytes before the name's text, its length included.
-        has_compression: Whether a compression comes first.
         expiry_bytes: 8 for microseconds, 4 for seconds.
-        has_size: Whether a maximum size and a replication factor follow.
     """
 
     size_bytes: int

@@ -98,11 +98,8 @@ class SettleDeliveries(Command[SettledDeliveries]):
     Args:
         frontier: One past the last message that the group has begun.
         member_id: The member that owns the partition; None for a consumer of partitions of its own.
-        generation: The generation of the member's last report.
         partition_generation: The generation of the partition that was polled, or None.
         dead_letter: `stream/topic` for poisoned messages, or empty.
-        is_resting: As in ReportMember.
-        worker: The name of the consumer, for people.
         succeeded: How many attempts have succeeded since its last report, for pauses.
         pause_failures: So many failures among
         pause_attempts: so many last attempts pause the group

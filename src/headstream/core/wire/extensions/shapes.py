@@ -200,11 +200,7 @@ class TrailingLimit(MaybeNumberShape):
 
 
 class LimitedTimeShape(MaybeNumberShape):
-    """A number, or None: `forever` in JSON, where null and a missing member are the default, as for older clients.
-
-    Args:
-        default: The value if it is missing.
-    """
+    """A number, or None: `forever` in JSON, where null and a missing member are the default, as for older clients."""
 
     def __init__(self, default: int) -> None:
         self._default = default

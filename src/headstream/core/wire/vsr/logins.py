@@ -22,12 +22,7 @@ SERVER_VERSION: Final = "0.9.0"
 
 
 def decode_login(reader: Reader) -> Login | LoginWithToken:
-    """Return the command of a login.
-
-    Raises:
-        DecodeError: the bytes are no login.
-        HeadstreamError: with status 14003 the client's protocol is not served.
-    """
+    """Return the command of a login; HeadstreamError with status 14003 if the client's protocol is not served."""
     protocol = reader.pull_u32("the version of the protocol")
     if protocol >> 10 != PROTOCOL >> 10:
         version = f"{protocol >> 20}.{protocol >> 10 & 1023}.{protocol & 1023}"

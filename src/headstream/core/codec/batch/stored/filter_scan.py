@@ -176,15 +176,9 @@ def filter_stored(
     """Return the messages that match a filter.
 
     Args:
-        stored: Stored messages, back to back.
-        count: The maximum number of matching messages.
         size_bytes: Approximate maximum size of the matching messages; at least one is returned.
-        start: The byte position of the message to start at.
         on_failure: What happens to a message that compares values that cannot be compared: 0 does not match, 1 matches,
             2 stops the scan before it.
-
-    Raises:
-        DecodeError: a message, or its headers, are cut short.
     """
     view = memoryview(stored).cast("B") if memoryview(stored).nbytes else memoryview(b"")
     if not start < view.nbytes:

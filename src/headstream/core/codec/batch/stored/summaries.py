@@ -99,13 +99,7 @@ class HeaderValues:
 
     Args:
         nulls_count: Messages without the header, or in which it is null.
-        opaque_count: Messages in which it has a kind that this version does not know.
-        false_count: Messages in which it is false.
-        true_count: Messages in which it is true.
-        nan_count: Messages in which it is NaN.
         wholes: The least and greatest whole number, or None.
-        floats: The least and greatest float that is no NaN, or None.
-        texts: The least and greatest text, or None.
         listed: The distinct numbers and texts, None if there are more than MAX_LISTED, or listing was not wanted.
     """
 
@@ -276,13 +270,9 @@ def summarize_headers(
     """Return the number of messages, and what each of some headers has in them.
 
     Args:
-        stored: Stored messages, back to back.
         lists: For each header, whether its values are listed.
         blooms: The headers' Bloom filters, one after the other, each a power of two of bytes; values are added.
         hashes: How many bits are set for a value.
-
-    Raises:
-        DecodeError: a message, or its headers, are cut short.
     """
     names = wanted.names
     view = memoryview(stored).cast("B") if memoryview(stored).nbytes else memoryview(b"\0")[:0]
@@ -355,11 +345,6 @@ def _take(stored: memoryview, scratch: bytearray, at: int) -> Scalar:
 
 
 def hash_value(data: BytesLike, *, is_text: bool) -> tuple[int, int]:
-    """Return the halves of a value's hash.
-
-    Args:
-        data: A text, or the first 24 bytes of a number's value in the layout of filter_scan.py.
-        is_text: Which of the two.
-    """
+    """Return the halves of the hash of a text, or of the first 24 bytes of a number's value in the layout of filter_scan.py."""
     low, high = _HASH.unpack(siphash(data, _HASH.pack(_KEY, 2 if is_text else 1)))
     return low, high

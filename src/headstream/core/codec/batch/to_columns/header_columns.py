@@ -224,18 +224,8 @@ def _measure_values(
 
 
 def decode_header_columns(stored: BytesLike, wanted: Sequence[WantedHeader], *, fail: bool = False) -> list[HeaderColumn]:
-    """Make a column from each wanted header of stored messages.
-
-    Args:
-        stored: Stored messages, back to back, complete.
-        wanted: The headers, and the types of their columns.
-        fail: Whether a value that does not fit is an error; otherwise it is null.
-
-    Raises:
-        DecodeError: the bytes are not stored messages, or a wanted header's value is invalid for its kind.
-        HeaderError: with `fail`, a value does not fit its column.
-        LimitError: a column would exceed the range of int32 offsets.
-    """
+    """Make a column from each wanted header of stored messages; with `fail`, HeaderError for a value that does not fit, else
+    null."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
