@@ -29,8 +29,7 @@ from headstream.log.segments.layout import OFFSETS_NAME, topic_directory
 
 
 def create_stream(log: Log, name: str, created_us: int, id_: int | None = None) -> None:
-    """Add a stream; the caller holds log.administration and has checked that name and id are free. None takes the smallest
-    free id."""
+    """Add a stream, by default with the smallest free id; the caller holds log.administration, and name and id are free."""
     with log.changing() as catalog, catalog.transaction():
         catalog.insert_stream(name, created_us, id_)
 
@@ -71,7 +70,7 @@ def create_topic(log: Log, new: NewTopic, created_us: int, labels: TopicLabels =
 
 
 def delete_stream(log: Log, name: str) -> None:
-    """Delete a stream with its topics; the caller has checked that it exists."""
+    """Delete an existing stream with its topics; LegalHoldError, and no effect, if one of them is under legal hold."""
     with log.changing() as catalog:
         stream = catalog.snapshot()[name]
         for topic in stream.topics.values():
@@ -83,7 +82,7 @@ def delete_stream(log: Log, name: str) -> None:
 
 
 def delete_topic(log: Log, topic: TopicRecord) -> None:
-    """Delete a topic with its messages and offsets."""
+    """Delete a topic with its messages and offsets; LegalHoldError if it is under legal hold."""
     with log.changing() as catalog:
         _check_removable(catalog, topic)
         with catalog.transaction([topic.number]):
@@ -92,7 +91,10 @@ def delete_topic(log: Log, topic: TopicRecord) -> None:
 
 
 def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
-    """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0."""
+    """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0.
+
+    LegalHoldError if it is under legal hold.
+    """
     with log.changing() as catalog:
         _check_removable(catalog, topic)
         with catalog.transaction():
@@ -107,7 +109,7 @@ def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
 
 
 def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> None:
-    """Add partitions to a topic, after its last one."""
+    """Add partitions to a topic, after its last one; InvalidOptionError if it would have more than 1000."""
     check_added_partitions(topic.name, topic.partitions, count)
     numbers = range(topic.partitions + 1, topic.partitions + count + 1)
     offsets = log.offsets(topic)
@@ -122,7 +124,12 @@ def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> Non
 
 
 def delete_partitions(log: Log, topic: TopicRecord, count: int, *, least: int = 1) -> None:
-    """Delete the highest numbered partitions of a topic, with their messages."""
+    """Delete the highest numbered partitions of a topic, with their messages.
+
+    Raises:
+        InvalidOptionError: fewer than `least` would remain.
+        LegalHoldError: the topic is under legal hold.
+    """
     check_deleted_partitions(topic.name, topic.partitions, count, least=least)
     first = topic.partitions - count + 1
     with log.changing() as catalog:

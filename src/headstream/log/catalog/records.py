@@ -1,4 +1,4 @@
-"""What the catalog knows of streams, topics and their groups, as values."""
+"""The catalog's streams, topics and groups, as values."""
 
 from __future__ import annotations
 

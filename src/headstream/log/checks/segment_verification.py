@@ -1,6 +1,6 @@
 """One segment's files, checked against each other; damage is located to the send.
 
-A kernel skips sound sends; the others are checked one by one.
+A kernel skips sound sends; all other sends are checked one by one.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _CUT_OFF: Final = "Nothing needs to be done: the next writer cuts it off; it was
 
 
 class SegmentCheck:
-    """The check of one segment; its generation is that of the .log that the index names, None without a readable index."""
+    """The check of one segment; its generation is that of the .log that the index names, None if there is no readable index."""
 
     def __init__(
         self,

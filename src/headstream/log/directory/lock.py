@@ -24,8 +24,7 @@ class WriterLock(FileLock):
     """The lock of one directory, held from acquire() to release()."""
 
     def acquire(self, *, briefly: bool = False) -> None:
-        """Become the writer; others wait for the release if it is held `briefly`. LogLockedError if another process is the
-        writer."""
+        """Become the writer, or raise LogLockedError; other processes wait for the release if it is held `briefly`."""
         try:
             descriptor = self._open()
         except OSError as error:

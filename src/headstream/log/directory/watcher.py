@@ -1,6 +1,6 @@
 """DirectoryWatcher: notifications of appends by other processes, from the operating system instead of polling.
 
-    the writer's pwrite of an index -> inotify -> one thread a log -> Waiters.ring(directory)
+    the writer's pwrite of an index -> inotify -> one thread per log -> Waiters.ring(directory)
 
 A directory is watched from the first wait for its messages, until a message arrives without a waiter: a consumer that
 is behind, and so never waits, costs neither the writer nor this process anything.

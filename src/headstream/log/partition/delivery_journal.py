@@ -1,4 +1,4 @@
-"""DeliveryJournal: the file that remembers what a group has not finished in one partition, beside its committed offsets.
+"""DeliveryJournal: the file with a group's unfinished messages in one partition, beside its committed offsets.
 
 DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>-<partition>.deliveries
 
@@ -66,7 +66,7 @@ _REWRITE_BYTES: Final = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What a change touched, for its record: ranges, offsets of messages, and tokens of leases.
+    """The parts of the state that a change touched, for its record: ranges, offsets of messages, and tokens of leases.
 
     `settled` and `ended` have a token and a range: what a worker settled, and what is no longer leased because its time was over.
     `expired` are ranges whose first lease has ended, `extended` a token and a message with an end of its own.
@@ -97,8 +97,7 @@ class DeliveryJournal:
         self.state = DeliveryState()
 
     def load(self, committed: tuple[int, int] | None, *, is_writer: bool = False) -> DeliveryState:
-        """Return the current state, reading the file if another process changed it; a writer removes what a rewind made
-        obsolete."""
+        """Return the state, read again if another process changed the file; a writer removes what a rewind made obsolete."""
         file = self._files.open_read(self._path)
         if file is None:
             if self._end != 0:

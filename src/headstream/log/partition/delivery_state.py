@@ -1,4 +1,4 @@
-"""DeliveryState: what a group has not finished in one partition, and how steps change it. Pure; time is an argument.
+"""DeliveryState: the unfinished messages of a group in one partition, and how steps change them. Pure; time is an argument.
 
 A message before the frontier is done, or in one of `pending`, `expired`, `deferred` and the offsets of a lease; or it is in
 `failing` alone. A leased or deferred message that has failed before is in `failing` too.
@@ -131,8 +131,7 @@ class DeliveryState:
         return list(found)
 
     def apply(self, changes: Iterable[DeliveryChange], now_us: int, worker: str = "") -> list[Delivery]:
-        """Apply steps, except that a poisoned message only gets its reason; return these messages. LimitError if too many are
-        unfinished."""
+        """Apply steps; return the poisoned messages, which only get their reason. LimitError if too many are unfinished."""
         poisoned: list[Delivery] = []
         for change in changes:
             offset = change.from_offset

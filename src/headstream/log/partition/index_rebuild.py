@@ -135,8 +135,7 @@ class IndexRebuild:
         return [Action(path, f"{len(rest)} bytes from byte {end} on prove no send: set aside as {target.rpartition('/')[2]}")]
 
     def _replace(self, index: bytes, open_from: int | None) -> Action:
-        """Replace the index; from the offset `open_from` on no message proves whether the segment went on, None if its end is
-        proven."""
+        """Replace the index; from `open_from` on (None for no offset) no message proves whether the segment went on."""
         temporary = segment_path(self._directory, self._base, ".index-new")
         self._files.replace(temporary, index)
         what = f"rebuilt from the messages: {len(index) // INDEX_ENTRY_BYTES - 1} sends"

@@ -1,4 +1,4 @@
-"""LeaseTable: grants leases of one group in one partition, ends them, and applies what workers say. Pure; times are arguments.
+"""LeaseTable: grants leases of one group in one partition, ends them, applies steps of workers. Pure; times are arguments.
 
 now_us      microseconds since 1970 UTC: what is stored, and what people read
 steady_us   microseconds of a clock that never jumps: what ends leases and delays while the process runs
@@ -31,7 +31,7 @@ from headstream.log.partition.delivery_state import DeliveryState, Lease, record
 
 @dataclass(slots=True)
 class LeaseOutcome:
-    """What a change did, for the journal, the counters and the audit rows.
+    """Effects of a change, for the journal, the counters and the audit rows.
 
     `settled` and `ended` have a token and a range: what a worker settled, and what is no longer leased because its time was over.
     `extended` has a token and a message with an end of its own, `poisoned` the messages to copy into the dead letter.

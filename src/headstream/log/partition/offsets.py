@@ -1,6 +1,6 @@
 """OffsetStore: the committed offsets of consumers and groups in a topic, written by any process.
 
-DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the name's hash>.offsets, one file a consumer or group:
+DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the name's hash>.offsets, one file per consumer or group:
 
     head   magic "HSOFFSET" | version u32 | kind u8 (1 consumer, 2 group) | name_length u8 | zero u16 | name | zero to byte 508
            | user u32: the server's user who committed first; 0 for a process without a server

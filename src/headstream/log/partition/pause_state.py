@@ -3,10 +3,10 @@
 DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>.pause
 
     magic "HSPAUSED" | version u32 | check u32 (CRC-32C of what follows) | until_us u64 | begun_us u64 | pause_us u64
-    | pauses_count u64 | attempts_count u32 | size u32 | one bit an attempt, the newest is the last one: whether it failed
+    | pauses_count u64 | attempts_count u32 | size u32 | one bit per attempt, 1 for a failure; the newest is the last
 
 Pure, but for load_pause() and store_pause(); times are microseconds since 1970 UTC. A file that is damaged, or that a power cut
-left unfinished, says that the group runs and has made no attempt.
+left unfinished, is read as a group that runs and has made no attempt.
 """
 
 from __future__ import annotations

@@ -64,8 +64,7 @@ class ProducerEnd:
         stored: cython.longlong,
         timestamp_us: cython.longlong,
     ) -> cython.longlong:
-        """Make the record of a batch that is about to be appended, `stored` of its messages, and return its position in
-        `records`."""
+        """Make the record of a batch with `stored` messages to be appended, and return its position in `records`."""
         at: cython.longlong = (self.turn + 1) % SLOTS * RECORD
         p: cython.p_uchar = c.writable(self.records)
         c.store64(p, at, self.producer_id)

@@ -1,7 +1,7 @@
 """ProducerStates: a partition's memory of producers with numbered batches, so that a repeated batch is not
 appended again.
 
-<partition>/producers, little-endian; 64 bytes a record, so that none crosses a page:
+<partition>/producers, little-endian; 64 bytes per record, so that none crosses a page:
 
     head     magic "HSPRODUC" | version u32 | zero to byte 64
     record   producer_id u64 | turn u64 | first_offset u64 | timestamp_us u64 | sequence u32 | count u32 | stored u32

@@ -88,8 +88,7 @@ class Tail:
 
 
 def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
-    """Repair a partition and return where its next append goes; `known`, the end that this process wrote, is not verified
-    again."""
+    """Repair a partition and return its end; `known`, the end that this process wrote, is not verified again."""
     names = files.list_names(directory)
     if names is None:
         raise CorruptLogError("a partition's directory is missing, with all its messages", where=directory, advice=MISSING_ADVICE)

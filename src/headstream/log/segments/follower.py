@@ -1,7 +1,7 @@
 """PartitionFollower: reads the committed messages of one partition, in any process, while the writer appends.
 
     follower = PartitionFollower("/var/lib/shop/streams/1/1/1")
-    for chunk in follower.read(follower.first_offset):      # whole stored messages, about 4 MiB a chunk
+    for chunk in follower.read(follower.first_offset):      # whole stored messages, about 4 MiB per chunk
         columns = decode_columns(chunk)
     follower.refresh()                                      # messages appended since
 

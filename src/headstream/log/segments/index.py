@@ -193,8 +193,7 @@ class IndexReader:
         return self.count
 
     def size_before(self, offset: int) -> int:
-        """Return the approximate bytes before an offset of the segment, from the index alone; a partial send counts in
-        proportion."""
+        """Return the approximate bytes before an offset, from the index alone; a partial send counts in proportion."""
         if self.last is None or offset <= self.base_offset:
             return 0
         if offset >= self.last.end_offset:
@@ -220,8 +219,7 @@ class IndexReader:
         return count
 
     def find_last(self, count: int, until_offset: int) -> tuple[int, int]:
-        """Return the first offset of the last `count` messages before an entry's end, or of all if there are fewer, and their
-        number."""
+        """Return the first offset of the last `count` messages, or of all, before an entry's end, and their number."""
         found = 0
         for number in range(self.find_offset_from(until_offset) - 1, -1, -1):
             entry = self.entry(number)

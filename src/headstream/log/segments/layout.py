@@ -6,9 +6,9 @@
       catalog.sqlite        streams, topics, partitions (log/catalog/catalog.py)
       streams/<stream>/<topic>/<partition>/     topic directories are numbered; numbers are never reused
         00000000000000000000.log                stored messages back to back and nothing else; named by the first offset
-        00000000000000000000.index              a header, then one entry a send
+        00000000000000000000.index              a header, then one entry per send
         00000000000000000000-1.log              the first rewrite of a .log; the index names the valid generation
-        00000000000000000000.summary            what the headers of a closed segment have
+        00000000000000000000.summary            summary of the headers of a closed segment
         00000000000000000040.start              empty; messages before the offset of its name are deleted
         (log/upkeep/prefix_removal.py)
         producers                               the latest batch of each numbering producer (log/partition/producer_states.py)
@@ -77,7 +77,7 @@ DROPPED_SUFFIX: Final = ".log.dropped"
 START_SUFFIX: Final = ".start"
 """The name of an empty file after the offset before which all messages are deleted."""
 SUMMARY_SUFFIX: Final = ".summary"
-"""What the headers of a closed segment's messages have; without it the segment is read."""
+"""Summary of the headers of a closed segment; without it the segment is read."""
 
 _MAGIC: Final = b"HSINDEX\0"
 _HEADER: Final = struct.Struct("<8sIIQII")

@@ -78,8 +78,7 @@ class ReadAhead:
     def take_cached(
         self, offset: cython.longlong, count: cython.longlong, size_bytes: cython.longlong, head: cython.longlong
     ) -> bytearray | None:
-        """Return the next messages as stored, after `head` free bytes, if all are cached; states may be those of an earlier
-        read."""
+        """Return the next messages after `head` free bytes if all are cached; states may be those of an earlier read."""
         cached = memoryview(self._cached)
         size: cython.longlong = cached.nbytes
         if offset != self._next_offset or self._at == size or count < 1:

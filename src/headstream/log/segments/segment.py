@@ -258,8 +258,7 @@ class Segment:
         return self._entry_number(index, offset)
 
     def check(self, offset: int, next_base: int | None = None) -> None:
-        """Raise CorruptLogError unless the send that contains an offset can be read; `next_base` is None for the newest
-        segment."""
+        """Raise CorruptLogError unless an offset's send can be read; `next_base` is None for the newest segment."""
         index = self._opened()
         number = self._next_number(index, offset)
         if number < index.count:

@@ -1,4 +1,4 @@
-"""Summaries: the file that says what the summarized headers of a closed segment have, so that a filter can skip the segment.
+"""Summaries: the file with the values of a closed segment's summarized headers, by which a filter can skip the segment.
 
 Little-endian, `<base>.summary`:
 
@@ -50,7 +50,7 @@ _NONE, _WHOLE, _FLOATING, _BOOLEAN, _TEXT = range(5)
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """What the messages of a closed segment have."""
+    """Number of messages of a closed segment, and the values of its summarized headers by name."""
 
     messages_count: int
     headers: Mapping[str, ValueSummary]

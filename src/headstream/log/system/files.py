@@ -31,7 +31,7 @@ _RESERVED_FROM_BYTES: Final = 1 << 20
 """A thousand small partitions reserve nothing."""
 _MAX_RESERVED_BYTES: Final = 64 << 20
 """The most space reserved ahead, and never more than the file's size: a crash leaves a file no longer than twice
-that. Reserving while the disk is busy can take tens of milliseconds, so it is done a few times a segment."""
+that. Reserving while the disk is busy can take tens of milliseconds, so it is done a few times per segment."""
 
 _STARTED_BYTES: Final = 4 << 20
 """Written bytes are flushed in steps of this size: 0.1 ms of work at a time."""

@@ -60,8 +60,7 @@ def max_open_files() -> int:
 
 
 def reserve(descriptor: int, position: int, size_bytes: int) -> bool:
-    """Reserve disk space for a part of a file, possibly after its end, without a change of its size; return whether it was
-    done."""
+    """Reserve disk space for a part of a file, possibly after its end, whose size is unchanged; return whether it was done."""
     return _fallocate is not None and _fallocate(descriptor, _KEEP_SIZE, position, size_bytes) == 0
 
 

@@ -55,8 +55,7 @@ class Retention:
         self._looked: dict[str, tuple[int | None, list[_Closed]]] = {}
 
     def apply(self) -> int:
-        """Drop expired segments, and return their number; a segment that cannot be dropped or read is retried in the next
-        round."""
+        """Drop expired segments, and return their number; those that cannot be dropped or read are retried in the next round."""
         dropped = 0
         with suppress(HeadstreamError):
             for topic in topics_of(self._log.snapshot()):
@@ -67,7 +66,7 @@ class Retention:
         return dropped
 
     def drop_oldest(self, topic: TopicRecord, number: int, count: int) -> int:
-        """Drop the oldest closed segments of a partition, whatever their age, and return their number."""
+        """Drop the oldest closed segments of a partition, whatever their age; return their number. LegalHoldError under a hold."""
         check_legal_hold(topic.name, topic.options.legal_hold)
         directory = self._log.partition_directory(topic, number)
         with self._log.administration:

@@ -1,4 +1,4 @@
-"""Summaries: makes those of the closed segments of topics with the option `summary_headers`, in the background.
+"""Summaries: summarizes closed segments of topics with the option `summary_headers`, in the background.
 
 A segment is summarized some seconds after it was closed; after a compaction or an erasure has rewritten it; when the option
 names other headers; and when its summary is missing or damaged, as of segments that were closed before the option was set.
