@@ -55,7 +55,7 @@ def decode_headers(data: BytesLike, at: int = 0) -> Headers:
 
 
 def encode_sent(messages: Iterable[Message]) -> bytes:
-    """Return messages in the format of a send."""
+    """Return messages in the format of a send; HeaderError if a first header would be decoded as key or null payload."""
     parts: list[bytes] = []
     for message in messages:
         parts.append(message.id.to_bytes(16, "little"))

@@ -96,8 +96,7 @@ def decode_headers(document: object, where: str = "headers") -> Headers:
 
 
 def encode_sent(messages: Iterable[Message], partitioning: Partitioning | None = None) -> bytes:
-    """Return messages in the format of a send, balanced by default; HeaderError if JSON cannot represent the headers of a
-    message."""
+    """Return messages in the format of a send, balanced by default; HeaderError if JSON cannot represent a message's headers."""
     where = partitioning if partitioning is not None else Partitioning.balanced()
     document = {
         "partitioning": {"kind": where.kind.name.lower(), "value": base64.b64encode(where.value).decode("ascii")},

@@ -29,6 +29,7 @@ from headstream.core.filters.expression import (
     Or,
 )
 from headstream.core.filters.parser import ANY_CHARACTERS, ONE_CHARACTER
+from headstream.core.model.header_arithmetic import is_number
 from headstream.core.model.header_kinds import HeaderKind
 from headstream.core.model.header_values import HeaderValue
 from headstream.core.model.message import ReceivedMessage
@@ -187,15 +188,11 @@ def _order(left: _Value, right: _Value) -> float | None:
         return left - right
     if isinstance(left, bytes) and isinstance(right, bytes):
         return (left > right) - (left < right)
-    if _is_number(left) and _is_number(right):
+    if is_number(left) and is_number(right):
         if left != left or right != right:
             return float("nan")
         return (left > right) - (left < right)  # type: ignore[operator]  # both are numbers
     return None
-
-
-def _is_number(value: _Value) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @lru_cache(maxsize=256)

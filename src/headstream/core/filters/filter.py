@@ -24,7 +24,7 @@ _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 
 
 class OnFilterError(enum.Enum):
-    """What happens to a message for which a filter compares values that cannot be compared, as a number with a text."""
+    """Policy for a message for which a filter compares values that cannot be compared, as a number with a text."""
 
     SKIP = "skip"
     DELIVER = "deliver"

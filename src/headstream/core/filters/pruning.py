@@ -40,11 +40,11 @@ _MAX_PAIRS: Final = 4096
 """Pairs of listed values that are compared one by one: 64 with 64."""
 
 _OF_FIELDS: Final = {Field.KEY: ANY_TEXT, Field.SIZE: ValueSummary(has_null=True, numbers=(0, float("inf")))}
-"""What is known of the fields of all messages; of the others, that they are numbers."""
+"""Possible values of the fields that are not numbers, for all messages; all other fields are numbers."""
 
 
 class MessagesSummary:
-    """What is known of some messages: of the summarized headers by name, and of some fields."""
+    """Possible values in some messages, of the summarized headers by name and of some fields."""
 
     __slots__ = ("_fields", "_headers")
 
@@ -158,7 +158,7 @@ _Range: TypeAlias = tuple[Any, Any] | None
 
 
 def _may_equal(left: ValueSummary, right: ValueSummary, ones: tuple[Any, Any], others: tuple[Any, Any]) -> bool:
-    """Return whether values of two ranges can be equal; if one has a single value, the other's Bloom filter is asked."""
+    """Return whether values of two ranges can be equal; a single value is looked up in the Bloom filter of the other range."""
     if others[0] == others[1]:
         return left.may_equal(others[0])
     if ones[0] == ones[1]:

@@ -1,4 +1,4 @@
-"""Summarizes the headers of messages, chunk by chunk: what pruning.py asks before they are read.
+"""Summarizes the headers of messages, chunk by chunk, for pruning.py, which decides by them what is read.
 
 The Bloom filters have their greatest size from the beginning, and are folded in half while few of their bits are set: a value's
 bits modulo half the size are its bits in the folded filter. So neither values nor hashes are kept, and the memory is bounded.
@@ -59,7 +59,7 @@ class HeaderSummarizer:
 
 
 class _Found:
-    """What was found of one header so far."""
+    """The values found of one header so far."""
 
     __slots__ = ("booleans", "has_floats", "has_nan", "has_null", "has_opaque", "listed", "numbers", "texts")
 

@@ -18,7 +18,7 @@ MAX_FILTER_BYTES: Final = 2048
 """The longest filter: percent-encoded it fits in the first line of an HTTP request, which has at most 8,190 bytes."""
 
 _SHOWN_CHARACTERS: Final = 60
-"""How much of a long filter an error shows."""
+"""Characters of a long filter that an error shows."""
 
 _TOKEN: Final = re.compile(
     r"""(?P<word>[A-Za-z_$][A-Za-z0-9_.$]*)

@@ -1,4 +1,4 @@
-"""ValueSummary: what is known of the values that a header or a field has in some messages.
+"""ValueSummary: the possible values of a header or a field in some messages.
 
 Everything in it may be wider than the truth, never narrower: values that no message has may be possible, but not the
 reverse. So a filter that no possible value satisfies is satisfied by no message.
@@ -53,7 +53,7 @@ class ValueSummary:
 
     Args:
         numbers: The least and the greatest possible number, infinities included; None if there is none. NaN is not among them.
-        texts: The least possible text, and one that none is greater than, None for no bound; None if there is no text.
+        texts: Least possible text and upper bound of texts, which is None if there is none; None if no text is possible.
         values: All possible values but null, those of unknown kinds and NaN; None if they are not listed.
         bloom: The possible whole numbers and texts; None if it is missing.
         has_floats: Whether `bloom` lacks possible numbers, because they are floats.

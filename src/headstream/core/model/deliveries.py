@@ -1,4 +1,4 @@
-"""Deliveries: what a consumer group has not finished in a partition, and what a consumer does with a message that fails.
+"""Deliveries: the unfinished messages of a consumer group in a partition, and the retries of messages that fail.
 
 base       the committed offset: everything before it is done
 frontier   one past the last message that the group has begun; everything between base and frontier is done, except
@@ -38,7 +38,7 @@ MAX_ATTEMPT_BYTES: Final = 100
 
 
 class RetryOrder(enum.StrEnum):
-    """What waits while a message is tried again."""
+    """The messages that wait while a message is tried again."""
 
     PARTITION = "partition"
     KEY = "key"
@@ -94,7 +94,7 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SettleRequest:
-    """What became of messages of a group in one partition.
+    """Steps of a group's messages in one partition, to be recorded.
 
     Args:
         frontier: One past the last message that the group has begun: what is before it and neither fails nor waits is done.
@@ -156,7 +156,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDeliveries:
-    """What a group has not finished in a partition.
+    """The unfinished messages of a group in a partition.
 
     Args:
         frontier: One past the last message that was begun.

@@ -48,7 +48,7 @@ class DeliveryCounts:
 
 @dataclass(frozen=True, slots=True)
 class GroupDeliveries:
-    """What a group has not finished, counted."""
+    """The unfinished messages of a group, counted by partition."""
 
     now_us: int
     pause: GroupPause
@@ -57,7 +57,7 @@ class GroupDeliveries:
 
 @dataclass(frozen=True, slots=True)
 class MessageStory:
-    """What a group has done with one message, as far as its journal knows; times are microseconds since 1970 UTC.
+    """History of one message in a group, as far as the group's journal has it; times are microseconds since 1970 UTC.
 
     `letter` is topic, partition and offset of its dead letter, or None.
     """

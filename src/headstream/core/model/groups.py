@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 DEFAULT_SESSION_TIMEOUT_MS: Final = 60_000
-"""How long a member can be silent while others wait for its partitions: longer than a message should take."""
+"""Longest silence of a member while other members wait for its partitions: longer than a message should take."""
 
 
 @dataclass(frozen=True, slots=True)

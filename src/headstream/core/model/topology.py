@@ -59,7 +59,7 @@ _OPTION_RANGES: Final = {
 
 
 _MAX_SUMMARY_HEADERS: Final = 8
-"""The most headers that a topic summarizes: each can take a MiB a segment."""
+"""The most headers that a topic summarizes: each can take 1 MiB per segment."""
 _MAX_HEADER_NAME_BYTES: Final = 255
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class TransitionKind(enum.StrEnum):
-    """What has happened; paused and resumed are about a group as a whole, state_set about no group."""
+    """Kind of a transition; paused and resumed concern a whole group, state_set no group."""
 
     LEASED = "leased"
     EXTENDED = "extended"
@@ -24,7 +24,7 @@ class TransitionKind(enum.StrEnum):
 
 
 class Transition(NamedTuple):
-    """What has happened to messages of a partition, or to a group.
+    """An event of messages of a partition, or of a group.
 
     Args:
         until_offset: One past the last one.
@@ -44,5 +44,5 @@ class Transition(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many messages, or groups, it is about."""
+        """Number of messages, or groups, that it concerns."""
         return max(self.until_offset - self.from_offset, 1)

@@ -38,8 +38,7 @@ class Encoding:
         raise NotImplementedError
 
     def encode_polled(self, head: PolledMessages, chunks: Sequence[memoryview]) -> list[BytesLike]:
-        """Return the body of the response to a poll, in pieces; partition 0 for a group member that does not own the
-        partition."""
+        """Return the body of a poll's response, in pieces; partition 0 for a group member that does not own the partition."""
         raise NotImplementedError
 
     def status_of(self, code: int, error: BaseException, *, is_extended: bool) -> int:

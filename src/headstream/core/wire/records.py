@@ -241,8 +241,7 @@ class Command(Record, Generic[_R]):
         return reader.remaining
 
     def validate(self) -> None:
-        """Check what does not depend on the server's state, after decoding and before authentication; an error has its
-        `status`."""
+        """Check all that does not depend on the server's state, after decoding and before login; an error has its `status`."""
 
     @classmethod
     def encode_reply(cls, value: _R) -> bytes:

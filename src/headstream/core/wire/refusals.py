@@ -137,7 +137,7 @@ _NEAREST_STATUS: Final = {
     Status.CONSUMERS_LIMIT: Status.CANNOT_CREATE_CONSUMER_OFFSETS_DIRECTORY,
     Status.SERVER_BUSY: Status.DISCONNECTED,  # they reconnect, and retry the command once
 }
-"""Headstream's statuses -> the nearest one of existing clients; `error` for the others."""
+"""Headstream's statuses -> the nearest status of existing clients; `error` if there is none."""
 
 
 def status_of(error: BaseException, *, is_extended: bool = False) -> int:

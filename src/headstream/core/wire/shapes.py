@@ -49,7 +49,7 @@ def parse_size(json_value: Any, where: str = "size") -> int:
 
 
 _CACHED_NAMES: Final = 1024
-"""How many encoded names of streams and topics are cached: about 0.1 MB."""
+"""Number of encoded names of streams and topics that are cached: about 0.1 MB."""
 
 Identifier: TypeAlias = int | str
 """A stream, topic, group, user or consumer: by number or by name."""

@@ -1,4 +1,4 @@
-"""What the kernels share about a message's header block.
+"""Checks and positions of a message's header block, shared by the kernels.
 
     headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
 

@@ -57,7 +57,7 @@ GROUP = cython.declare(cython.longlong, 32)
 
 
 class BatchFault:
-    """Why a sent batch is refused."""
+    """Fault of a refused batch."""
 
     LAYOUT: Final = 1
     RESERVED: Final = 2

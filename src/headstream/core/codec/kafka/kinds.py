@@ -53,8 +53,7 @@ def encode_value(value: HeaderValue) -> bytes | None:
 
 
 def encode_kinds(pairs: Iterable[tuple[str, HeaderValue]], *, is_complete: bool = False) -> bytes | None:
-    """Return the value of `hs.kinds`, or None if it lists none; complete, it also lists keys whose headers are all raw or
-    null."""
+    """Return the value of `hs.kinds`, or None if it lists none; complete, it also lists keys with raw and null headers alone."""
     kinds: dict[str, list[HeaderValue]] = {}
     for key, value in pairs:
         kinds.setdefault(key, []).append(value)

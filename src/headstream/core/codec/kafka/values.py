@@ -1,4 +1,4 @@
-"""What the conventions of headers have in common: kinds that Java has, and values from their JSON or their text."""
+"""Shared by the conventions of headers: kinds that Java has, and values from their JSON or their text."""
 
 from __future__ import annotations
 

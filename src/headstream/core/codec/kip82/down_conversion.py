@@ -1,7 +1,7 @@
 """Down-conversion: the answer to a client whose Fetch is older than the stored messages, as KIP-82 has it.
 
 A client that asks with an older version gets messages of the format it knows, each at its own offset: without headers, and in
-magic 0 without timestamps. It does not learn of what is left out; the caller does. Compressed sets are unpacked.
+magic 0 without timestamps. The response does not show what is left out; the caller gets it. Compressed sets are unpacked.
 """
 
 from __future__ import annotations

@@ -73,8 +73,7 @@ class HeaderLimits:
 
 @dataclass(frozen=True, slots=True)
 class TypedHeaders:
-    """The layout of the block above, for Headers.from_bytes() and as_bytes(); `strict` rejects the proposal's contradictory
-    forms."""
+    """The layout of the block above, for Headers.from_bytes() and as_bytes(); `strict` rejects contradictory forms."""
 
     strict: bool = True
     limits: HeaderLimits = field(default_factory=HeaderLimits)

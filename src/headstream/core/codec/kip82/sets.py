@@ -33,8 +33,7 @@ _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 
 
 class MessageSet(NamedTuple):
-    """The content of a set: unpacked messages, each with its own offset, and the bytes of a message that was cut off after
-    `end`."""
+    """Unpacked messages of a set, each with its own offset, and the bytes of a message that was cut off after `end`."""
 
     messages: list[Kip82Message]
     end: int

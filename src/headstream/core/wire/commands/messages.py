@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 LATER_GENERATION: Final = "a send of Iggy's later generation (servers from 0.5.0, SDK from 0.7.0), whose messages have no state"
-"""Why a send of the next generation is rejected."""
+"""Error text for a send of the next generation."""
 
 _POLL_NUMBERS: Final = struct.Struct("<IBQIB")
 _POLLED_HEAD: Final = struct.Struct("<IQI")

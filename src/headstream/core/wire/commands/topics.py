@@ -256,7 +256,7 @@ _UPDATE_LAYOUTS: Final = (
     _UpdateLayout(14, has_compression=False, expiry_bytes=4, has_size=True),  # the C# client, and older Node clients
     _UpdateLayout(5, has_compression=False, expiry_bytes=4, has_size=False),  # older Go clients
 )
-"""What clients of existing servers send besides the present layout, the newest first."""
+"""Older layouts that clients of existing servers send, the newest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from headstream.core.wire.statuses import Status
 
 
 class FailurePolicy(enum.IntEnum):
-    """What happens to a message that a filter cannot be applied to."""
+    """Policy for a message that a filter cannot be applied to."""
 
     SKIP = 0
     DELIVER = 1
@@ -105,7 +105,7 @@ class FilterMessages(Command[FilteredMessages]):
 
 @dataclass(frozen=True, slots=True)
 class CountedSegments(Record):
-    """How much of a topic a filter reads, with the members of model.polling.SegmentCounts."""
+    """Sizes of a topic and of the part that a filter skips, with the members of model.polling.SegmentCounts."""
 
     segments_count: U64
     skipped_count: U64

@@ -54,7 +54,7 @@ class LeasedMessages(Record):
 
 @dataclass(frozen=True, slots=True)
 class LeaseMessages(Command[LeasedMessages]):
-    """Lease messages of the first of some partitions that has any; a member that entered to share the group asks.
+    """Lease messages, for a member that shares the group, of the first of some partitions that has any.
 
     Args:
         token: Names the lease: a random number, chosen by the worker. A repeated request returns what it leased before.

@@ -203,7 +203,7 @@ class ListStates(Command[tuple[StateChange, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class RemovedMessages(Record):
-    """What a removal has removed, and the groups of segments that are left: send the command again for them."""
+    """The removed messages, and the groups of segments that are left: send the command again for them."""
 
     removed_count: U64
     removed_bytes: U64

@@ -35,7 +35,7 @@ _NO_CLIENT: Final = bytes(16)
 
 
 class Eviction(enum.IntEnum):
-    """Why a client's session ends."""
+    """Reason for the end of a client's session."""
 
     NO_SESSION = 1
     INVALID_CREDENTIALS = 9
@@ -47,7 +47,7 @@ class Eviction(enum.IntEnum):
 
 
 class RequestHeader(NamedTuple):
-    """What a server reads of a request's header; its reply repeats most of it."""
+    """The fields of a request's header that a server reads; its reply repeats most of them."""
 
     size: int
     command: int

@@ -103,7 +103,7 @@ _U64: Final = Unsigned(8)
 
 
 class Request(NamedTuple):
-    """How a request differs from the fields of its command.
+    """The differences of a request from the fields of its command.
 
     Args:
         changed: Field -> another shape.

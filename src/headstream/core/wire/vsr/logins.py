@@ -18,7 +18,7 @@ from headstream.core.wire.vsr.frames import PROTOCOL
 from headstream.errors import DecodeError
 
 SERVER_VERSION: Final = "0.9.0"
-"""The version of Iggy's server that clients are told."""
+"""The version of Iggy's server that logins report to clients."""
 
 
 def decode_login(reader: Reader) -> Login | LoginWithToken:

@@ -101,7 +101,7 @@ UPDATABLE_OPTIONS: Final[dict[str, _Read]] = {
     "max_topic_size": _size,
     "compression_algorithm": _compression,
 }
-"""What an existing topic's options can be."""
+"""Options accepted for an existing topic."""
 TOPIC_OPTIONS: Final[dict[str, _Read]] = {
     **UPDATABLE_OPTIONS,
     "durability": _durability,

@@ -15,7 +15,7 @@ one for each header, and the literals. By type:
     BOOLEAN        0 or 1
     TEXT           byte position and size in the message, the program or the values (source 0, 1, 2)
 
-The steps run on a stack of truth values: 0 FALSE, 1 TRUE, 2 UNKNOWN, 3 FAILED; core/filters/evaluation.py says what they mean.
+The steps run on a stack of truth values: 0 FALSE, 1 TRUE, 2 UNKNOWN, 3 FAILED; core/filters/evaluation.py defines them.
 
     COMPARE   push whether first and second pass the test        CONSTANT  push `test`
     IN        push whether first equals one of `count` values    NOT       replace the top

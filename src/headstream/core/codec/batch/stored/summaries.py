@@ -1,4 +1,4 @@
-"""Collects what the headers of stored messages have: counts, least and greatest values, few distinct ones, a Bloom filter.
+"""Summarizes the headers of stored messages: counts, least and greatest values, few distinct ones, a Bloom filter.
 
 A header's value is the one that a filter compares: taken by filter_values.py, in the layout that filter_scan.py draws.
 
@@ -95,7 +95,7 @@ class HeaderNames:
 
 @dataclass(frozen=True, slots=True)
 class HeaderValues:
-    """What one header of some messages has.
+    """The values of one header in some messages, summarized.
 
     Args:
         nulls_count: Messages without the header, or in which it is null.
@@ -267,7 +267,7 @@ def _summarize(
 def summarize_headers(
     stored: BytesLike, wanted: HeaderNames, lists: Sequence[bool], blooms: bytearray, hashes: int
 ) -> tuple[int, list[HeaderValues]]:
-    """Return the number of messages, and what each of some headers has in them.
+    """Return the number of messages, and the summary of each wanted header.
 
     Args:
         lists: For each header, whether its values are listed.

@@ -247,7 +247,7 @@ def decode_header_columns(stored: BytesLike, wanted: Sequence[WantedHeader], *, 
         made: Any = _make_column(p, found, number, count, column, noted)
         misfit = _NOTES.unpack(noted)[3]
         if fail and misfit >= 0:
-            raise _misfit(view, struct.unpack_from("<q", found, 8 * (number * count + misfit))[0], column, listed, misfit)
+            raise _misfit(view, struct.unpack_from("<q", found, 8 * (number * count + misfit))[0], column, misfit)
         made.misfit = misfit
         if made.offsets is not None:
             del made.data[int.from_bytes(made.offsets[4 * count :], "little") :]
@@ -255,7 +255,7 @@ def decode_header_columns(stored: BytesLike, wanted: Sequence[WantedHeader], *, 
     return columns
 
 
-def _misfit(view: memoryview, at: int, column: WantedHeader, blocks: bytearray, number: int) -> HeaderError:
+def _misfit(view: memoryview, at: int, column: WantedHeader, number: int) -> HeaderError:
     """Return the error for a header whose value does not fit its column."""
     flat = view.cast("B")
     size = int.from_bytes(flat[at + 1 : at + 5], "little")
