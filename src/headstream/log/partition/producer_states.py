@@ -46,7 +46,7 @@ MAX_PRODUCERS: Final = 20_000
 """Remembered producers per partition: about 12 MB of memory."""
 
 PROTECTED_US: Final = 4_000_000_000
-"""Time that a producer is remembered after its last batch: longer than a client's MAX_DELIVERY_TIMEOUT_MS, an hour."""
+"""Least time that a producer is remembered after its last batch: longer than a client's MAX_DELIVERY_TIMEOUT_MS, an hour."""
 
 _MAGIC: Final = b"HSPRODUC"
 _VERSION: Final = 1

@@ -78,7 +78,7 @@ class _Checked:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where the next append goes; `base_offset` is None without a segment, `timestamp_us` 0 without messages."""
+    """Where the next append goes; `base_offset` is None if there is no segment, `timestamp_us` 0 if there is no message."""
 
     base_offset: int | None
     end_offset: int
@@ -153,7 +153,7 @@ def begin_segment(directory: str, base: int, files: Files) -> None:
 
 
 def _write_again(directory: str, base: int, files: Files) -> None:
-    """Rewrite a segment's bytes and sync them: after a failed sync, a kernel would never write its cached copy."""
+    """Rewrite a segment's bytes and sync them: after a failed sync, a kernel takes its cached copy for written."""
     for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
         file = files.open_write(segment_path(directory, base, suffix))
         try:

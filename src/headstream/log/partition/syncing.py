@@ -20,7 +20,7 @@ SYNC_INTERVAL_S: Final = 1.0
 
 _QUIET_S: Final = 0.005
 _GATHERING_S: Final = 0.02
-"""Longest wait of a sync until all recent senders have written too, or no new one arrived."""
+"""A sync waits until all recent senders have written too, none arrived for _QUIET_S, or _GATHERING_S have passed."""
 
 
 def closed_error(directory: str, failure: str | None) -> PartitionClosedError:
@@ -37,7 +37,8 @@ class GroupCommit:
     """Lets senders that wait for the disk share one sync; any thread.
 
     The first waiter syncs for all who have written by then; later writers are the next group. A
-    single sender never waits for others.
+    single sender never waits for others. `sync` returns the number, from 1, of the newest send included, or raises StorageError,
+    then and for every later call.
     """
 
     def __init__(self, sync: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:
