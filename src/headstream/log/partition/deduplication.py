@@ -21,7 +21,15 @@ REREAD_BYTES: Final = 1 << 30
 
 
 class RecentIds:
-    """The ids of a partition's `count` newest messages; the seed is 8 random bytes or more."""
+    """The ids of a partition's newest messages.
+
+    Args:
+        count: Number of remembered ids.
+        seed: 8 random bytes or more.
+
+    Raises:
+        CorruptLogError: the newest messages cannot be read.
+    """
 
     def __init__(self, directory: str, files: ReadFiles, count: int, seed: bytes) -> None:
         self.count = count
