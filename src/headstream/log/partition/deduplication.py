@@ -57,8 +57,15 @@ class Repeats:
         self._recent: RecentIds | None = None
 
     def drop(self, sent: BytesLike, count: int | None, seed: bytes) -> BytesLike:
-        """Return a sent batch without the repeated messages; a count of None disables deduplication, the seed is 8 random
-        bytes or more."""
+        """Return a sent batch without the repeated messages.
+
+        Args:
+            count: Number of remembered ids, by the topic's present option; None disables deduplication.
+            seed: 8 random bytes or more.
+
+        Raises:
+            CorruptLogError: the newest messages cannot be read.
+        """
         if count is None:
             self._recent = None
             return sent
