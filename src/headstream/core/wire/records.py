@@ -35,7 +35,11 @@ class Record:
 
     @classmethod
     def of(cls: type[_Self], value: object, **given: Any) -> _Self:
-        """Return a record with the values of an object's attributes, except for fields that are `given`."""
+        """Return a record with the values of an object's attributes, which have the names of the record's fields.
+
+        Args:
+            given: Fields that the value lacks, or has otherwise.
+        """
         found = {field.name: getattr(value, field.name) for field in fields_of(cls) if field.name not in given}
         for field in fields_of(cls):
             if field.name in found and isinstance(field.shape, Records):
@@ -53,7 +57,11 @@ class Record:
 
     @classmethod
     def pull(cls: type[_Self], reader: Reader) -> _Self:
-        """Read all fields."""
+        """Read all fields.
+
+        Raises:
+            DecodeError: the bytes are not a record of this class.
+        """
         return cls(*[field.shape.pull(reader, field.label) for field in fields_of(cls)])
 
     def spell(self) -> dict[str, Any]:
@@ -62,7 +70,11 @@ class Record:
 
     @classmethod
     def read(cls: type[_Self], spelled: Any, where: str) -> _Self:
-        """Return the record of a JSON object."""
+        """Return the record of a JSON object.
+
+        Raises:
+            DecodeError: a member is missing or invalid; `where` names it.
+        """
         if not isinstance(spelled, dict):
             raise invalid_value(spelled, "an object", where)
         return cls(*[read_member(field, spelled, where) for field in fields_of(cls)])
