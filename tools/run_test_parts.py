@@ -4,7 +4,8 @@
 
 The tests of the Spark session are two parts, those of Replicate and the others, and so are those of the Kafka broker, those of
 tests/behaviour and the others: two sessions and two brokers are started per run. The other files are packed into parts of
-about the same cost. The costliest part begins first, so that all processes end at about the same time. Times are written to
+about the same cost. The shared parts begin first, since they take longest, and of each kind the costliest, so that all processes
+end at about the same time. Times are written to
 `.cache/suite-times.json`.
 """
 
@@ -56,7 +57,7 @@ class Part:
 
 
 def make_parts(files: Iterable[str], costs: dict[str, float]) -> list[Part]:
-    """Divide files of tests into parts, the costliest first.
+    """Divide files of tests into parts: those of shared processes first, and of each kind the costliest first.
 
     Args:
         files: Paths from the root of the repository.
@@ -76,7 +77,7 @@ def make_parts(files: Iterable[str], costs: dict[str, float]) -> list[Part]:
             part = packed[-1]
         part.files.append(file)
         part.cost += cost
-    return sorted([*shared.values(), *packed], key=lambda part: -part.cost)
+    return [part for parts in (shared.values(), packed) for part in sorted(parts, key=lambda part: -part.cost)]
 
 
 def _shared_process(file: str) -> str | None:
@@ -152,7 +153,7 @@ def main(arguments: list[str]) -> int:
     folders = arguments[len(options) + 1 :] if options else arguments
     files = [str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("test_*.py")]
     costs = read_costs(json.loads((ROOT / "tests" / "suite_budget.json").read_text(encoding="utf-8")))
-    processes = 4 if (os.cpu_count() or 1) > 1 else 2  # half of the time a test waits
+    processes = 5 if (os.cpu_count() or 1) > 1 else 2  # half of the time a test waits, and the shared processes more
     return run(make_parts(files, costs), options, processes)
 
 

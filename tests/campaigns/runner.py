@@ -70,9 +70,7 @@ CAMPAIGNS: Final = (
     Campaign("retries", "consumers with on_error: kills, jumps of the clock", "retry_histories", "RetryHistory"),
     Campaign("deliveries", "producers and a group: a killed server, cut connections", "delivery_histories", "DeliveryHistory"),
     Campaign("cancellations", "asyncio consumers: calls cancelled at any time", "cancellation", "CancellationHistory"),
-    Campaign(
-        "iceberg", "an Iceberg table beside a Delta table: kills, a catalog that fails", "iceberg_histories", "IcebergHistory"
-    ),
+    Campaign("iceberg", "an Iceberg table beside a Delta table: kills, failures", "iceberg_histories", "IcebergHistory"),
     Campaign("vectors", "a table with deletion vectors: kills, other writers", "vector_histories", "VectorHistory"),
     Campaign("debezium", "Debezium from a PostgreSQL: kills of all parts", "debezium_histories", "DebeziumHistory"),
 )

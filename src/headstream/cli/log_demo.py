@@ -14,6 +14,7 @@ from headstream.connect import connect
 from headstream.core.model.constructors import uint32
 from headstream.core.model.deliveries import Retry
 from headstream.core.model.message import ReceivedMessage
+from headstream.core.model.reserved import ATTEMPTS_HEADER, REASON_HEADER
 
 _TOPIC, _LETTERS, _GROUP = "shop/orders", "shop/orders.dead", "billing"
 _PRICES: Final = {"teapot": 25.0, "cup": 7.5, "kettle": 60.0}
@@ -86,9 +87,9 @@ def _bill(console: Console, log: Client) -> None:
 def _show_letter(console: Console, log: Client) -> None:
     (letter,) = log.poll(_LETTERS)
     console.print(f"\n[bold]5. The dead letter[/] in {_LETTERS} is the whole message, and says what happened:")
-    for name in ("order", "hs.reason", "hs.attempts", "hs.origin.topic", "hs.origin.partition", "hs.origin.offset"):
+    for name in ("order", REASON_HEADER, ATTEMPTS_HEADER, "hs.origin.topic", "hs.origin.partition", "hs.origin.offset"):
         console.print(f"   {name} = {letter.headers[name]!r}")
     place = int(letter.headers["hs.origin.partition"]), int(letter.headers["hs.origin.offset"])
-    log.set_state(_TOPIC, *place, "poisoned", reason=str(letter.headers["hs.reason"]), by="demo")
+    log.set_state(_TOPIC, *place, "poisoned", reason=str(letter.headers[REASON_HEADER]), by="demo")
     left = len(log.poll(_TOPIC))
     console.print(f"   The original is now [bold]poisoned[/]: all consumers skip it, and find {left} of {len(_ORDERS)} orders.")

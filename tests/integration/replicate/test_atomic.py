@@ -16,7 +16,7 @@ from tests.support.replicate.whole_transactions import halves_in_rows
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("transactions", [12, pytest.param(25, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("transactions", [6, pytest.param(25, marks=pytest.mark.nightly)])
 def test_every_version_of_a_table_has_whole_transactions_whichever_engine_merges(
     spark: SparkSession, tmp_path: Path, transactions: int
 ) -> None:

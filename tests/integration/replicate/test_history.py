@@ -14,7 +14,7 @@ from tests.integration.replicate.test_pipeline import Run
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("transactions", [25, pytest.param(60, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("transactions", [12, pytest.param(60, marks=pytest.mark.nightly)])
 def test_open_versions_equal_the_source_whichever_engine_merges(spark: SparkSession, tmp_path: Path, transactions: int) -> None:
     run = Run(spark, tmp_path)
     source = SourceDatabase(4, rows=20, transactions=transactions)

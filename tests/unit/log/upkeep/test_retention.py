@@ -213,7 +213,7 @@ def test_retention_of_a_catalog_of_version_2_is_off(tmp_path: Path) -> None:
     connection.executescript(
         "DROP TABLE states; ALTER TABLE topics DROP COLUMN retention_us; ALTER TABLE topics DROP COLUMN retention_bytes;"
         "ALTER TABLE topics DROP COLUMN compaction_delay_us; ALTER TABLE topics DROP COLUMN deduplication_count;"
-        "ALTER TABLE topics DROP COLUMN summary_headers;"
+        "ALTER TABLE topics DROP COLUMN summary_headers; ALTER TABLE topics DROP COLUMN kafka_headers;"
         "ALTER TABLE topics DROP COLUMN compression; ALTER TABLE topics DROP COLUMN replication; DROP TABLE groups;"
         "ALTER TABLE topics DROP COLUMN deletion_grace_us; ALTER TABLE topics DROP COLUMN legal_hold;"
         "DROP TABLE tokens; DROP TABLE users; DROP TABLE writers; DROP TABLE state_changes;"
