@@ -99,7 +99,7 @@ def test_transactions_are_whole_and_told_once_when_the_engine_fails_now_and_then
 
 SEEN_AFTER_A_FAILURE = pytest.mark.xfail(
     strict=False,
-    reason="what a failed merge has remembered of connected keys is in the next merge of one of them; which merge fails is a race",
+    reason="what a failed merge has remembered of connected keys is in the next merge of one of them; which one fails is a race",
 )
 
 
