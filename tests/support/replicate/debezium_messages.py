@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 from pathlib import Path
 from typing import Any, Final
 
+import fastavro
 import pyarrow as pa
 
 from headstream.core.model.headers import Headers
 
-__all__ = ["SAMPLE", "envelope", "key_of", "read_sample", "with_headers"]
+__all__ = ["SAMPLE", "AvroWriter", "envelope", "key_of", "read_sample", "with_headers"]
 
 SAMPLE: Final = Path(__file__).parents[2] / "samples" / "debezium" / "postgres.tsv"
 _TYPES: Final[dict[type, str]] = {int: "int64", str: "string", bool: "boolean", float: "double"}
@@ -48,7 +51,6 @@ def envelope(
     fields = fields or [{"type": _TYPES[type(value)], "optional": True, "field": name} for name, value in row.items()]
     struct = {"type": "struct", "optional": True, "fields": fields}
     members = [{**struct, "field": name} for name in ("before", "after")]
-    members += [{"type": "struct", "fields": [], "field": "source"}, {"type": "string", "field": "op"}]
     place = {
         "connector": "postgresql",
         "name": "shop",
@@ -58,6 +60,80 @@ def envelope(
         "ts_ms": 1,
         **source,
     }
+    positions = [{"type": _TYPES[type(value)], "field": name} for name, value in place.items()]
+    members += [{"type": "struct", "fields": positions, "field": "source"}, {"type": "string", "field": "op"}]
     payload = {"before": before, "after": after, "source": place, "op": operation, "transaction": None}
     document = {"schema": {"type": "struct", "fields": members}, "payload": payload}
     return json.dumps(document, separators=(",", ":")).encode()
+
+
+class AvroWriter:
+    """Writes messages of JsonConverter, with their schemas, as Connect's Avro converter does.
+
+    Args:
+        directory: Gets the schemas, as a registry: `<number>.avsc`.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._numbers: dict[str, int] = {}
+
+    def write(self, message: bytes | None) -> tuple[int, bytes]:
+        """The number of a message's schema, and the record without framing; 0 and empty for none."""
+        if message is None:
+            return 0, b""
+        document = json.loads(message)
+        schema = _avro_schema(document["schema"], set())
+        text = json.dumps(schema)
+        number = self._numbers.setdefault(text, len(self._numbers) + 1)
+        (self.directory / f"{number}.avsc").write_text(text)
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, fastavro.parse_schema(schema), _avro_value(document["schema"], document["payload"]))
+        return number, out.getvalue()
+
+    def framed(self, message: bytes | None) -> bytes | None:
+        """A message with the number of its schema before it."""
+        number, record = self.write(message)
+        return b"\0" + number.to_bytes(4, "big") + record if number else None
+
+
+_AVRO: Final = {"int8": "int", "int16": "int", "int32": "int", "int64": "long"}
+
+
+def _avro_schema(schema: dict[str, Any], named: set[str], *, name: str = "Record") -> Any:
+    kind, meaning = schema["type"], schema.get("name")
+    found: dict[str, Any] = {"type": _AVRO.get(kind, kind)}
+    if kind in ("int8", "int16"):
+        found["connect.type"] = kind
+    if meaning:
+        found |= {"connect.version": 1, "connect.name": meaning, "connect.parameters": schema.get("parameters", {})}
+    if meaning == "org.apache.kafka.connect.data.Decimal":
+        parameters = schema["parameters"]
+        digits = {"precision": int(parameters.get("connect.decimal.precision", 64)), "scale": int(parameters["scale"])}
+        found |= {"logicalType": "decimal", **digits}
+    if kind == "array":
+        found["items"] = _avro_schema(schema["items"], named)
+    elif kind == "map":
+        found["values"] = _avro_schema(schema["values"], named)
+    elif kind == "struct":
+        full = meaning or name
+        namespace, _, last = full.rpartition(".")
+        if full in named:
+            return ["null", full] if schema.get("optional") else full
+        named.add(full)
+        members = schema["fields"]
+        fields = [{"name": one["field"], "type": _avro_schema(one, named, name=f"{name}_{one['field']}")} for one in members]
+        found |= {"type": "record", "name": last, "namespace": namespace, "fields": fields}
+    return ["null", found] if schema.get("optional") else found
+
+
+def _avro_value(schema: dict[str, Any], value: Any) -> Any:
+    if value is None:
+        return None
+    if schema["type"] == "struct":
+        return {one["field"]: _avro_value(one, value.get(one["field"])) for one in schema["fields"]}
+    if schema["type"] == "array":
+        return [_avro_value(schema["items"], item) for item in value]
+    if schema["type"] == "bytes":
+        return base64.b64decode(value)
+    return float(value) if schema["type"] in ("float", "double") else value

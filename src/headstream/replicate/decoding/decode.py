@@ -21,7 +21,7 @@ from headstream.replicate.codec import envelopes as forms
 from headstream.replicate.codec.envelopes import Envelopes, group_by_schema, split_envelopes, ungrouped_rows
 from headstream.replicate.columns.raw import COORDINATE_COLUMNS, REPAIR_TOPIC, in_raw_types, offsets_and_data, raw_rows
 from headstream.replicate.columns.task_errors import naming_messages
-from headstream.replicate.decoding.debezium.rows import decode_debezium_rows
+from headstream.replicate.decoding.debezium.rows import REGISTRY_REASON, decode_debezium_rows
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.frame_times import PartitionTimes, times_of
 from headstream.replicate.decoding.json_rows import decode_json_rows
@@ -48,8 +48,6 @@ def find_contexts(headers: pa.Array) -> list[str]:
     ends = np.frombuffer(offsets, np.int32)
     return trace_contexts.find_contexts(memoryview(data)[ends[0] : ends[-1]])
 
-
-_REGISTRY_REASON: Final = "the message has schema registry framing, and no registry is configured: set registry"
 
 _KEPT_DECODERS: Final = 8
 """Decoders that a worker caches between micro-batches: one per pipeline and its settings."""
@@ -116,7 +114,7 @@ class Decoder:
         groups = self._avro_groups(envelopes, data)
         framed = np.flatnonzero(form == forms.REGISTRY).tolist()
         if framed and self._options.registry is None:
-            reasons |= dict.fromkeys(framed, _REGISTRY_REASON)
+            reasons |= dict.fromkeys(framed, REGISTRY_REASON)
         elif framed:
             groups |= {(schema_id, None): np.array(rows, np.int64) for schema_id, rows in framed_ids(raw, framed).items()}
         for schema_id, own_schema, topic, rows in self._by_topic(groups, raw):
@@ -144,7 +142,8 @@ class Decoder:
             parts += [self._changes(schema, changes) for schema, changes in found.changes]
             parts.append(Decoded(unwanted=found.unwanted, events=found.events, findings=found.findings, notices=found.notices))
             reasons |= found.faults
-            named |= found.named
+            named |= found.named | found.waiting
+            waiting |= found.waiting
         parts.append(_not_decoded(received, metadata + json.metadata, waiting | json.waiting, reasons | json.faults, named))
         return Decoded.join(parts)
 

@@ -2,7 +2,8 @@
 
 A message has the framing 0x00 | id int32 big-endian | Avro row, and so has its key where that is Avro too. An id in a header
 (core/codec/schema_ids.py) is put before the payload or key first. Schema ids of the zone are `registry-<id>`, or
-`registry-<id>-<id of the key's schema>`, whose fields are the table's primary key.
+`registry-<id>-<id of the key's schema>`, whose fields are the table's primary key; of Debezium's messages and keys
+`debezium-avro-<id>`, whose entry has the schema alone.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ import pyarrow.compute as pc
 
 from headstream.core.codec.schema_ids import KEY_SCHEMA_HEADER, VALUE_SCHEMA_HEADER
 from headstream.errors import SchemaError, StorageError
+from headstream.replicate.codec import Lineage, TableMetadata
 from headstream.replicate.codec.derived import derive_metadata, key_fields
 from headstream.replicate.columns.raw import offsets_and_data
 from headstream.replicate.schemas.registry_client import RegistryClient
 from headstream.replicate.schemas.zone import ZoneEntry
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
+DEBEZIUM_ID: Final = "debezium-avro-"
+"""What the ids of Debezium's own schemas begin with: they are no tables' schemas, and their entries have no columns."""
 _ASK_AGAIN_SECONDS: Final = 5.0
 """Pause before an unavailable id is requested again."""
 
@@ -41,7 +45,7 @@ class RegistrySchemas:
         Raises:
             SchemaError: the schema is not one of data messages.
         """
-        match = re.fullmatch(r"registry-(\d+)(?:-(\d+))?", schema_id)
+        match = re.fullmatch(rf"(?:registry-|{DEBEZIUM_ID})(\d+)(?:-(\d+))?", schema_id)
         if match is None or time.monotonic() < self._not_before.get(schema_id, 0.0):
             return None
         number = int(match[1])
@@ -53,11 +57,16 @@ class RegistrySchemas:
         if schema is None or (match[2] and key is None):
             self._not_before[schema_id] = time.monotonic() + _ASK_AGAIN_SECONDS
             return None
+        if schema_id.startswith(DEBEZIUM_ID):
+            return self._entry(TableMetadata(schema_id, Lineage("debezium", "", "", schema_id, number), (), schema), number)
         keys = () if key is None else key_fields(key)
         try:
             metadata = derive_metadata(schema, schema_id=schema_id, keys=keys, version=number)
         except SchemaError as error:
             raise SchemaError(error.what, where=f"schema {number} of {self._client.place}", advice=error.advice) from None
+        return self._entry(metadata, number)
+
+    def _entry(self, metadata: TableMetadata, number: int) -> ZoneEntry:
         return ZoneEntry(metadata, time.time_ns() // 1000, self._client.place, 0, number)
 
 
@@ -100,8 +109,8 @@ def framed_ids(raw: pa.RecordBatch, rows: list[int]) -> dict[str, list[int]]:
         rows: Those that have the framing: at least five bytes, the first of them 0.
     """
     chosen = np.array(rows, np.int64)
-    values = _numbers(raw.column("payload"), chosen)
-    keys = _numbers(raw.column("key"), chosen)
+    values = schema_numbers(raw.column("payload"), chosen)
+    keys = schema_numbers(raw.column("key"), chosen)
     pairs, which = np.unique(np.stack([values, keys]), axis=1, return_inverse=True)
     order = np.argsort(which.reshape(-1), kind="stable")
     bounds = np.searchsorted(which.reshape(-1)[order], np.arange(pairs.shape[1] + 1))
@@ -111,8 +120,13 @@ def framed_ids(raw: pa.RecordBatch, rows: list[int]) -> dict[str, list[int]]:
     }
 
 
-def _numbers(array: pa.BinaryArray, rows: np.ndarray) -> np.ndarray:
-    """Return the schema numbers that some values begin with, -1 for those without the framing."""
+def schema_numbers(array: pa.BinaryArray, rows: np.ndarray) -> np.ndarray:
+    """Return the schema numbers that some values begin with, -1 for those without the framing.
+
+    Args:
+        array: Payloads or keys.
+        rows: Which of them, int64.
+    """
     offsets_buffer, data_buffer = offsets_and_data(array)
     offsets = np.frombuffer(offsets_buffer, np.int32).astype(np.int64)
     data = np.frombuffer(data_buffer, np.uint8)

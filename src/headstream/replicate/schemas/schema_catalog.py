@@ -242,7 +242,7 @@ class SchemaCatalog:
             entry = self._zone.find(schema_id)
         except SchemaError:
             return None
-        if entry is None or not self._options.rules.wants(*entry.table):
+        if entry is None or not entry.metadata.columns or not self._options.rules.wants(*entry.table):
             return None
         lineage, settings = entry.metadata.lineage, self._options.rules.settings_of(*entry.table)
         target = settings.target_name(schema=lineage.schema, table=lineage.table, task=lineage.task, server=lineage.server)

@@ -12,9 +12,8 @@ A message that names only its table waits for `table:<schema>/<table>`, for whic
 table; for `table:<schema>/<table>?after=<n>` if it fits none of the n schemas that the table has had until then.
 
 `.zone` contains a name unique to this zone, by which a process on another machine checks that it sees the same directory and not
-a local one at the same path. Ids of a schema registry, `registry-<id>` and `registry-<id>-<id of the key's schema>`, are fetched
-from it on first use, and then stored as files too. In an object store the files are objects (zone_objects.py), of which each
-process has a copy.
+a local one at the same path. Schemas of a registry, whose ids registry.py describes, are fetched from it on first use, and then
+stored as files too. In an object store the files are objects (zone_objects.py), of which each process has a copy.
 """
 
 from __future__ import annotations
@@ -295,7 +294,7 @@ class SchemaZone:
                 entry = self.find(urllib.parse.unquote(name[: -len(_SUFFIX)]))
             except SchemaError:
                 continue
-            if entry is not None:
+            if entry is not None and entry.metadata.columns:  # a schema of Debezium's envelope is that of no table
                 own_id, shares, _ = entry.metadata.schema_id.rpartition(_SHARED)
                 if shares:
                     self._sharing.setdefault(own_id, []).append(entry)

@@ -196,7 +196,9 @@ _STORAGE_READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "retry": ("retry_us", _duration),
 }
 _FORMAT_READERS: Final[dict[str, _Reader]] = {"data": _text, "before_data": _text, "headers": _text, "fields": _pairs}
-_DEBEZIUM_READERS: Final[dict[str, _Reader]] = {"topics": _texts, "placeholder": _text, "sequence": _texts}
+_DEBEZIUM_READERS: Final[dict[str, _Reader]] = {
+    "topics": _texts, "placeholder": _text, "sequence": _texts, "flattened": _text,
+}  # fmt: skip
 _SECTIONS: Final = (
     "include", "exclude", "defaults", "table", "registry", "format", "debezium", "storage", "merge", "iceberg",
 )  # fmt: skip

@@ -21,6 +21,8 @@ class DebeziumSettings:
         placeholder: The connector's `unavailable.value.placeholder`, which stands for a value that was not sent.
         sequence: For connectors without an order of their own here: fields of `source`, whole numbers, that order the changes
             of a row, the most significant first; at most two.
+        flattened: The `add.fields.prefix` of flattened messages (ExtractNewRecordState), such as `__`; without it they are
+            rejected.
 
     Raises:
         InvalidOptionError: no topic, an empty placeholder, or more than two fields.
@@ -29,6 +31,7 @@ class DebeziumSettings:
     topics: tuple[str, ...] = ("*",)
     placeholder: str = "__debezium_unavailable_value"
     sequence: tuple[str, ...] = ()
+    flattened: str = ""
 
     def __post_init__(self) -> None:
         if not self.topics or not self.placeholder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -174,6 +174,26 @@ def compile_rows(schema: str) -> RowPlan:
     absent = {"beforeData", *(member.name for member in record.fields if _may_be_null(member.type))}
     least_bytes = sum(column.section not in absent for column in columns)
     return RowPlan(tuple(columns), walk.task(), tuple(walk.subjects), before_step, least_bytes)
+
+
+def compile_record(record: AvroType, sections: Collection[str]) -> RowPlan:
+    """Compile a record of sections and plain fields into a plan; its other fields are skipped.
+
+    Args:
+        record: The type of the rows.
+        sections: The fields that are records of plain fields, alone or in a union with null.
+
+    Raises:
+        SchemaError: a section has another form; the error names the field.
+    """
+    walk = _Walk()
+    _check_names(record.fields, "the record")
+    for member in record.fields:
+        if member.name in sections:
+            walk.add_section(member)
+        else:
+            walk.add_field("", member, False)
+    return RowPlan(tuple(walk.columns), walk.task(), tuple(walk.subjects), -1, 0)
 
 
 class _Walk:

@@ -172,6 +172,7 @@ class Placeholders:
 
     def __init__(self, text: str) -> None:
         content = text.encode()
+        self.contents = pa.array([content], pa.binary())
         self.texts = pa.array([text, base64.b64encode(content).decode(), content.hex()])
         numbers = list(content)
         # The form of java.util.UUID.nameUUIDFromBytes().
@@ -182,8 +183,11 @@ class Placeholders:
         """Return which values are a placeholder; None for none.
 
         Args:
-            values: As they are read from JSON.
+            values: As they are read.
         """
+        if pa.types.is_binary(values.type):
+            found = pc.is_in(values, value_set=self.contents)
+            return found.to_numpy(zero_copy_only=False) if pc.any(found).as_py() else None
         if pa.types.is_string(values.type):
             found = pc.is_in(values, value_set=self.texts)
             if field.type == "map":
@@ -201,9 +205,13 @@ def column_values(field: ConnectField, values: pa.Array) -> tuple[pa.Array, dict
     """Return a field's values as columns.conversion.convert() takes them, and the reason of each row without one.
 
     Args:
-        values: As they are read, reading_type.
+        values: As they are read: reading_type, or bytes and decimals as Avro has them.
     """
     bad: dict[int, str] = {}
+    if pa.types.is_decimal(values.type) or (pa.types.is_binary(values.type) and field.meaning != _DECIMAL):
+        return values, bad
+    if pa.types.is_binary(values.type):
+        return _each(values, lambda content: _decimal_text(content, field.scale)), bad
     if field.meaning == _DECIMAL:
         return _decimals(field, values), bad
     if field.meaning == _VARIABLE:

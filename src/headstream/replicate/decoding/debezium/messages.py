@@ -1,7 +1,8 @@
 """Reads Debezium's messages in JSON: many at a time by Arrow's reader, and one by one those that it refuses.
 
 Messages of one schema begin with the same bytes, `{"schema":{..},"payload":`, which are parsed once; what follows is a line of
-JSON that Arrow reads into columns. Arrow refuses a batch with one text in a column of numbers, such as "NaN", and does not read
+JSON that Arrow reads into columns. A message that is written in another way (white space, `payload` first) is brought into that
+form first. Arrow refuses a batch with one text in a column of numbers, such as "NaN", and does not read
 maps: then each message becomes Python's values, and a message that does not fit its schema is rejected alone.
 """
 
@@ -9,10 +10,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -21,30 +22,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from headstream.errors import SchemaError
+from headstream.errors import DecodeError, SchemaError
 from headstream.replicate.decoding.debezium.connect import ConnectField, infer_fields, row_fields
 from headstream.replicate.decoding.debezium.order import SOURCE_FIELDS
+from headstream.replicate.settings.debezium_settings import DebeziumSettings
 
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
 _READ_ALONE: Final = 16
 _SCHEMA: Final = '{"schema":'
 _PAYLOAD: Final = b',"payload":'
 _DECODER: Final = json.JSONDecoder()
+_LOAD: Final = partial(json.loads, parse_float=Decimal)
 _TRANSACTION: Final = pa.struct([("id", pa.string()), ("total_order", pa.int64())])
-_SOURCE: Final = pa.struct(list(SOURCE_FIELDS.items()))
 _OTHERS: Final = pa.schema([("status", pa.string()), ("event_count", pa.int64()), ("id", pa.string())])
+_MARKS_OF_OTHERS: Final = {"ddl", "databaseName", "tableChanges", "source"}
+"""Fields of changes of a schema; a heartbeat has `ts_ms` alone, the metadata of transactions `status` and `id`."""
 
 
 @dataclass(frozen=True, slots=True)
-class JsonGroup:
+class MessageGroup:
     """Messages of one schema.
 
     Args:
-        rows: Their rows in the raw batch; those of `table`.
+        rows: Their rows in the raw batch; those of `table`, if they have been read.
         fields: The columns of before and after; None for messages that are no envelopes of changes.
         table: before, after, source, op, transaction; or the fields of transaction metadata.
         faults: Row of the raw batch -> the reason why it cannot be read; it is not among `rows`.
         is_inferred: Whether the types of the columns are inferred.
+        waits_for: The id of the schema that the messages wait for; empty once they have been read.
     """
 
     rows: RowNumbers
@@ -52,38 +57,110 @@ class JsonGroup:
     table: pa.Table
     faults: dict[int, str] = field(default_factory=dict)
     is_inferred: bool = False
+    waits_for: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the messages of one schema are, and how they are read.
+
+    Args:
+        fields: The columns of before and after; None for messages that are no changes.
+        reading: The Arrow schema in which they are read.
+        added: Of flattened messages (ExtractNewRecordState) the place of each added field in the envelope; None for envelopes.
+    """
+
+    fields: tuple[ConnectField, ...] | None
+    reading: pa.Schema
+    added: dict[str, tuple[str, ...]] | None = None
 
 
 Known: TypeAlias = Callable[[str, str], Sequence[ConnectField]]
 """Source schema and table -> the columns that the table had until now."""
 
 
-def read_groups(payloads: pa.BinaryArray, rows: RowNumbers, known: Known) -> Iterator[JsonGroup]:
-    """Read messages, grouped by their schema.
+def no_messages(rows: RowNumbers, *, reason: str = "", waits_for: str = "") -> MessageGroup:
+    """Return messages that are not read: they are rejected with a reason, or wait for a schema."""
+    if waits_for:
+        return MessageGroup(rows, None, _OTHERS.empty_table(), waits_for=waits_for)
+    return MessageGroup(rows[:0], None, _OTHERS.empty_table(), dict.fromkeys(rows.tolist(), reason))
+
+
+def read_groups(payloads: pa.BinaryArray, rows: RowNumbers, known: Known, settings: DebeziumSettings) -> Iterator[MessageGroup]:
+    """Read messages in JSON, grouped by their schema.
 
     Args:
         payloads: Their values, none of them null.
         rows: Their rows in the raw batch.
         known: Finds columns for messages without a schema.
+        settings: What of their form depends on the connector's configuration.
     """
     left = np.arange(len(rows))
+    payloads = _in_one_form(payloads)
     with_schema = pc.starts_with(payloads, _SCHEMA).to_numpy(zero_copy_only=False)
     bare = left[~with_schema]
     if len(bare):
-        yield from _read_bare(payloads.take(pa.array(bare)), rows[bare], known)
+        yield from _read_bare(payloads.take(pa.array(bare)), rows[bare], known, settings)
     left = left[with_schema]
     while len(left):
         some = payloads.take(pa.array(left))
         first: bytes = some[0].as_py()
         prefix = _find_prefix(first)
         if prefix is None:
-            yield JsonGroup(rows[:0], None, _OTHERS.empty_table(), {int(rows[left[0]]): "not a message of Debezium in JSON"})
+            yield no_messages(rows[left[:1]], reason="not a message of Debezium in JSON")
             left = left[1:]
             continue
         same = pc.starts_with(some, pattern=prefix).to_numpy(zero_copy_only=False)
         lines = pc.binary_slice(some.filter(pa.array(same)), len(prefix), -1)
-        yield _read_schema(_parse_schema(prefix), lines, rows[left[same]])
+        try:
+            yield _read_schema(_parse_schema(prefix, settings), lines, rows[left[same]])
+        except SchemaError as error:
+            yield no_messages(rows[left[same]], reason=str(error))
         left = left[~same]
+
+
+def _in_one_form(payloads: pa.BinaryArray) -> pa.BinaryArray:
+    """Return messages of which those with a schema begin with it, without white space; the text of a payload stays."""
+    is_usual = pc.starts_with(payloads, '{"schema":{').to_numpy(zero_copy_only=False)
+    if is_usual.all():
+        return payloads
+    may_have = pc.match_substring_regex(payloads, r'"schema"\s*:').to_numpy(zero_copy_only=False)
+    wanted = np.flatnonzero(~is_usual & may_have & pc.match_substring(payloads, '"payload"').to_numpy(zero_copy_only=False))
+    if not len(wanted):
+        return payloads
+    texts = payloads.to_pylist()
+    for row in wanted.tolist():
+        members = _members(texts[row])
+        if members.keys() == {"schema", "payload"} and members["schema"] == "null":
+            texts[row] = members["payload"].encode()
+        elif members.keys() == {"schema", "payload"}:
+            schema = json.dumps(json.loads(members["schema"]), separators=(",", ":"))
+            texts[row] = b"".join((_SCHEMA.encode(), schema.encode(), _PAYLOAD, members["payload"].encode(), b"}"))
+    return pa.array(texts, payloads.type)
+
+
+def _members(message: bytes) -> dict[str, str]:
+    """Return the text of each member of a JSON object; empty if it is none."""
+    found: dict[str, str] = {}
+    try:
+        text = message.decode()
+        at = text.index("{")
+        while text[at] in "{,":
+            name, at = _DECODER.raw_decode(text, _next(text, at + 1))
+            start = _next(text, text.index(":", at) + 1)
+            _, end = _DECODER.raw_decode(text, start)
+            found[name] = text[start:end]
+            at = _next(text, end)
+    except (ValueError, IndexError, TypeError):
+        return {}
+    return found
+
+
+def _next(text: str, at: int) -> int:
+    """Return the place of the next character that is no white space."""
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
 
 
 def _find_prefix(message: bytes) -> bytes | None:
@@ -97,61 +174,141 @@ def _find_prefix(message: bytes) -> bytes | None:
 
 
 @lru_cache(maxsize=1000)
-def _parse_schema(prefix: bytes) -> tuple[tuple[ConnectField, ...] | None, pa.Schema] | SchemaError:
-    """Return the columns of the rows and the schema in which messages are read; or why they cannot be."""
-    schema = json.loads(prefix[: -len(_PAYLOAD)] + b"}")["schema"]
-    members = {member.get("field"): member for member in (schema or {}).get("fields", ())}
-    if "op" not in members or "after" not in members:
-        return None, _OTHERS
-    try:
+def _parse_schema(prefix: bytes, settings: DebeziumSettings) -> Shape:
+    return shape_of(json.loads(prefix[: -len(_PAYLOAD)] + b"}")["schema"] or {}, settings)
+
+
+def shape_of(schema: Mapping[str, Any], settings: DebeziumSettings) -> Shape:
+    """Return what the messages of a schema are.
+
+    Args:
+        schema: Connect's schema, as JsonConverter writes it.
+
+    Raises:
+        SchemaError: a type that Kafka Connect does not have, or flattened messages that cannot be read.
+    """
+    members = {str(member.get("field")): member for member in schema.get("fields", ())}
+    if "op" in members and "after" in members:
         fields = row_fields(members["after"])
-    except SchemaError as error:
-        return error
-    return fields, _envelope(fields)
+        return Shape(fields, _envelope(fields, settings))
+    name = str(schema.get("name") or "")
+    if name.startswith("io.debezium.") or (not name and _is_other(members)):
+        return Shape(None, _OTHERS)
+    return _flattened(members, settings)
 
 
-def _envelope(fields: Sequence[ConnectField]) -> pa.Schema:
+def _is_other(members: Collection[str]) -> bool:
+    """Return whether messages with some fields are neither envelopes of changes nor flattened."""
+    return not _MARKS_OF_OTHERS.isdisjoint(members) or {*members} <= {"ts_ms"} or {*members} >= {"status", "id", "event_count"}
+
+
+def _flattened(members: Mapping[str, Mapping[str, Any]], settings: DebeziumSettings) -> Shape:
+    prefix = settings.flattened
+    if not prefix:
+        raise SchemaError(
+            "the message is flattened (ExtractNewRecordState)", advice="Set debezium.flattened to its add.fields.prefix"
+        )
+    source = _source(settings)
+    places = {"op": ("op",), "transaction_id": ("transaction", "id")}
+    places |= {"transaction_total_order": ("transaction", "total_order")}
+    places |= {name: ("source", one.name) for one in source for name in (one.name, f"source_{one.name}")}
+    added = {prefix + name: place for name, place in places.items() if prefix + name in members}
+    for needed in (("op",), ("source", "table"), *([] if settings.sequence else [("source", "connector")])):
+        if needed not in added.values():
+            raise SchemaError(
+                f"the message is flattened, and has no field {prefix}{needed[-1]}",
+                advice=f"Set add.fields to include {needed[-1]}",
+            )
+    fields = row_fields({"fields": [member for name, member in members.items() if not name.startswith(prefix)]})
+    kinds = {("op",): pa.string(), **{("source", one.name): one.type for one in source}}
+    kinds |= {("transaction", one.name): one.type for one in _TRANSACTION}
+    columns = [(one.name, one.reading_type) for one in fields]
+    return Shape(fields, pa.schema([*columns, *((name, kinds[place]) for name, place in added.items())]), added)
+
+
+def _source(settings: DebeziumSettings) -> pa.StructType:
+    """Return the fields of `source` that are read; those that only the setting `sequence` names are whole numbers."""
+    return pa.struct([*{**dict.fromkeys(settings.sequence, pa.int64()), **SOURCE_FIELDS}.items()])
+
+
+def _envelope(fields: Sequence[ConnectField], settings: DebeziumSettings) -> pa.Schema:
     row = pa.struct([(one.name, one.reading_type) for one in fields])
-    return pa.schema([("before", row), ("after", row), ("source", _SOURCE), ("op", pa.string()), ("transaction", _TRANSACTION)])
+    members = [("before", row), ("after", row), ("source", _source(settings)), ("op", pa.string())]
+    return pa.schema([*members, ("transaction", _TRANSACTION)])
 
 
-def _read_schema(
-    parsed: tuple[tuple[ConnectField, ...] | None, pa.Schema] | SchemaError, lines: pa.BinaryArray, rows: RowNumbers
-) -> JsonGroup:
-    if isinstance(parsed, SchemaError):
-        return JsonGroup(rows[:0], None, _OTHERS.empty_table(), dict.fromkeys(rows.tolist(), str(parsed)))
-    fields, schema = parsed
-    if any(one.has_map for one in fields or ()):
-        return _read_each(lines, rows, fields, schema)
-    return _read_halved(lines, rows, fields, schema)
+def in_envelopes(group: MessageGroup, shape: Shape) -> MessageGroup:
+    """Return flattened messages as envelopes; other messages as they are."""
+    if shape.added is None:
+        return group
+    columns = {name: group.table[name].combine_chunks() for name in group.table.column_names}
+    found = {place: columns[name] for name, place in shape.added.items()}
+    deleted = pc.fill_null(pc.equal(found["op",], "d"), False)
+    names = [one.name for one in shape.fields or ()]
+
+    def struct(section: str, kinds: dict[str, pa.DataType]) -> pa.StructArray:
+        parts = [found.get((section, name), pa.nulls(len(deleted), kind)) for name, kind in kinds.items()]
+        return pa.StructArray.from_arrays(parts, [*kinds])
+
+    def row(absent: pa.BooleanArray) -> pa.StructArray:
+        return pa.StructArray.from_arrays([columns[name] for name in names], names, mask=absent)
+
+    others = {place[1]: array.type for place, array in found.items() if place[0] == "source"}
+    table = pa.table(
+        {
+            "before": row(pc.invert(deleted)),
+            "after": row(deleted),
+            "source": struct("source", SOURCE_FIELDS | others),
+            "op": found["op",],
+            "transaction": struct("transaction", {one.name: one.type for one in _TRANSACTION}),
+        }
+    )
+    return replace(group, table=table)
 
 
-def _read_halved(
-    lines: pa.BinaryArray, rows: RowNumbers, fields: tuple[ConnectField, ...] | None, schema: pa.Schema
-) -> JsonGroup:
+def _read_schema(shape: Shape, lines: pa.BinaryArray, rows: RowNumbers) -> MessageGroup:
+    if any(one.has_map for one in shape.fields or ()):
+        return in_envelopes(read_each(lines.to_pylist(), rows, shape, _LOAD), shape)
+    return in_envelopes(_read_halved(lines, rows, shape), shape)
+
+
+def _read_halved(lines: pa.BinaryArray, rows: RowNumbers, shape: Shape) -> MessageGroup:
     """Return messages as columns; where Arrow refuses some, halve until few are left to be read alone."""
-    table = _read_lines(lines, schema)
+    table = _read_lines(lines, shape.reading)
     if table is not None:
-        return JsonGroup(rows, fields, table)
+        return MessageGroup(rows, shape.fields, table)
     if len(rows) <= _READ_ALONE:
-        return _read_each(lines, rows, fields, schema)
+        return read_each(lines.to_pylist(), rows, shape, _LOAD)
     middle = len(rows) // 2
-    parts = [_read_halved(lines[at:end], rows[at:end], fields, schema) for at, end in ((0, middle), (middle, len(rows)))]
+    parts = [_read_halved(lines[at:end], rows[at:end], shape) for at, end in ((0, middle), (middle, len(rows)))]
     joined = pa.concat_tables([part.table for part in parts]).combine_chunks()
-    return JsonGroup(np.concatenate([part.rows for part in parts]), fields, joined, parts[0].faults | parts[1].faults)
+    return MessageGroup(np.concatenate([part.rows for part in parts]), shape.fields, joined, parts[0].faults | parts[1].faults)
 
 
-def _read_bare(payloads: pa.BinaryArray, rows: RowNumbers, known: Known) -> Iterator[JsonGroup]:
+def _read_bare(payloads: pa.BinaryArray, rows: RowNumbers, known: Known, settings: DebeziumSettings) -> Iterator[MessageGroup]:
     """Read messages without a schema; which columns there are, and their types, are what all of them have."""
     changes = pc.match_substring_regex(payloads, r'"op"\s*:').to_numpy(zero_copy_only=False)
-    if not changes.all():
-        yield _read_schema((None, _OTHERS), payloads.filter(pa.array(~changes)), rows[~changes])
+    others = np.flatnonzero(~changes)
+    if len(others):
+        flat = np.array([_is_bare_row(text) for text in payloads.take(pa.array(others)).to_pylist()])
+        yield no_messages(rows[others[flat]], reason="a flattened message without a schema, or no message of Debezium")
+        rest = others[~flat]
+        yield _read_schema(Shape(None, _OTHERS), payloads.take(pa.array(rest)), rows[rest])
     if changes.any():
         lines, rows = payloads.filter(pa.array(changes)), rows[changes]
         for member in _infer(lines, known):
             some = lines.filter(pa.array(member.rows))
-            group = _read_schema((member.fields, _envelope(member.fields)), some, rows[member.rows])
-            yield JsonGroup(group.rows, group.fields, group.table, group.faults, is_inferred=True)
+            shape = Shape(member.fields, _envelope(member.fields, settings))
+            yield replace(_read_schema(shape, some, rows[member.rows]), is_inferred=True)
+
+
+def _is_bare_row(text: bytes) -> bool:
+    """Return whether a message without a schema is an object with the columns of a row."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return False  # rejected with the reason
+    return isinstance(document, dict) and not _is_other(document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,32 +368,49 @@ def _read_lines(lines: pa.BinaryArray, schema: pa.Schema) -> pa.Table | None:
     return table.select(schema.names).combine_chunks()
 
 
-def _read_each(lines: pa.BinaryArray, rows: RowNumbers, fields: tuple[ConnectField, ...] | None, schema: pa.Schema) -> JsonGroup:
-    """Return messages as columns, without those that do not fit."""
-    types = {one.name: one for one in fields or ()}
+def read_each(payloads: Sequence[bytes], rows: RowNumbers, shape: Shape, load: Callable[[bytes], Any]) -> MessageGroup:
+    """Return messages as columns, without those that do not fit.
+
+    Args:
+        rows: Their rows in the raw batch.
+        load: Returns a message as values in JSON's types.
+    """
     faults: dict[int, str] = {}
-    good: list[int] = []
-    parts: list[pa.Table] = []
-    for place, line in enumerate(lines.to_pylist()):
+    documents: dict[int, dict[str, Any]] = {}
+    types = {one.name: one for one in shape.fields or ()}
+    for place, payload in enumerate(payloads):
         try:
-            document = json.loads(line, parse_float=Decimal)
-            for section in ("before", "after"):
-                if isinstance(document.get(section), dict):
-                    document[section] = {
-                        name: fit(types[name], value) for name, value in document[section].items() if name in types
-                    }
-            if isinstance(document.get("source"), dict):
-                document["source"] = {
-                    name: value if value is None or pa.types.is_integer(kind) else str(value)
-                    for name, kind in SOURCE_FIELDS.items()
-                    if (value := document["source"].get(name)) is not None
-                }
-            parts.append(pa.Table.from_pylist([document], schema=schema))
-            good.append(place)
-        except (ValueError, TypeError, AttributeError, ArithmeticError, pa.ArrowException) as error:
+            documents[place] = _fit_message(load(payload), types, is_flat=shape.added is not None)
+        except (DecodeError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
             faults[int(rows[place])] = f"not a message of Debezium: {error}"[:300]
-    table = pa.concat_tables([schema.empty_table(), *parts]).combine_chunks()
-    return JsonGroup(rows[np.array(good, np.int64)], fields, table, faults)
+    try:
+        table = pa.Table.from_pylist([*documents.values()], schema=shape.reading)
+    except (ValueError, TypeError, AttributeError, pa.ArrowException):
+        parts = []
+        for place, document in [*documents.items()]:
+            try:
+                parts.append(pa.Table.from_pylist([document], schema=shape.reading))
+            except (ValueError, TypeError, AttributeError, pa.ArrowException) as error:
+                del documents[place]
+                faults[int(rows[place])] = f"not a message of Debezium: {error}"[:300]
+        table = pa.concat_tables([shape.reading.empty_table(), *parts])
+    return MessageGroup(rows[np.array([*documents], np.int64)], shape.fields, table.combine_chunks(), faults)
+
+
+def _fit_message(document: dict[str, Any], types: Mapping[str, ConnectField], *, is_flat: bool) -> dict[str, Any]:
+    """Return a message with the values of its rows in their fields' reading types."""
+    if is_flat:
+        return {name: fit(types[name], value) if name in types else value for name, value in document.items()}
+    for section in ("before", "after"):
+        if isinstance(document.get(section), dict):
+            document[section] = {name: fit(types[name], value) for name, value in document[section].items() if name in types}
+    if isinstance(document.get("source"), dict):
+        document["source"] = {
+            name: value if pa.types.is_integer(SOURCE_FIELDS.get(name, pa.int64())) else str(value)
+            for name, value in document["source"].items()
+            if value is not None
+        }
+    return document
 
 
 def fit(kind: ConnectField, value: Any) -> Any:

@@ -30,6 +30,7 @@ from headstream.core.model.headers import Headers
 from headstream.errors import DecodeError, HeaderError, SchemaError
 from headstream.replicate.codec import Lineage, TableMetadata
 from headstream.replicate.columns.loads import TableNotice
+from headstream.replicate.decoding.debezium.avro import is_framed, key_columns, read_avro_groups
 from headstream.replicate.decoding.debezium.connect import (
     ConnectField,
     Placeholders,
@@ -37,7 +38,7 @@ from headstream.replicate.decoding.debezium.connect import (
     fields_document,
     known_fields,
 )
-from headstream.replicate.decoding.debezium.messages import JsonGroup, fit, read_groups, read_key
+from headstream.replicate.decoding.debezium.messages import MessageGroup, fit, no_messages, read_groups, read_key
 from headstream.replicate.decoding.debezium.order import change_sequences
 from headstream.replicate.decoding.rows import ChangeParts, Faults, assemble_changes
 from headstream.replicate.decoding.transaction_events import transaction_events
@@ -46,6 +47,7 @@ from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.schemas.zone import SchemaZone, ZoneEntry
 from headstream.replicate.settings.debezium_settings import DebeziumSettings
 
+REGISTRY_REASON: Final = "the message has schema registry framing, and no registry is configured: set registry"
 SERVER: Final = "debezium"
 """The server of every table's lineage; the task is the topic prefix."""
 _INSERT, _UPDATE, _DELETE, _REFRESH = range(4)
@@ -63,6 +65,7 @@ class DebeziumRows:
     Args:
         faults: Row -> the reason why it can never be a change.
         named: Row -> its schema id, if known.
+        waiting: Row -> the id of the registry's schema that it waits for.
         changes: Schema and its decoded changes.
         unwanted: Number of messages that are no change of a target.
         events: Transaction events of those, if requested.
@@ -72,6 +75,7 @@ class DebeziumRows:
 
     faults: Faults = field(default_factory=dict)
     named: dict[int, str] = field(default_factory=dict)
+    waiting: dict[int, str] = field(default_factory=dict)
     changes: list[tuple[TableSchema, pa.RecordBatch]] = field(default_factory=list)
     unwanted: int = 0
     events: list[pa.RecordBatch] = field(default_factory=list)
@@ -120,9 +124,11 @@ def decode_debezium_rows(
     assert settings is not None, "a pipeline without messages of Debezium"
     result = DebeziumRows()
     decoding = _Decoding(raw, zone, catalog, options, settings, result)
-    for group in read_groups(raw.column("payload").take(pa.array(rows)), rows, decoding.known_fields):
+    for group in decoding.groups(rows):
         result.faults |= group.faults
-        if group.fields is None:
+        if group.waits_for:
+            result.waiting |= dict.fromkeys(group.rows.tolist(), group.waits_for)
+        elif group.fields is None:
             result.unwanted += len(group.rows)
             decoding.end_transactions(group)
         elif len(group.rows):
@@ -142,7 +148,20 @@ class _Decoding:
     settings: DebeziumSettings
     result: DebeziumRows
 
-    def end_transactions(self, group: JsonGroup) -> None:
+    def groups(self, rows: RowNumbers) -> Iterator[MessageGroup]:
+        """Read messages, in JSON or in Avro, grouped by their schema."""
+        payloads = self.raw.column("payload").take(pa.array(rows))
+        framed = pc.starts_with(payloads, pattern=b"\0").to_numpy(zero_copy_only=False)
+        framed &= pc.greater_equal(pc.binary_length(payloads), 5).to_numpy(zero_copy_only=False)
+        if framed.any() and self.options.registry is None:
+            yield no_messages(rows[framed], reason=REGISTRY_REASON)
+        elif framed.any():
+            yield from read_avro_groups(payloads.filter(pa.array(framed)), rows[framed], self.zone, self.settings)
+        if not framed.all():
+            others = payloads.filter(pa.array(~framed))
+            yield from read_groups(others, rows[~framed], self.known_fields, self.settings)
+
+    def end_transactions(self, group: MessageGroup) -> None:
         """Note the ends of transactions as the events after their last changes."""
         if not self.options.atomic or "status" not in group.table.column_names:
             return
@@ -157,7 +176,7 @@ class _Decoding:
             ids = _transaction_ids(some["id"].combine_chunks())
             self.result.events.append(transaction_events(Lineage(SERVER, prefix, "", ""), ids, numbers, last))
 
-    def parts_of(self, group: JsonGroup) -> Iterator[_Part]:
+    def parts_of(self, group: MessageGroup) -> Iterator[_Part]:
         """Divide messages by table and by the columns of their keys; reject those of no table."""
         assert group.fields is not None, "messages of changes"
         found = [
@@ -183,7 +202,7 @@ class _Decoding:
             )
             whole = self._without_truncations(whole, operations)
             if len(whole.rows):
-                for keys, chosen in self._by_key(whole.rows):
+                for keys, chosen in self._by_key(whole):
                     yield replace(whole.where(chosen), keys=keys)
             if group.is_inferred:
                 self.result.note(
@@ -221,24 +240,44 @@ class _Decoding:
             target = settings.target_name(schema=lineage.schema, table=lineage.table, task=lineage.task, server=lineage.server)
             self.result.notices.append(TableNotice(*target, kind, sequence, logged_us))
 
-    def _by_key(self, rows: RowNumbers) -> Iterator[tuple[tuple[str, ...], npt.NDArray[np.bool_]]]:
+    def _by_key(self, part: _Part) -> Iterator[tuple[tuple[str, ...], npt.NDArray[np.bool_]]]:
         """Yield the names of key columns, and which messages have them; most messages of a table begin their keys alike."""
-        keys = self.raw.column("key").take(pa.array(rows))
-        left = np.ones(len(rows), np.bool_)
+        keys = self.raw.column("key").take(pa.array(part.rows))
+        left = np.ones(len(part.rows), np.bool_)
         found: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
         while left.any():
-            first = int(np.flatnonzero(left)[0])
-            key = keys[first].as_py()
-            same = left.copy()
-            if key is None:
-                same &= keys.is_null().to_numpy(zero_copy_only=False)
-                names: tuple[str, ...] = ()
-            else:
-                same &= pc.fill_null(pc.starts_with(keys, pattern=_key_head(key)), False).to_numpy(zero_copy_only=False)
-                names = tuple(read_key(key) or ())
-            found[names] = found.get(names, np.zeros(len(rows), np.bool_)) | same
+            key = keys[int(np.flatnonzero(left)[0])].as_py()
+            same = left & _begin_alike(keys, key)
             left &= ~same
+            try:
+                names = self._key_columns(key, part.lineage)
+            except SchemaError as error:
+                self.result.faults |= dict.fromkeys(part.rows[same].tolist(), str(error))
+                continue
+            if isinstance(names, str):
+                self.result.waiting |= dict.fromkeys(part.rows[same].tolist(), names)
+            else:
+                found[names] = found.get(names, np.zeros(len(part.rows), np.bool_)) | same
         yield from found.items()
+
+    def _key_columns(self, key: bytes | None, lineage: Lineage) -> tuple[str, ...] | str:
+        """Return the columns of a key; the id of its schema if that is missing.
+
+        Raises:
+            SchemaError: it cannot be read, and the settings name no key: the table would have none.
+        """
+        rules = self.options.rules
+        if not key:
+            return ()
+        if is_framed(key) and self.options.registry is not None:
+            return key_columns(key, self.zone)
+        columns = read_key(key)
+        needed = rules.wants(lineage.schema, lineage.table) and not rules.settings_of(lineage.schema, lineage.table).keys
+        if columns is None and needed:
+            raise SchemaError(
+                "the record key is neither JSON nor Avro of a registry", advice="Set key.converter, or keys of the table"
+            )
+        return tuple(columns or ())
 
     def known_fields(self, schema: str, table: str) -> tuple[ConnectField, ...]:
         """Return the columns that a table had until now, for messages that do not describe theirs."""
@@ -375,8 +414,21 @@ class _Decoding:
         return found
 
 
+def _begin_alike(keys: pa.BinaryArray, key: bytes | None) -> npt.NDArray[np.bool_]:
+    """Return which keys begin as one of them does; if it is no object, all that are none."""
+    if not key:
+        return pc.equal(pc.fill_null(pc.binary_length(keys), 0), 0).to_numpy(zero_copy_only=False)
+    head = _key_head(key)
+    alike = pc.starts_with(keys, pattern=head or key)
+    if not head:
+        alike = pc.or_(pc.equal(keys, pa.scalar(key, keys.type)), pc.match_substring_regex(keys, r"^[^\x00{]"))
+    return pc.fill_null(alike, False).to_numpy(zero_copy_only=False)
+
+
 def _key_head(key: bytes) -> bytes:
     """Return how the keys of a table begin: up to the first value."""
+    if is_framed(key):
+        return key[:5]
     at = key.find(b'"payload":') if key.startswith(b'{"schema":') else -1
     return key[: at + 10] if at >= 0 else key[: key.find(b":") + 1]
 
@@ -421,10 +473,12 @@ class _Values:
         """Return the values of a column before the changes."""
         _, one = self._field(name)
         values = self.part.column("before", one.name)
-        if old_keys and one.name in self.part.keys:
+        found = self._converted(name, one, self._sent(0, one, values))
+        if old_keys and one.name in self.part.keys:  # headers are in JSON also where messages are in Avro
             moved = [fit(one, old_keys[place][one.name]) if place in old_keys else None for place in range(len(values))]
-            values = pc.coalesce(pa.array(moved, values.type), values)
-        return self._converted(name, one, self._sent(0, one, values))
+            old = self._converted(name, one, pa.array(moved, one.reading_type))
+            found = pc.coalesce(old, found if found.type == old.type else found.cast(old.type))
+        return found
 
     def masks(self) -> pa.Array:
         """Return the column masks of the rows: null where all columns were sent."""

@@ -13,8 +13,9 @@ import pytest
 
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.settings.debezium_settings import DebeziumSettings
+from headstream.replicate.settings.registry_settings import RegistrySettings
 from headstream.replicate.settings.table_settings import TableRules
-from tests.support.replicate.debezium_messages import envelope, key_of, read_sample, with_headers
+from tests.support.replicate.debezium_messages import AvroWriter, envelope, key_of, read_sample, with_headers
 from tests.support.replicate.replicate_messages import make_decoder, raw_messages, reasons_of, rows_of
 
 INSERT, UPDATE, DELETE, REFRESH = range(4)
@@ -113,6 +114,31 @@ def test_one_bad_value_rejects_one_message(tmp_path: Path) -> None:
     assert sorted(reasons_of(decoded)) == [1, 3, 4]
 
 
+def test_messages_are_read_whatever_white_space_and_order_of_members_they_have(tmp_path: Path) -> None:
+    usual = [envelope("c", {"id": number, "name": "a b"}, lsn=number) for number in range(1, 6)]
+    documents = [json.loads(text) for text in usual]
+    swapped = {"payload": documents[2]["payload"], "schema": documents[2]["schema"]}
+    without = {"schema": None, "payload": documents[4]["payload"]}
+    spelled = [
+        usual[0],
+        *(json.dumps(one).encode() for one in (documents[1], swapped)),
+        json.dumps(documents[3], indent=2).encode(),
+    ]
+    decoded = decode(tmp_path, *spelled, json.dumps(without).encode())
+    assert (reasons_of(decoded), decoded.unwanted) == ({}, 0)
+    assert sorted((row["id"], row["name"]) for row in rows_of(decoded)) == [(number, "a b") for number in range(1, 6)]
+
+
+def test_a_key_that_cannot_be_read_rejects_its_message_unless_the_settings_name_a_key(tmp_path: Path) -> None:
+    values = [envelope("c", {"id": number}, lsn=number) for number in (1, 2, 3)]
+    keys = [b"Struct{id=1}", b"", key_of(id=3)]
+    decoded = decode(tmp_path / "a", *values, keys=keys)
+    assert {row["id"]: "_hs_old.id" in row for row in rows_of(decoded)} == {2: False, 3: True}
+    assert "the record key" in reasons_of(decoded)[0]
+    declared = decode(tmp_path / "b", *values, keys=keys, settings={"keys": ("id",)})
+    assert [("_hs_old.id" in row) for row in rows_of(declared)] == [True] * 3
+
+
 def test_heartbeats_and_changes_of_unselected_tables_are_counted(tmp_path: Path) -> None:
     values = [b'{"ts_ms":1}', b'{"source":{},"databaseName":"x","ddl":"drop"}', envelope("c", {"id": 1}, lsn=1), envelope("m")]
     rules = TableRules(exclude=("shop.kit",))
@@ -163,7 +189,47 @@ def test_changes_have_the_order_of_their_connector(
 
 
 def test_a_connector_without_an_order_needs_the_setting(tmp_path: Path) -> None:
-    value = envelope("u", {"id": 1}, connector="db2", lsn=5)
+    value = envelope("u", {"id": 1}, connector="db2", ts_ns=5)
     assert "debezium.sequence" in reasons_of(decode(tmp_path / "a", value))[0]
-    (row,) = rows_of(decode(tmp_path / "b", value, debezium=DebeziumSettings(sequence=("lsn",))))
+    (row,) = rows_of(decode(tmp_path / "b", value, debezium=DebeziumSettings(sequence=("ts_ns",))))
     assert row["_hs_sequence"].startswith("0000000000000005")
+
+
+def flattened(row: dict[str, Any], operation: str, **added: Any) -> bytes:
+    """A message of ExtractNewRecordState for the table shop.kit; what is added is None where a field is left out."""
+    place = {"op": operation, "connector": "postgresql", "name": "shop", "schema": "shop", "table": "kit"}
+    place |= {"source_ts_ms": 1, "deleted": str(operation == "d").lower(), **added}
+    extra = {f"__{name}": value for name, value in place.items() if value is not None}
+    members = [*FIELDS, *({"type": "int64" if isinstance(v, int) else "string", "field": name} for name, v in extra.items())]
+    schema = {"type": "struct", "name": "shop.shop.kit.Value", "fields": members}
+    return json.dumps({"schema": schema, "payload": {**row, **extra}}, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize("form", ["json", "json with one text among numbers", "avro"])
+def test_flattened_messages_with_their_operation_and_position_are_the_changes_of_envelopes(tmp_path: Path, form: str) -> None:
+    rows = [("c", {"id": 1, "a": "x"}), ("u", {"id": 1, "a": "__debezium_unavailable_value"}), ("d", {"id": 1, "a": None})]
+    whole, flat = list[bytes](), list[bytes]()
+    for lsn, (operation, row) in enumerate(rows, start=1):
+        before, after = (row, None) if operation == "d" else (None, row)
+        whole.append(envelope(operation, after, before, fields=FIELDS, lsn=lsn))
+        flat.append(flattened(row, operation, lsn=lsn))
+    wanted = decode(tmp_path / "whole", *whole)
+    options: dict[str, Any] = {"debezium": DebeziumSettings(flattened="__")}
+    if form == "avro":
+        writer, keys = AvroWriter(tmp_path), [key_of(id=1)] * 3
+        options |= {"registry": RegistrySettings(directory=tmp_path), "keys": keys}
+        found = decode(tmp_path, *map(writer.framed, flat), **options)
+    else:
+        bad = [] if form == "json" else [flat[0].replace(b'"id":1', b'"id":"x"')]
+        found = decode(tmp_path, *flat, *bad, **options)
+        assert list(reasons_of(found)) == [3] * len(bad)
+    assert rows_of(found) == rows_of(wanted)
+
+
+def test_flattened_messages_that_cannot_be_applied_are_rejected_with_the_reason(tmp_path: Path) -> None:
+    row = {"id": 1, "a": "x"}
+    values = [flattened(row, "c", op=None, lsn=1), flattened(row, "c", connector=None, lsn=1), flattened(row, "c"), b'{"id":1}']
+    reasons = reasons_of(decode(tmp_path / "a", *values, debezium=DebeziumSettings(flattened="__")))
+    expected = ["no field __op", "no field __connector", "position of the change is unknown", "without a schema"]
+    assert [part in reasons[row] for row, part in enumerate(expected)] == [True] * 4, reasons
+    assert "debezium.flattened" in reasons_of(decode(tmp_path / "b", flattened(row, "c", lsn=1)))[0]
