@@ -17,8 +17,7 @@ from headstream.log.opening import close_log, open_memory
 from headstream.mirror.metrics import describe_mirror
 from headstream.mirror.mirror import MirrorStats
 from headstream.replicate.run.metrics import describe_pipeline
-from headstream.server.http.delivery_metrics import describe_deliveries
-from headstream.server.http.metrics import describe_server
+from headstream.server.http.metrics import describe_deliveries, describe_server
 from headstream.server.http.pages import describe_removals
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.spark.lag import LagListener

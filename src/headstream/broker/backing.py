@@ -18,9 +18,7 @@ class Backing:
     """The shared dependencies of a broker's parts.
 
     Args:
-        log: The log that stores everything.
         clock_us: Returns the time, microseconds since 1970 UTC.
-        entropy: Returns the given number of random bytes.
         monotonic: Returns seconds that never go back, to wait by.
     """
 
@@ -30,11 +28,7 @@ class Backing:
     monotonic: Callable[[], float]
 
     def writable_log(self) -> Log:
-        """Return the log with this process as its writer; a missing log is created.
-
-        Raises:
-            LogLockedError: another process is the writer.
-        """
+        """Return the log, created if missing, with this process as its writer; LogLockedError: another process is it."""
         if not self.log.is_writer:
             self.log.start_writing(str(uuid.UUID(bytes=self.entropy(16), version=4)), self.clock_us())
             self.log.upkeep.start(self.clock_us)

@@ -39,7 +39,6 @@ class Broker:
         log: The log; the broker closes it.
         clock_us: Returns the time, microseconds since 1970 UTC.
         entropy: Returns the given number of random bytes; None uses the system's source.
-        monotonic: A monotonic clock, seconds.
     """
 
     def __init__(

@@ -23,7 +23,6 @@ class CachedValue(Generic[_T]):
     """A value that one thread computes while others wait; thread-safe.
 
     Args:
-        monotonic: A monotonic clock, seconds.
         kept_s: The least time that a value is cached, however cheap it is to compute, seconds.
     """
 
@@ -35,11 +34,7 @@ class CachedValue(Generic[_T]):
         self._until_s = 0.0
 
     def get(self, make: Callable[[], _T]) -> _T:
-        """Return the cached value, or compute a new one.
-
-        Args:
-            make: Computes the current value; never None.
-        """
+        """Return the cached value, or compute a new one with `make`, which never returns None."""
         with self._making:
             began_s = self._monotonic()
             if self._kept is not None and began_s < self._until_s:

@@ -11,20 +11,13 @@ from headstream.log.catalog.catalog import StreamRecord
 
 
 class Streams:
-    """Stream commands."""
+    """Stream commands; LogLockedError if another process is the writer."""
 
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
 
     def create(self, name: str) -> Stream:
-        """Create a stream.
-
-        Args:
-            name: Without dot or slash.
-
-        Raises:
-            AlreadyExistsError: the name is taken.
-        """
+        """Create a stream with a name without dot or slash; AlreadyExistsError if the name is taken."""
         check_new_name(name, "stream")
         log = self._backing.writable_log()
         if name in log.snapshot():
@@ -46,15 +39,7 @@ class Streams:
         return [_stream(record) for record in self._backing.log.snapshot().values()]
 
     def rename(self, name: str, to: str) -> None:
-        """Rename a stream; its current name changes nothing.
-
-        Args:
-            to: Its new name, without dot or slash.
-
-        Raises:
-            StreamNotFoundError: the stream does not exist.
-            AlreadyExistsError: another stream has that name.
-        """
+        """Rename a stream; its current name changes nothing. StreamNotFoundError, or AlreadyExistsError: the name is taken."""
         check_new_name(to, "stream")
         log = self._backing.writable_log()
         with log.administration:

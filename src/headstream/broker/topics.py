@@ -17,16 +17,13 @@ _ATTEMPTS: Final = 5
 
 
 class Topics:
-    """Topic commands."""
+    """Topic commands; LogLockedError if another process is the writer."""
 
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
 
     def create(self, new: NewTopic, *, if_not_exists: bool = False) -> Topic:
         """Create a topic, and its stream if missing.
-
-        Args:
-            if_not_exists: Return an existing topic of that name unchanged.
 
         Raises:
             AlreadyExistsError: the name is taken.
@@ -87,11 +84,9 @@ class Topics:
         """Change options of a topic, and return it.
 
         Args:
-            name: Stream and topic.
             changes: Options of TopicOptions by name; omitted ones stay.
 
         Raises:
-            TopicNotFoundError: the topic does not exist.
             InvalidOptionError: an option is invalid.
         """
         log = self._backing.writable_log()
@@ -101,16 +96,7 @@ class Topics:
         return self.get(name)
 
     def rename(self, name: TopicName, to: str) -> None:
-        """Rename a topic; its current name changes nothing.
-
-        Args:
-            name: Stream and topic.
-            to: The topic's new name in its stream.
-
-        Raises:
-            TopicNotFoundError: the topic does not exist.
-            AlreadyExistsError: another topic of the stream has that name.
-        """
+        """Rename a topic within its stream; its current name changes nothing. AlreadyExistsError: the name is taken."""
         check_new_name(to, "topic")
         log = self._backing.writable_log()
         with log.administration:

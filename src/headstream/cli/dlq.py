@@ -158,7 +158,7 @@ def redrive(source: LetterSource, chosen: FilterInput, dry_run: bool, rate: floa
 
 
 def _redrive(source: LetterSource, letters: Letters, chosen: FilterInput, rate: float | None, *, is_dry: bool) -> dict[str, Any]:
-    """Send letters back, or ask their pipeline to; return the members of the output."""
+    """Send dead letters back, or request it from their pipeline; return the members of the output."""
     from headstream.client.dead_letters.letters import place_of_origin
     from headstream.client.dead_letters.redriving import Redrive, RedriveCounts
 

@@ -1,4 +1,4 @@
-"""`headstream erase`: removes messages that match a filter, with their bytes, and says what remains elsewhere."""
+"""`headstream erase`: removes messages that match a filter, with their bytes, and lists the places that can still have them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from headstream.cli.shared.output import print_object, print_objects, print_text
 from headstream.cli.shared.parameters import output_option, topic_argument, url_option
 
 if TYPE_CHECKING:
-    from headstream.client.client import Client
     from headstream.client.dead_letters.erasing import ErasedPartition
 
 _COLUMNS: Final = ("topic", "partition", "found", "found_bytes", "failed", "removed", "removed_bytes", "rewritten_segments")
@@ -79,11 +78,11 @@ def erase(
             found = erasure.run()
         bar.hide()
         unsearched = [name for name in find_letter_topics(log, topic) if name not in dead_letters]
-        remains = _list_remains(log, url, unsearched)
+        remains = _list_remains(url, unsearched)
     _print(topic, found, remains, dry_run, output)
 
 
-def _list_remains(log: Client, url: str, letters: Sequence[str]) -> list[str]:
+def _list_remains(url: str, letters: Sequence[str]) -> list[str]:
     """Return what can still have the messages' bytes, most certain first."""
     remains = [f"dead letters in {name}: add --dead-letter {name}" for name in letters]
     parts = urlsplit(url)
@@ -129,11 +128,7 @@ def _describe(each: ErasedPartition) -> dict[str, Any]:
 
 
 class _ProgressBar:
-    """The progress of an erasure on a terminal; nothing elsewhere.
-
-    Args:
-        stack: Ends the display.
-    """
+    """The progress of an erasure on a terminal, nothing elsewhere; `stack` ends the display."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack

@@ -19,16 +19,12 @@ from headstream.core.model.reserved import ATTEMPTS_HEADER, REASON_HEADER
 _TOPIC, _LETTERS, _GROUP = "shop/orders", "shop/orders.dead", "billing"
 _PRICES: Final = {"teapot": 25.0, "cup": 7.5, "kettle": 60.0}
 _ORDERS: Final = (("ann", "teapot"), ("dora", "cup"), ("ann", "sppon"), ("cid", "kettle"), ("dora", "teapot"), ("ann", "cup"))
-"""Customers and what they ordered; one order has a misspelt product, for which there is no price."""
+"""Customers and their orders; one order has a misspelt product, for which there is no price."""
 _WHERE: Final = "price >= 20 AND NOT express"
 
 
 def run_log_demo(console: Console, directory: Path) -> None:
-    """Run the demo and print what happens.
-
-    Args:
-        directory: Where the log is; it does not exist yet.
-    """
+    """Run the demo in a directory that does not exist yet, and print what happens."""
     url = directory.resolve().as_uri()
     with connect(url) as log:
         console.print(f"[bold]1. A log[/] is a directory, here {directory}. There is no server, no Java, no compiler.")

@@ -91,14 +91,7 @@ StatesInput = Iterable[str | int] | None
 
 
 def topic_name(name: str | TopicName, transport: Transport | None = None) -> TopicName:
-    """Parse `stream/topic`.
-
-    Args:
-        transport: The client's transport, whose topics can have names without a slash; None has none.
-
-    Raises:
-        InvalidInputError: the text is not a valid topic name.
-    """
+    """Parse `stream/topic`; InvalidInputError if invalid. A transport can have topics whose names have no slash."""
     if isinstance(name, TopicName):
         return name
     if not isinstance(name, str):
@@ -113,10 +106,7 @@ def start_of(start: StartInput, now_us: int | None = None) -> PollingStrategy:
 
     Args:
         start: As StartInput. A datetime without a zone is local time, as in datetime.timestamp(); ISO text without one is UTC.
-        now_us: Current time, microseconds since 1970 UTC; None reads the clock.
-
-    Raises:
-        InvalidInputError: the start position is invalid.
+        now_us: Microseconds since 1970 UTC; None reads the clock.
     """
     if isinstance(start, PollingStrategy):
         return start
@@ -155,11 +145,7 @@ def _no_start(start: object) -> InvalidInputError:
 
 
 def message_id_of(message_id: MessageIdInput) -> int:
-    """Return a message id as a number.
-
-    Raises:
-        InvalidInputError: the id is neither an unsigned 128-bit number nor a UUID.
-    """
+    """Return a message id as a number; InvalidInputError if it is neither an unsigned 128-bit number nor a UUID."""
     if isinstance(message_id, uuid.UUID):
         return int.from_bytes(message_id.bytes, "little")
     if isinstance(message_id, str):
@@ -176,13 +162,8 @@ def choice_of(
 ) -> tuple[int | None, bytes | None]:
     """Return a message's partition or None, and the key to hash otherwise or None: then partitions rotate.
 
-    Args:
-        partition: As PartitionInput.
-        numbers: The numbers of the topic's partitions.
-
     Raises:
-        InvalidInputError: `partition` is neither a number nor a Partitioning.
-        PartitionNotFoundError: the topic has no such partition.
+        PartitionNotFoundError: `numbers`, the topic's partitions, lacks the partition.
     """
     number: object = partition
     if isinstance(partition, Partitioning):
@@ -201,11 +182,7 @@ def choice_of(
 
 
 def committer_of(group: str | None, name: str | None) -> OffsetOwner | None:
-    """Return the committer: a group, a single consumer, or None.
-
-    Raises:
-        InvalidOptionError: both a group and a name are given.
-    """
+    """Return the committer: a group, a single consumer, or None; InvalidOptionError if both are given."""
     if group is not None and name is not None:
         raise InvalidOptionError("a consumer has a group or a name, not both", advice="Leave one out")
     if group is not None:
@@ -214,11 +191,7 @@ def committer_of(group: str | None, name: str | None) -> OffsetOwner | None:
 
 
 def state_codes(states: StatesInput) -> frozenset[int] | None:
-    """Return the codes of states, None for all.
-
-    Raises:
-        InvalidInputError: a state name is unknown, or the list is empty.
-    """
+    """Return the codes of states, None for all; InvalidInputError if a name is unknown, or the list is empty."""
     if states is None:
         return None
     if isinstance(states, (str, int)):

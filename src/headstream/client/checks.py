@@ -29,28 +29,12 @@ _T = TypeVar("_T")
 
 
 def milliseconds(name: str, value: object) -> float:
-    """Return a duration in milliseconds.
-
-    Args:
-        name: The argument's name in errors.
-        value: A number of milliseconds, or a timedelta.
-
-    Raises:
-        InvalidInputError: the value is neither.
-    """
+    """Return a number of milliseconds, or a timedelta, in milliseconds; else raise InvalidInputError that names the argument."""
     return _count_units(name, value, timedelta(milliseconds=1), "milliseconds")
 
 
 def seconds(name: str, value: object) -> float:
-    """Return a duration in seconds.
-
-    Args:
-        name: The argument's name in errors.
-        value: A number of seconds, or a timedelta.
-
-    Raises:
-        InvalidInputError: the value is neither.
-    """
+    """Return a number of seconds, or a timedelta, in seconds; else raise InvalidInputError that names the argument."""
     return _count_units(name, value, timedelta(seconds=1), "seconds")
 
 
@@ -63,67 +47,34 @@ def _count_units(name: str, value: object, unit: timedelta, unit_name: str) -> f
 
 
 def check_whole(name: str, value: object) -> int:
-    """Check that a value is a whole number, and return it.
-
-    Args:
-        name: The argument's name in errors.
-
-    Raises:
-        InvalidInputError: the value is of another type.
-    """
+    """Check that a value is a whole number, and return it; else raise InvalidInputError that names the argument."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInputError(f"{name} is {value!r}", advice="Give a whole number")
     return value
 
 
 def check_text(name: str, value: object) -> str:
-    """Check that a value is text, and return it.
-
-    Args:
-        name: The argument's name in errors.
-
-    Raises:
-        InvalidInputError: the value is of another type.
-    """
+    """Check that a value is text, and return it; else raise InvalidInputError that names the argument."""
     if not isinstance(value, str):
         raise InvalidInputError(f"{name} is {value!r}", advice='Give a text, as in "billing"')
     return value
 
 
 def check_function(name: str, value: object) -> None:
-    """Check that a value can be called.
-
-    Args:
-        name: The argument's name in errors.
-
-    Raises:
-        InvalidInputError: it cannot.
-    """
+    """Check that a value can be called; else raise InvalidInputError that names the argument."""
     if not callable(value):
         raise InvalidInputError(f"{name} is {value!r}", advice="Give a function")
 
 
 def check_many(name: str, values: Iterable[_T]) -> Iterable[_T]:
-    """Check that a value is a list, or another iterable of values, and return it.
-
-    Args:
-        name: The argument's name in errors.
-
-    Raises:
-        InvalidInputError: the value cannot be iterated, or is one payload or text.
-    """
+    """Return an iterable of values; InvalidInputError if it is not iterable, or is one payload or text."""
     if isinstance(values, (bytes, bytearray, memoryview, str)) or not isinstance(values, Iterable):
         raise InvalidInputError(f"{name} is {reprlib.repr(values)}", advice="Give a list, even of one")
     return values
 
 
 def check_consumer_options(options: ConsumerOptions) -> ConsumerOptions:
-    """Return the options of a consumer, durations in milliseconds and partitions as a list.
-
-    Raises:
-        InvalidOptionError: an option has an unknown name.
-        InvalidInputError: a value is of the wrong type.
-    """
+    """Return a consumer's options, durations in milliseconds, partitions as a list; InvalidOptionError, InvalidInputError."""
     _check_names(options, ConsumerOptions.__annotations__, "a consumer")
     found: ConsumerOptions = {**options}
     for group in (options.get("group"), options.get("name")):
@@ -142,12 +93,7 @@ def check_consumer_options(options: ConsumerOptions) -> ConsumerOptions:
 
 
 def check_topic_options(options: TopicOptionsInput) -> dict[str, Any]:
-    """Return the options of a topic as whole numbers, durations in microseconds, names separated by commas.
-
-    Raises:
-        InvalidOptionError: an option has an unknown name.
-        InvalidInputError: a value is of the wrong type.
-    """
+    """Return a topic's options as numbers, durations in microseconds, names comma-separated; errors as for a consumer."""
     _check_names(options, TopicOptionsInput.__annotations__, "a topic")
     found: dict[str, Any] = {}
     for name, value in options.items():
@@ -186,14 +132,7 @@ def _check_names(options: Mapping[str, Any], known: Iterable[str], noun: str) ->
 
 
 def check_names(names: object) -> list[str]:
-    """Check that a value is a list of topics, and return it.
-
-    Args:
-        names: Topics as text.
-
-    Raises:
-        InvalidInputError: it is not.
-    """
+    """Check that a value is a list of topics as text, and return it; else raise InvalidInputError."""
     if not isinstance(names, Iterable):
         raise InvalidInputError(f"{names!r} is neither a topic nor a list of topics", advice="Write stream/topic, or a list")
     return [check_text("a topic", name) for name in names]

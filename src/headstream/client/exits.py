@@ -1,4 +1,4 @@
-"""Exits: what is closed when the interpreter exits, so that pending messages are flushed."""
+"""Exits: producers and clients that are closed when the interpreter exits, so that pending messages are flushed."""
 
 from __future__ import annotations
 

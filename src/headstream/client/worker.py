@@ -27,10 +27,7 @@ _INTERRUPT_AGAIN_S: Final = 0.25
 
 
 def slices_ms() -> Iterator[float]:
-    """Yield the duration of each successive wait, milliseconds: a cancelled wait ends within this time.
-
-    Short at first, longer later, so that a thousand idle waits cost almost nothing.
-    """
+    """Yield successive waits, milliseconds, that limit a cancellation; later ones are longer: idle waits cost almost nothing."""
     slice_ms = _FIRST_SLICE_MS
     while True:
         yield slice_ms
@@ -38,12 +35,7 @@ def slices_ms() -> Iterator[float]:
 
 
 class Worker:
-    """One thread that runs calls.
-
-    Args:
-        name: The name of its owner.
-        interrupt: Interrupts the current call of the thread with this number.
-    """
+    """One thread that runs calls; `interrupt` interrupts the current call of the thread with this number."""
 
     def __init__(self, name: str, interrupt: Callable[[int], None]) -> None:
         self._name = name
@@ -60,11 +52,11 @@ class Worker:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call is not over: also one whose caller was cancelled, and did not wait for its end."""
+        """Whether a call is running, also after its caller was cancelled."""
         return self._turn is not None and self._turn[1].locked()
 
     def _next_turn(self) -> asyncio.Lock:
-        """Return the lock of one event loop that a call has until it is over, what it undoes after a cancellation included."""
+        """Return the lock of one event loop, which a call holds until it is over and undone after a cancellation."""
         loop = asyncio.get_running_loop()
         if self._turn is None or self._turn[0] is not loop:
             self._turn = loop, asyncio.Lock()
@@ -80,7 +72,6 @@ class Worker:
         The next call begins when this one is over: a commit, for example, never includes messages that are to be put back.
 
         Args:
-            call: What to run.
             put_back: Called in the thread with the result if the caller was cancelled and cannot receive it. It undoes the call.
                 None drops the result.
         """
@@ -108,7 +99,7 @@ class Worker:
         return self._pool.submit(contextvars.copy_context().run, self._work, loop, call)
 
     async def _wait_for_end(self, future: asyncio.Future[Any]) -> None:
-        """Wait until a call has ended whose caller was cancelled, and interrupt it if it takes long."""
+        """Wait until the call of a cancelled caller has ended, and interrupt it if it takes long."""
         timeout_s = _CANCEL_TIMEOUT_S
         while not future.done():
             with suppress(asyncio.CancelledError):

@@ -33,12 +33,7 @@ class Handler:
 
 
 class Member:
-    """A loop over a consumer.
-
-    Args:
-        log: Is open.
-        producer: Sends the results, or None.
-    """
+    """A loop over a consumer of an open log; the producer sends the results, or is None."""
 
     def __init__(self, handler: Handler, log: AsyncClient, producer: AsyncProducer | None) -> None:
         self.handler = handler

@@ -62,7 +62,7 @@ class Signature:
     """The parameters and the result of a handler.
 
     Args:
-        decode: The user's decoder of payloads, or None: the parameter's type says it.
+        decode: The user's decoder of payloads; None derives it from the parameter's type.
 
     Attributes:
         decode: The decoder of payloads; None if no parameter receives one.
@@ -150,11 +150,7 @@ class Signature:
         return arguments
 
     def make_encoder(self, encode: Any) -> Any:
-        """Return the user's encoder of the handler's results; without one, that of their type.
-
-        Raises:
-            InvalidInputError: the type is missing, or is none of a payload.
-        """
+        """Return the user's encoder of the handler's results, else that of their type; InvalidInputError: unusable type."""
         if encode is not None:
             return encode
         if self._result in (inspect.Signature.empty, type(None)):
@@ -176,7 +172,7 @@ def place_of(message: ReceivedMessage) -> str:
 
 @contextmanager
 def _placing(where: str) -> Iterator[None]:
-    """Say in errors where they are."""
+    """Name the handler and parameter in errors."""
     try:
         yield
     except HeadstreamError as error:

@@ -7,7 +7,7 @@
     audit.time            int64    when send() was called, microseconds since 1970 UTC
     audit.number          int64    from 1 in each Auditing: a gap is a message that was not stored, or is missing
 
-A message that is forwarded gets another set of them, after those it has: the headers tell every step of its way in order.
+A message that is forwarded gets another set of them after the existing ones: the headers list every step in order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_BYTES: Final = 255
 
 
 class Auditing(Interceptor):
-    """Adds headers that tell who sent a message, and records what happens to messages.
+    """Adds headers with the sender of a message, and records the steps of messages.
 
     Args:
         application: The name in `audit.application`; by default that of the program.

@@ -26,12 +26,7 @@ MAX_LINKS: Final = 128
 
 
 class BatchSpan:
-    """The span of a batch.
-
-    Args:
-        tracing: OpenTelemetry's module `trace`.
-        tracer: Makes spans.
-    """
+    """The span of a batch."""
 
     def __init__(self, tracing: Any, tracer: Any, span: Any) -> None:
         self._trace = tracing
@@ -40,11 +35,7 @@ class BatchSpan:
 
     @contextmanager
     def step(self, name: str, attributes: Mapping[str, Any] | None = None) -> Iterator[Any]:
-        """Make a span of one step; any thread.
-
-        Yields:
-            The span; an error of the body is recorded in it.
-        """
+        """Make a span of one step and yield it; it records an error of the body. Any thread."""
         parent = self._trace.set_span_in_context(self.span)
         with self._tracer.start_as_current_span(name, parent, attributes=dict(attributes or {})) as span:
             yield span
@@ -70,14 +61,11 @@ class BatchTracing:
     def process(
         self, name: str, contexts: Sequence[str], attributes: Mapping[str, Any] | None = None, start_ns: int | None = None
     ) -> Iterator[BatchSpan]:
-        """Make a span around the processing of a batch.
+        """Make a span around the processing of a batch, and yield it; it records an error of the body.
 
         Args:
             contexts: The `traceparent` of sampled messages; invalid ones and those beyond MAX_LINKS are left out.
             start_ns: When it began, nanoseconds since 1970 UTC; None is now.
-
-        Yields:
-            The span; an error of the body is recorded in it.
         """
         trace, began_ns = self._trace, time.time_ns() if start_ns is None else start_ns
         parents = [self._propagator.extract({"traceparent": text}) for text in contexts[:MAX_LINKS]]
@@ -104,12 +92,7 @@ class BatchTracing:
         """Make a span for each traced message around the append of their batch.
 
         Args:
-            topic: Stream and topic.
-            partition: From 1.
             contexts: The `traceparent` of the messages, as find_contexts() returns them.
-
-        Yields:
-            Nothing; an error of the body is recorded in the spans.
         """
         trace, began_ns = self._trace, time.time_ns()
         attributes = {

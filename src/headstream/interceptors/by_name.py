@@ -42,10 +42,7 @@ _SHIPPED: Final[Mapping[str, tuple[Callable[..., object], Mapping[str, Callable[
 
 
 def make_interceptors(text: str) -> list[object]:
-    """Return the interceptors that a text names, in its order.
-
-    Args:
-        text: Names with options, separated by commas.
+    """Return the interceptors that a text with names and options names, in its order.
 
     Raises:
         InvalidOptionError: a name or an option is unknown or invalid.

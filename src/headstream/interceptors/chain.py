@@ -28,7 +28,6 @@ class SetAsideError(Exception):
     Args:
         message: The message before the interceptor that failed.
         topic: `stream/topic` of the dead letters.
-        reason: Why.
     """
 
     def __init__(self, message: Message, topic: str, reason: str) -> None:
@@ -52,14 +51,7 @@ class _Step:
 
 
 class Chain:
-    """The interceptors of one client; thread-safe if they are.
-
-    Args:
-        interceptors: The interceptors, in the order of sending.
-
-    Raises:
-        InvalidOptionError: one of them has no hook, or an invalid policy.
-    """
+    """The interceptors of one client, in the order of sending; thread-safe if they are. InvalidOptionError: one is invalid."""
 
     def __init__(self, interceptors: Iterable[object]) -> None:
         steps: dict[str, list[_Step]] = {hook: [] for hook in HOOKS}
@@ -108,12 +100,7 @@ class Chain:
         return message
 
     def receive(self, message: Message) -> Message:
-        """Return the message to deliver.
-
-        Raises:
-            InterceptorError: an interceptor raised an error.
-            SetAsideError: the message goes to a dead-letter topic instead.
-        """
+        """Return the message to deliver; errors as send()."""
         for step in self._receive:
             try:
                 changed = _checked(self._run(step, message))
@@ -129,11 +116,7 @@ class Chain:
         return self._report(self._acknowledged, message.topic or "", message, failure)
 
     def commit(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """Report committed offsets.
-
-        Raises:
-            InterceptorError: an interceptor raised an error; the offsets are committed.
-        """
+        """Report committed offsets; InterceptorError if an interceptor raised an error: the offsets are committed."""
         error = self._report(self._commit, topic, topic, offsets)
         if error is not None:
             raise error
@@ -186,7 +169,7 @@ def _steps_of(interceptor: object) -> list[_Step]:
 
 
 def _skips_of(steps: tuple[_Step, ...]) -> Callable[[Any], bool] | None:
-    """Return whether a message need not pass some steps: what the only step says, and nothing is passed by no step."""
+    """Return a function that returns whether a message can skip these steps; None if it has to pass them."""
     if not steps:
         return lambda _: True
     return steps[0].skips if len(steps) == 1 else None

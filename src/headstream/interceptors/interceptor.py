@@ -13,7 +13,7 @@ from headstream.errors import InvalidOptionError
 
 HOOKS: Final = ("on_send", "on_acknowledged", "on_receive", "on_commit")
 SKIPS: Final = {"on_send": "skips_send", "on_receive": "skips_receive"}
-"""Hooks, and the methods that tell whether one need not be called."""
+"""Hooks, and the methods that return whether one need not be called."""
 
 
 class ErrorPolicy(enum.StrEnum):
@@ -131,12 +131,7 @@ def interceptor_name(interceptor: object) -> str:
 
 
 def check_policy(interceptor: object, on_error: object, dead_letter: object) -> tuple[ErrorPolicy, str | None]:
-    """Return a checked error policy and its topic.
-
-    Args:
-        interceptor: The interceptor; its attribute `refused_policies` lists those that it cannot have.
-        on_error: An ErrorPolicy or its value.
-        dead_letter: `stream/topic`, or None.
+    """Return a checked error policy and its topic; the interceptor's `refused_policies` are those that it cannot have.
 
     Raises:
         InvalidOptionError: the policy does not exist or is refused, or its topic is missing or superfluous.

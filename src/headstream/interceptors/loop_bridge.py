@@ -30,11 +30,7 @@ class LoopBridge:
         self._loop = WORKING_FOR.get() or self._loop
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine in the event loop, and return its result.
-
-        Raises:
-            InvalidInputError: the event loop has ended, or is the calling thread's own.
-        """
+        """Run a coroutine in the event loop; InvalidInputError if the loop has ended, or is the calling thread's own."""
         import asyncio
 
         self.remember_loop()

@@ -21,11 +21,7 @@ def has_context(data: BytesLike) -> bool:
 
 
 def find_contexts(data: BytesLike) -> list[str]:
-    """Return the different contexts of some messages, in order, at most MAX_CONTEXTS.
-
-    Args:
-        data: Header blocks, or messages as sent.
-    """
+    """Return the different contexts of header blocks, or of messages as sent, in order, at most MAX_CONTEXTS."""
     found: dict[str, None] = {}
     for match in _PATTERN.finditer(data):
         found[match[1].decode()] = None
@@ -35,14 +31,7 @@ def find_contexts(data: BytesLike) -> list[str]:
 
 
 def open_tracer(tracer_provider: Any) -> tuple[Any, Any]:
-    """Return OpenTelemetry's module `trace`, and Headstream's tracer.
-
-    Args:
-        tracer_provider: Of OpenTelemetry's SDK; None is the global one.
-
-    Raises:
-        MissingExtraError: opentelemetry-api is not installed (the extra `tracing`).
-    """
+    """Return OpenTelemetry's module `trace`, and Headstream's tracer; MissingExtraError without the extra `tracing`."""
     try:
         from opentelemetry import trace
     except ImportError as error:

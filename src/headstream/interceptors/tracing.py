@@ -65,7 +65,7 @@ class Tracing(Interceptor):
         self._is_foreign = self._fields.isdisjoint
         self._marks = tuple(name.encode() for name in self._fields - _COMPANIONS)
         self._is_plain = self._marks == (b"traceparent",)
-        """Whether the bytes of a message's headers tell whether its trace is sampled."""
+        """Whether the bytes of a message's headers suffice to decide whether its trace is sampled."""
         if rate is not None and not 0 <= rate <= 1:
             raise InvalidOptionError(f"rate is {rate!r}", advice="Use 0 to 1, as 0.01 for one message in a hundred")
         self._rate = rate
@@ -143,23 +143,16 @@ class Tracing(Interceptor):
         return bool(self._trace.get_current_span(context).get_span_context().trace_flags.sampled)
 
     def context_of(self, message: Message) -> Any:
-        """Return the OpenTelemetry context that a message carries.
-
-        Args:
-            message: Any message.
-        """
+        """Return the OpenTelemetry context that a message carries."""
         found = ((field, message.headers.get(field)) for field in self._fields)
         carrier = {field: str(value.value) for field, value in found if value is not None}
         return self._propagator.extract(carrier)
 
     @contextmanager
     def process(self, message: Message) -> Iterator[Any]:
-        """Make a span around the processing of a message, the current one in the body.
+        """Make a span around the processing of a message, the current one in the body, and yield it.
 
         With a rate, a message of no sampled trace has none: the context of the body is that of the caller.
-
-        Yields:
-            The span; one that records nothing if there is none.
         """
         is_traced = not self.skips_receive(message)
         context = self.context_of(message) if is_traced else None

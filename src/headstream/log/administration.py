@@ -29,23 +29,13 @@ from headstream.log.segments.layout import OFFSETS_NAME, topic_directory
 
 
 def create_stream(log: Log, name: str, created_us: int, id_: int | None = None) -> None:
-    """Add a stream; the caller holds log.administration and has checked that its name and id are free.
-
-    Args:
-        log: The log; this process is its writer.
-        created_us: The time, microseconds since 1970 UTC.
-        id_: Its id, 1 or more; None takes the smallest free one.
-    """
+    """Add a stream, by default with the smallest free id; the caller holds log.administration, and name and id are free."""
     with log.changing() as catalog, catalog.transaction():
         catalog.insert_stream(name, created_us, id_)
 
 
 def rename_stream(log: Log, stream: StreamRecord, name: str) -> None:
-    """Rename a stream; no other stream has the name.
-
-    Args:
-        log: The log; this process is its writer.
-    """
+    """Rename a stream; no other stream has the name."""
     with log.changing() as catalog:
         with catalog.transaction():
             catalog.rename_stream(stream.number, name)
@@ -55,13 +45,7 @@ def rename_stream(log: Log, stream: StreamRecord, name: str) -> None:
 
 def create_topic(log: Log, new: NewTopic, created_us: int, labels: TopicLabels = NO_LABELS, id_: int | None = None) -> None:
     """Add a topic, and its stream if missing; the caller holds log.administration and has checked that the topic is missing.
-
-    Args:
-        log: The log; this process is its writer.
-        created_us: The time, microseconds since 1970 UTC.
-        labels: Compression and replication as clients state them.
-        id_: Its id, 1 or more; None takes the smallest free one.
-    """
+    None takes the smallest free id."""
     with log.changing() as catalog:
         known = catalog.snapshot().get(new.name.stream)
         touched: set[int] = set()
@@ -86,14 +70,7 @@ def create_topic(log: Log, new: NewTopic, created_us: int, labels: TopicLabels =
 
 
 def delete_stream(log: Log, name: str) -> None:
-    """Delete a stream with its topics; the caller has checked that it exists.
-
-    Args:
-        log: The log; this process is its writer.
-
-    Raises:
-        LegalHoldError: one of its topics is under legal hold; nothing is deleted.
-    """
+    """Delete an existing stream with its topics; LegalHoldError, and no effect, if one of them is under legal hold."""
     with log.changing() as catalog:
         stream = catalog.snapshot()[name]
         for topic in stream.topics.values():
@@ -105,14 +82,7 @@ def delete_stream(log: Log, name: str) -> None:
 
 
 def delete_topic(log: Log, topic: TopicRecord) -> None:
-    """Delete a topic with its messages and offsets.
-
-    Args:
-        log: The log; this process is its writer.
-
-    Raises:
-        LegalHoldError: it is under legal hold.
-    """
+    """Delete a topic with its messages and offsets; LegalHoldError if it is under legal hold."""
     with log.changing() as catalog:
         _check_removable(catalog, topic)
         with catalog.transaction([topic.number]):
@@ -123,12 +93,7 @@ def delete_topic(log: Log, topic: TopicRecord) -> None:
 def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
     """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0.
 
-    Args:
-        log: The log; this process is its writer.
-        now_us: The time, microseconds since 1970 UTC.
-
-    Raises:
-        LegalHoldError: it is under legal hold.
+    LegalHoldError if it is under legal hold.
     """
     with log.changing() as catalog:
         _check_removable(catalog, topic)
@@ -144,16 +109,7 @@ def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
 
 
 def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> None:
-    """Add partitions to a topic, after its last one.
-
-    Args:
-        log: The log; this process is its writer.
-        count: Number of partitions, 1 or more.
-        now_us: The time, microseconds since 1970 UTC.
-
-    Raises:
-        InvalidOptionError: the topic would have more than 1000.
-    """
+    """Add partitions to a topic, after its last one; InvalidOptionError if it would have more than 1000."""
     check_added_partitions(topic.name, topic.partitions, count)
     numbers = range(topic.partitions + 1, topic.partitions + count + 1)
     offsets = log.offsets(topic)
@@ -170,13 +126,8 @@ def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> Non
 def delete_partitions(log: Log, topic: TopicRecord, count: int, *, least: int = 1) -> None:
     """Delete the highest numbered partitions of a topic, with their messages.
 
-    Args:
-        log: The log; this process is its writer.
-        count: Number of partitions to delete.
-        least: Minimum number of partitions that remain.
-
     Raises:
-        InvalidOptionError: fewer would remain.
+        InvalidOptionError: fewer than `least` would remain.
         LegalHoldError: the topic is under legal hold.
     """
     check_deleted_partitions(topic.name, topic.partitions, count, least=least)
@@ -204,14 +155,7 @@ def update_topic(
     options: TopicOptions | None = None,
     labels: TopicLabels | None = None,
 ) -> None:
-    """Change a topic's name, options or labels in one transaction; None leaves them unchanged.
-
-    Args:
-        log: The log; this process is its writer.
-        name: Its new name; no other topic of the stream has it.
-        options: All its options, the unchanged ones too.
-        labels: Compression and replication as clients state them.
-    """
+    """Change a topic's name, all its options or its labels in one transaction; None leaves them unchanged."""
     with log.changing() as catalog:
         with catalog.transaction([topic.number]):
             catalog.update_topic(topic.number, name=name, options=options, labels=labels)
@@ -220,21 +164,12 @@ def update_topic(
 
 
 def create_group(log: Log, topic: TopicRecord, name: str, id_: int | None = None) -> int:
-    """Create a group and return its id; the caller holds log.administration and has checked that name and id are free.
-
-    Args:
-        log: The log; this process is its writer.
-        id_: Its id, 1 or more; None takes the smallest free one.
-    """
+    """Create a group and return its id; the caller has checked name and id as for create_topic()."""
     with log.changing() as catalog, catalog.transaction([topic.number]):
         return catalog.insert_group(topic.number, name, id_)
 
 
 def delete_group(log: Log, topic: TopicRecord, id_: int) -> None:
-    """Delete a group; its committed offsets remain.
-
-    Args:
-        log: The log; this process is its writer.
-    """
+    """Delete a group; its committed offsets remain."""
     with log.changing() as catalog, catalog.transaction([topic.number]):
         catalog.delete_group(topic.number, id_)

@@ -39,17 +39,12 @@ from headstream.log.upkeep.upkeep import Upkeep
 _T = TypeVar("_T")
 _MAX_OPEN: Final = 2048
 _MAX_OPEN_OFFSETS: Final = 2048
-"""Limits of open files: partitions for writing and for reading, two or three files each, and consumer offsets' files; in all
-three eighths of the process's limit. Too few are slow: closing a partition costs a sync and, later, a search for its end."""
+"""Limits of open files: partitions for writing and reading (two or three files each), and offset files; in all three eighths
+of the process's limit. Closing a partition costs a sync and, later, a search for its end."""
 
 
 class Log:
-    """A log of streams, topics and partitions; any thread. opening.py opens one.
-
-    Args:
-        is_memory: Whether it exists in this process's memory only.
-        segment_bytes: Size at which a new segment is begun.
-    """
+    """A log of streams, topics and partitions; any thread. opening.py opens one."""
 
     def __init__(self, root: str, files: Files, *, is_memory: bool, segment_bytes: int) -> None:
         self.root = root
@@ -124,7 +119,6 @@ class Log:
 
         Args:
             identity: The UUID of a created log.
-            created_us: The creation time of a created log, microseconds since 1970 UTC.
             briefly: Whether the lock is held for a moment: other writers wait for its release.
 
         Raises:
@@ -373,13 +367,9 @@ class Log:
         timeout_s: float,
         monotonic: Callable[[], float],
     ) -> bool:
-        """Wait until a condition holds or a timeout has passed, and return whether it holds; appends wake the waiter.
+        """Wait until a condition holds or a timeout has passed; return whether it holds. Appends wake the waiter.
 
-        Args:
-            directories: The partitions' directories, see partition_directory().
-            is_there: The condition, called with the directories that possibly changed; it reads the files.
-            timeout_s: The longest wait, seconds.
-            monotonic: A clock in seconds.
+        `is_there` gets the partition directories that possibly changed, and reads the files.
         """
 
         def watch(changed: Collection[str]) -> bool:

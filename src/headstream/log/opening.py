@@ -39,12 +39,7 @@ def open_directory(directory: str, segment_bytes: int | None = None, group_acces
 
 
 def open_memory(name: str | None = None, segment_bytes: int | None = None) -> Log:
-    """Return a log in the memory of this process: a new one, or the one shared under a name.
-
-    Args:
-        name: The name under which it is shared; None creates a private one.
-        segment_bytes: As for open_directory().
-    """
+    """Return a log in the memory of this process: a new one, or the one shared under a name."""
     key = None if name is None else f"memory:{name}"
     return _REGISTRY.share(key, segment_bytes, lambda size: Log("memory", MemoryFiles(), is_memory=True, segment_bytes=size))
 

@@ -56,14 +56,9 @@ _NO_TOPICS: Final = ()
 
 
 class MessageStates:
-    """The states of a log's messages; any thread.
+    """The states of a log's messages; any thread. The lock is held while files of old segments are changed or removed.
 
-    Args:
-        directory_of: Topic, partition -> the partition's directory.
-        lock: Held while files of old segments are changed or removed.
-
-    Attributes:
-        writes_count: Grows with each change of states; read under the lock.
+    `writes_count`, read under the lock, grows with each change of states.
     """
 
     def __init__(
@@ -88,10 +83,6 @@ class MessageStates:
         """Return the offset of the first message at or after an offset that has a state row, or None.
 
         If all are available, the usual case, the result is cached until the catalog changes.
-
-        Args:
-            number: The partition's, from 1.
-            from_offset: The first offset included.
         """
         changes = self._catalog.changes()
         if changes != self._changes:
@@ -109,10 +100,6 @@ class MessageStates:
 
         For available messages it costs the logarithm of the number of runs set aside, after the first call for a partition;
         for other states the rows up to the first one are read.
-
-        Args:
-            number: The partition's, from 1.
-            from_offset: The first offset included.
         """
         others = states - {_AVAILABLE}
         found = find_state_among(self._catalog, topic.number, number, from_offset, others) if others else None
@@ -144,13 +131,7 @@ class MessageStates:
                     (runs.remove if is_available else runs.add)(begin, end)
 
     def changes(self, topic: TopicRecord, number: int, from_offset: int = 0, count: int = -1) -> list[StateChange]:
-        """Return the messages of a partition that are not available, by offset, with author, reason and time.
-
-        Args:
-            number: The partition's, from 1.
-            from_offset: The first offset included.
-            count: The most messages; negative is all.
-        """
+        """Return a partition's messages that are not available, by offset; a negative count is all."""
         with PartitionFollower(self._directory_of(topic, number), self._files) as follower:
             first = follower.first_offset
         found: list[StateChange] = []
@@ -167,7 +148,6 @@ class MessageStates:
         """Set the state of messages; when this returns, it is done and synced.
 
         Args:
-            number: The partition's, from 1.
             change: The new state with reason, author and time; its offset is ignored.
 
         Raises:
@@ -303,12 +283,7 @@ class MessageStates:
 
 
 class PartitionStates:
-    """The states of one partition, for one read.
-
-    Args:
-        states: Those of the log.
-        number: The partition's, from 1.
-    """
+    """The states of one partition, for one read."""
 
     __slots__ = ("_number", "_states", "_topic")
 
@@ -330,12 +305,6 @@ class PartitionStates:
 
         A follower keeps files open, and messages in memory, that were replaced when marked messages were removed: they are in
         them, and no row says any more that they are marked.
-
-        Args:
-            follower: The partition's; its caller uses it alone.
-
-        Raises:
-            PartitionNotFoundError: the partition has been deleted.
         """
         changes = self._states.catalog_changes()
         if follower.states_changes != changes:

@@ -37,14 +37,7 @@ def write_openmetrics(families: Iterable[Metric]) -> str:
 
 
 def write_metrics_file(path: Path, families: Iterable[Metric]) -> None:
-    """Replace a file of metrics atomically, as Prometheus' node exporter reads it.
-
-    Args:
-        path: The file; its directory is created if missing.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
+    """Replace a metrics file, and make its directory, atomically as Prometheus' node exporter reads it; StorageError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +56,6 @@ def limit_series(
         series: The series, those to be kept first. For counters an order that stays the same, since a sum that becomes smaller
             looks like a restart.
         others: Values of the labels of the one for all others.
-        combine: What its value is: the sum, or the largest.
     """
     if len(series) <= MOST_SERIES:
         return series

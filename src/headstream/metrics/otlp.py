@@ -56,7 +56,7 @@ class OtlpPush:
     A collector that does not answer is logged once, and again when it answers.
 
     Args:
-        service: The name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES says it.
+        service: The name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has one.
         collect: Returns the metrics; called in a thread of its own.
 
     Raises:
@@ -109,13 +109,7 @@ class OtlpPush:
 
 
 def convert(families: Iterable[Metric], start_ns: int, now_ns: int) -> Iterator[OtlpMetric]:
-    """Yield metrics in OpenTelemetry's form.
-
-    Args:
-        families: Counters, gauges and histograms.
-        start_ns: When the counters began, nanoseconds since 1970 UTC.
-        now_ns: The time, nanoseconds since 1970 UTC.
-    """
+    """Yield counters, gauges and histograms in OpenTelemetry's form; times are nanoseconds since 1970 UTC."""
     for family in families:
         data: Sum | Gauge | Histogram
         if family.type == "histogram":
@@ -132,7 +126,7 @@ def convert(families: Iterable[Metric], start_ns: int, now_ns: int) -> Iterator[
 
 
 def _histogram_points(family: Metric, start_ns: int, now_ns: int) -> list[HistogramDataPoint]:
-    """Return a point for each set of labels: OpenTelemetry's buckets count what is in each of them, Prometheus' what is below."""
+    """Return a point for each set of labels; OpenTelemetry's buckets are counted each, Prometheus' are cumulative."""
     below: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = {}
     sums: dict[tuple[tuple[str, str], ...], float] = {}
     for sample in family.samples:

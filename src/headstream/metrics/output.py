@@ -27,8 +27,7 @@ class MetricsOutput:
 
     Args:
         service: The job's name for OTLP, unless OpenTelemetry's variables say it.
-        file: The file; None for none.
-        over_otlp: Whether to send them.
+        file: None for none.
         write_text: Receives them in the OpenMetrics format, and whether they are the last ones; None for nothing.
 
     Raises:
@@ -50,11 +49,7 @@ class MetricsOutput:
         return self._file is not None or self._write_text is not None or self._push is not None
 
     def write(self, families: Iterable[Metric]) -> None:
-        """Write the newest metrics.
-
-        Raises:
-            StorageError: the file cannot be written.
-        """
+        """Write the newest metrics; StorageError if the file cannot be written."""
         self._newest = list(families)
         if self._file is not None:
             from headstream.metrics.families import write_metrics_file
@@ -78,12 +73,7 @@ class MetricsOutput:
 
 
 def open_push(service: str, collect: Callable[[], Iterable[Metric]]) -> OtlpPush:
-    """Return what sends metrics over OTLP; see OtlpPush.
-
-    Raises:
-        MissingExtraError: a library is not installed.
-        InvalidOptionError: a variable of OpenTelemetry is invalid.
-    """
+    """Return what sends metrics over OTLP; errors as of OtlpPush."""
     try:
         from headstream.metrics.otlp import OtlpPush
     except ImportError as error:

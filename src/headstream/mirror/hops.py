@@ -1,4 +1,4 @@
-"""Hops: the header hs.mirror, which tells where a mirrored message comes from.
+"""Hops: the header hs.mirror, the origins of a mirrored message.
 
     <log>/<stream>/<topic>/<partition>[.<generation>]/<offset>, <log>, <log>, …
 
@@ -20,12 +20,7 @@ _MAX_BYTES: Final = 255
 
 
 class Hop(NamedTuple):
-    """The place of a message in the log that it was copied from.
-
-    Args:
-        topic: `stream/topic`.
-        generation: The partition's generation, 0 if unknown.
-    """
+    """The place of a message in the log that it was copied from; the partition's generation is 0 if unknown."""
 
     log: str
     topic: str
@@ -35,11 +30,7 @@ class Hop(NamedTuple):
 
 
 def check_log_name(name: str) -> str:
-    """Return the name of a log, checked for use in a hop.
-
-    Raises:
-        InvalidOptionError: it is empty, too long, or has a slash, a comma or a space.
-    """
+    """Return the name of a log, checked for a hop; InvalidOptionError: empty, too long, or with a slash, comma or space."""
     if not name or len(name.encode()) > 64 or any(character in name for character in "/, "):
         raise InvalidOptionError(
             f"{name!r} cannot be the name of a log", advice="Use 1 to 64 bytes without slash, comma and space, as frankfurt-1"
@@ -68,12 +59,7 @@ def logs_passed(headers: Headers) -> list[str]:
 
 
 def with_hop(headers: Headers, hop: Hop) -> Headers:
-    """Return a message's headers with one more hop.
-
-    Args:
-        headers: The headers, with the hops so far.
-        hop: Where the message is copied from.
-    """
+    """Return a message's headers, with the hops so far, with one more hop."""
     place = f"{hop.partition}.{hop.generation}" if hop.generation else str(hop.partition)
     text = f"{hop.log}/{hop.topic}/{place}/{hop.offset}"
     for log in logs_passed(headers):

@@ -140,15 +140,8 @@ class _SourceTopic:
 class Mirror:
     """One run of a mirror.
 
-    Args:
-        source: The log to copy from; connected without interceptors.
-        target: The log to copy to; connected without interceptors.
-
     Raises:
         InvalidOptionError: a log has no identity and no name, or both are the same log without a route.
-
-    Attributes:
-        stats: The numbers of the run so far.
     """
 
     def __init__(self, source: Client, target: Client, options: MirrorOptions | None = None) -> None:
@@ -183,11 +176,7 @@ class Mirror:
         self._stop.set()
 
     def run(self) -> MirrorStats:
-        """Copy messages until stop(), or with `once` until those that are there now are copied.
-
-        Raises:
-            HeadstreamError: a log returns an error; another run continues.
-        """
+        """Copy messages until stop(), or with `once` until those that are there now are copied; after an error, run again."""
         self._saved_s = self._paid_s = time.monotonic()
         try:
             self._look()
@@ -360,7 +349,7 @@ class Mirror:
         return generation != topic.generations[partition] or topic.positions[partition] >= offset
 
     def _close(self) -> None:
-        """Close everything; what is not committed is read again by the next run."""
+        """Close everything; the next run reads uncommitted messages again."""
         for topic in self._topics.values():
             topic.consumer.close(commit=False)
         for target in self._targets.values():

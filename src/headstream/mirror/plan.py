@@ -29,9 +29,7 @@ class TopicPlan:
     Args:
         topic: `stream/topic`.
         is_created: Whether it does not exist in the destination yet.
-        partitions: Number of its partitions in the source.
-        messages_count: Messages in the source.
-        differences: What will differ, besides MirrorPlan.differences.
+        differences: Besides MirrorPlan.differences.
     """
 
     topic: str
@@ -43,12 +41,7 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True)
 class MirrorPlan:
-    """What a mirror will do.
-
-    Args:
-        topics: By name.
-        differences: What differs in every topic.
-    """
+    """What a mirror will do: the plans of topics, by name, and what differs in every topic."""
 
     topics: tuple[TopicPlan, ...]
     differences: tuple[str, ...] = _ALWAYS
@@ -75,13 +68,7 @@ def match_topics(source: Client, patterns: Iterable[str]) -> list[Topic]:
 
 
 def plan_mirror(source: Client, target: Client, patterns: Iterable[str]) -> MirrorPlan:
-    """Return what a mirror of topics to topics of the same name will do.
-
-    Args:
-        source: The log to copy from.
-        target: The log to copy to.
-        patterns: See match_topics().
-    """
+    """Return what a mirror of topics (patterns as of match_topics()) to topics of the same name will do."""
     return MirrorPlan(tuple(_plan_topic(topic, target) for topic in match_topics(source, patterns)))
 
 
@@ -109,12 +96,7 @@ def _plan_topic(topic: Topic, target: Client) -> TopicPlan:
 
 
 def create_like(target: Client, topic: Topic, name: str) -> Topic:
-    """Create a topic in the destination like one of the source, and return it.
-
-    Args:
-        topic: The topic of the source.
-        name: `stream/topic` in the destination.
-    """
+    """Create a topic `name` in the destination like one of the source, and return it."""
     return target.create_topic(
         TopicName.parse(name),
         len(topic.partitions),

@@ -1,4 +1,4 @@
-"""TargetTopic: one topic of a mirror's destination: its producer, what it has already, and the states of messages."""
+"""TargetTopic: one topic of a mirror's destination: its producer, its already copied messages, and their states."""
 
 from __future__ import annotations
 
@@ -128,12 +128,7 @@ class TargetTopic:
         return runs is not None and hop.offset in runs
 
     def send(self, message: ReceivedMessage, hop: Hop, source_numbers: list[int]) -> None:
-        """Send a message.
-
-        Args:
-            message: As it is stored in the source.
-            source_numbers: The numbers of the topic's partitions in the source.
-        """
+        """Send a message as stored in the source, which has these partitions of the topic."""
         headers = message.headers
         if TIMESTAMP_HEADER not in headers:
             headers = headers.with_((TIMESTAMP_HEADER, int64(message.timestamp)))

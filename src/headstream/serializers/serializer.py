@@ -33,20 +33,12 @@ Decode: TypeAlias = Serializer[_T] | Callable[[bytes], _T]
 
 
 def encoder_of(encode: Any) -> tuple[str, Callable[[Any], bytes]]:
-    """Return the name and the function of an `encode=` argument.
-
-    Raises:
-        InvalidOptionError: it is neither a Serializer nor callable.
-    """
+    """Return the name and the function of an `encode=` argument; InvalidOptionError: neither a Serializer nor callable."""
     return _function_of("encode", encode)
 
 
 def decoder_of(decode: Any) -> tuple[str, Callable[[bytes], Any]]:
-    """Return the name and the function of a `decode=` argument.
-
-    Raises:
-        InvalidOptionError: it is neither a Serializer nor callable.
-    """
+    """Return the name and the function of a `decode=` argument; InvalidOptionError: neither a Serializer nor callable."""
     return _function_of("decode", decode)
 
 
@@ -64,10 +56,8 @@ def explain_failure(error: Exception, action: str, name: str, *, where: str, adv
     """Return the error of a value that cannot be encoded or decoded.
 
     Args:
-        error: What the serializer raised.
         action: `encoded` or `decoded`.
         where: The topic; of a received message also partition and offset.
-        advice: What to do about it.
     """
     what = error.what if isinstance(error, HeadstreamError) else f"{type(error).__name__}: {error}"
     found = SerializerError(f"the value cannot be {action} by {name}: {what[:_SHOWN_CHARACTERS]}", where=where, advice=advice)

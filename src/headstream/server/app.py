@@ -99,12 +99,7 @@ class ServerApp:
         return self._dispatcher
 
     async def start(self) -> None:
-        """Open the log and the listeners; the server is ready on return.
-
-        Raises:
-            HeadstreamError: the log cannot be opened for writing, an address cannot be bound, or other machines could log in
-                with the default password.
-        """
+        """Open the log and the listeners; HeadstreamError also if other machines could log in with the default password."""
         try:
             await self._start()
         except BaseException:
@@ -327,11 +322,7 @@ class ServerApp:
                 note(logging.ERROR, "sweeping failed", error)
 
     async def stop(self) -> None:
-        """Stop listening, answer the received requests, sync and close the log; idempotent.
-
-        Raises:
-            PartitionClosedError: acknowledged messages could not be synced; everything is closed nevertheless.
-        """
+        """Stop listening, answer received requests, sync, close the log; idempotent. PartitionClosedError: not all is synced."""
         note(logging.INFO, "stopping")
         stopping = []
         if self._tcp is not None:

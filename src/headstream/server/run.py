@@ -30,16 +30,7 @@ Python's default of 5 ms, one client that lists many topics in a loop leaves oth
 
 
 def run(config: ServerConfig, on_ready: Callable[[ServerApp], None], pipelines: PipelineReports | None = None) -> None:
-    """Serve until SIGTERM or SIGINT, and return after draining and syncing; a second signal exits at once.
-
-    Args:
-        config: All settings of the server.
-        on_ready: Called when the server accepts requests.
-        pipelines: What the console shows of Replicate pipelines.
-
-    Raises:
-        HeadstreamError: the server cannot start, or acknowledged messages could not be synced.
-    """
+    """Serve until SIGTERM or SIGINT, and return after draining and syncing; a second signal exits at once."""
     start_logging(config.log_level, config.log_form)
     _open_many_files()
     configure_malloc()

@@ -21,7 +21,6 @@ def shuffle(messages: Iterable[_Item], *, seed: int, window: int | None = None) 
     """Return the messages in random order.
 
     Args:
-        messages: Any.
         seed: The same seed gives the same order.
         window: Maximum distance of two messages that can change places, from 0; None: any order.
 
@@ -43,7 +42,6 @@ def repeat(messages: Iterable[_Item], *, seed: int, fraction: float = 0.1) -> li
     """Return the messages in order, with some repeated at a random later place.
 
     Args:
-        messages: Any.
         seed: The same seed repeats the same messages.
         fraction: The share of repeated messages, 0 to 1.
 
@@ -66,7 +64,6 @@ def split(messages: Iterable[_Item], count: int, *, seed: int | None = None) -> 
     """Return the messages in batches, in order.
 
     Args:
-        messages: Any.
         count: Number of batches, from 1; some can be empty.
         seed: Seed of random cuts; None: batches of equal size, give or take one.
 
@@ -94,7 +91,6 @@ def delay(
     """Return the messages with those of one table delayed.
 
     Args:
-        messages: In any order.
         table: `schema.table`.
         by: Number of other messages by which each is delayed, from 0; None: to the end.
         role: Delay only the table's data, or only its metadata; None: both.

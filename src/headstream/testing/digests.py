@@ -74,11 +74,7 @@ def digest_rows(rows: Iterable[Mapping[str, Any]], key_columns: Sequence[str]) -
 
 
 def canonical_value(value: object) -> str:
-    """Return the canonical encoding of a value, as in the module's docstring.
-
-    Raises:
-        InvalidInputError: the value's type is unsupported.
-    """
+    """Return the canonical encoding of a value, as in the module's docstring; InvalidInputError for an unsupported type."""
     spell = _SPELLINGS.get(type(value))
     if spell is None:  # a subclass, such as pandas' Timestamp
         for kind in (datetime, date, time, bool, int, float, Decimal, str):

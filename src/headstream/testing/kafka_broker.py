@@ -45,7 +45,6 @@ _PORT_ATTEMPTS: Final = 20
 _WHOLE_LOG: Final = 100_000
 """Lines."""
 _LOOK_SECONDS: Final = 0.05
-_STOP_SECONDS: Final = 20
 _LOG_NAME: Final = "broker.log"
 _LOGGING: Final = """\
 rootLogger.level = info
@@ -134,11 +133,7 @@ class KafkaBroker:
             self._directory = None
 
     def kill(self) -> None:
-        """Kill it (as kill -9 does), and keep its data: start() continues with it, on the same port.
-
-        Raises:
-            ClosedError: it was not started.
-        """
+        """Kill it (as kill -9 does), and keep its data: start() continues with it, on the same port. ClosedError: not started."""
         self._port()
         self._end(b"keep")
 
@@ -146,7 +141,6 @@ class KafkaBroker:
         """Kill it and start it again with the same data on the same port, to simulate a broker's crash.
 
         Raises:
-            ClosedError: it was not started.
             EnvironmentSetupError: it did not start again; the text contains the end of its log.
         """
         self.kill()
@@ -156,7 +150,6 @@ class KafkaBroker:
         """Create a topic, and return when it is usable.
 
         Args:
-            partitions: Number of partitions, 1 or more.
             config: Its settings, as {"cleanup.policy": "compact"}.
 
         Raises:
@@ -170,9 +163,6 @@ class KafkaBroker:
     def add_partitions(self, topic: str, partitions: int) -> None:
         """Add partitions to a topic, and return when they are usable.
 
-        Args:
-            partitions: New number of partitions.
-
         Raises:
             InvalidInputError: the broker rejects it; the text has the reason.
             ClosedError: the broker is not running.
@@ -185,11 +175,7 @@ class KafkaBroker:
         return kafka_requests.count_partitions(self._address(), topic)
 
     def log_tail(self, lines: int = 40) -> str:
-        """Return the end of its log.
-
-        Args:
-            lines: Maximum number of lines.
-        """
+        """Return the end of its log, at most `lines` lines."""
         if self._directory is None:
             return ""
         try:
@@ -303,17 +289,8 @@ class KafkaBroker:
 
     def _end(self, word: bytes) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has exited
-            process.stdin.write(word)
-            process.stdin.close()
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            process.wait(_STOP_SECONDS)
+        if process is not None:
+            process_guard.end(process, word)
 
 
 def find_free_ports() -> tuple[int, int]:

@@ -22,12 +22,7 @@ _HEAP_MB: Final = 256
 
 
 class _Node(KafkaBroker):
-    """One broker of a cluster.
-
-    Args:
-        ports: Ports of clients and controllers of all nodes, in order of their numbers.
-        start_seconds: Timeout of its start, seconds.
-    """
+    """One broker of a cluster; `ports` are those of clients and controllers of all nodes, in order of their numbers."""
 
     def __init__(self, number: int, cluster: str, ports: list[tuple[int, int]], start_seconds: float) -> None:
         count = str(len(ports))
@@ -78,11 +73,7 @@ class KafkaCluster:
         return f"kafka://{self.bootstrap_servers}"
 
     def start(self) -> Self:
-        """Start all brokers at once: a majority elects the controller.
-
-        Raises:
-            EnvironmentSetupError: one did not start; the text contains the end of its log.
-        """
+        """Start all brokers at once: a majority elects the controller. EnvironmentSetupError has the end of a failed log."""
         try:
             with ThreadPoolExecutor(len(self.brokers)) as pool:
                 list(pool.map(lambda broker: broker.start(), self.brokers))

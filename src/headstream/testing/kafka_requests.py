@@ -53,28 +53,14 @@ class _Response:
 
 
 def count_brokers(address: tuple[str, int]) -> int:
-    """Return the number of brokers in the cluster that accept requests.
-
-    Args:
-        address: Host and port of one of them.
-
-    Raises:
-        OSError: no broker answers there.
-    """
+    """Return the number of brokers in the cluster that accept requests; OSError if none answers at the address."""
     answer, brokers = _request_metadata(address, [])
     del answer
     return brokers
 
 
 def count_partitions(address: tuple[str, int], topic: str) -> int:
-    """Return the number of usable partitions of a topic; 0 if it does not exist.
-
-    Args:
-        address: Host and port of a broker.
-
-    Raises:
-        OSError: no broker answers there.
-    """
+    """Return the number of usable partitions of a topic; 0 if it does not exist. OSError if no broker answers."""
     answer, _ = _request_metadata(address, [topic])
     ready = 0
     for _ in range(answer.pull("i")):
@@ -91,17 +77,11 @@ def count_partitions(address: tuple[str, int], topic: str) -> int:
 
 
 def create_topic(address: tuple[str, int], topic: str, partitions: int, config: Mapping[str, str]) -> None:
-    """Create a topic with one replica.
-
-    Args:
-        address: Host and port of a broker.
-        partitions: Number of partitions, 1 or more.
-        config: Its settings, under Kafka's names.
+    """Create a topic with one replica and settings under Kafka's names. OSError if no broker answers.
 
     Raises:
         AlreadyExistsError: it exists.
         InvalidInputError: the broker rejects it; the text has the reason.
-        OSError: no broker answers.
     """
     settings = b"".join(_text(name) + _text(value) for name, value in config.items())
     body = struct.pack(">i", 1) + _text(topic) + struct.pack(">ihi", partitions, 1, 0) + struct.pack(">i", len(config)) + settings
@@ -109,16 +89,7 @@ def create_topic(address: tuple[str, int], topic: str, partitions: int, config: 
 
 
 def add_partitions(address: tuple[str, int], topic: str, partitions: int) -> None:
-    """Add partitions to a topic.
-
-    Args:
-        address: Host and port of a broker.
-        partitions: New number of partitions.
-
-    Raises:
-        InvalidInputError: the broker rejects it; the text has the reason.
-        OSError: no broker answers.
-    """
+    """Add partitions up to a new number; InvalidInputError has the reason of a rejection, OSError if no broker answers."""
     body = struct.pack(">i", 1) + _text(topic) + struct.pack(">iiib", partitions, -1, _TIMEOUT_MS, 0)
     _check_result(_request(address, _CREATE_PARTITIONS, body), topic)
 

@@ -126,11 +126,7 @@ class LocalServer:
             await self._stopping.wait()
 
     def stop(self) -> None:
-        """Stop it: received requests are answered, then its connections are closed. Stopping twice is allowed.
-
-        Raises:
-            HeadstreamError: acknowledged messages could not be synced.
-        """
+        """Stop it: received requests are answered, then connections close; idempotent. HeadstreamError: data is not synced."""
         thread, self._thread = self._thread, None
         if thread is None or self._loop is None or self._stopping is None:
             return
@@ -148,10 +144,6 @@ class LocalServer:
 
 @contextmanager
 def server(directory: Path | None = None) -> Iterator[LocalServer]:
-    """Yield a running server on free ports while the body runs.
-
-    Args:
-        directory: The log's directory; None for a log in memory.
-    """
+    """Yield a running server on free ports while the body runs; its log is in the directory, or in memory if None."""
     with LocalServer(directory) as running:
         yield running

@@ -43,7 +43,6 @@ _RETRIES: Final = 20
 _RETRIED: Final = ("Address already in use", "is still in use", "is starting up")
 """Ends of a start that a later start does not have: another process took the port, or killed processes are still exiting."""
 _LOOK_SECONDS: Final = 0.05
-_STOP_SECONDS: Final = 20
 _DROP_ROOT: Final = (
     "import os,sys;u,g=map(int,sys.argv[1:3]);os.setgroups([]);os.setgid(g);os.setuid(u);os.execv(sys.argv[3],sys.argv[3:])"
 )
@@ -84,11 +83,7 @@ class PostgresServer:
 
     @property
     def port(self) -> int:
-        """Its port of the loopback address.
-
-        Raises:
-            ClosedError: it was not started.
-        """
+        """Its port of the loopback address; ClosedError if it was not started."""
         if self._home is None:
             raise ClosedError("the PostgreSQL server is not running", advice="Call start(), or use it in a `with`")
         return self._port_number
@@ -149,11 +144,7 @@ class PostgresServer:
             shutil.rmtree(home, ignore_errors=True)
 
     def kill(self) -> None:
-        """Kill all its processes (as kill -9 does), and keep its data: start() continues with it, on the same port.
-
-        Raises:
-            ClosedError: it was not started.
-        """
+        """Kill all its processes (as kill -9 does), keep data and port for the next start(); ClosedError: not started."""
         import psutil  # of headstream[server]
 
         assert self.port
@@ -177,11 +168,7 @@ class PostgresServer:
         return self._run_psql(find_postgresql(), _NAME, sql)
 
     def log_tail(self, lines: int = 40) -> str:
-        """Return the end of its log.
-
-        Args:
-            lines: Maximum number of lines.
-        """
+        """Return the end of its log, at most `lines` lines."""
         with contextlib.suppress(FileNotFoundError):
             if self._home is not None:
                 return "\n".join((self._home / "server.log").read_text(errors="replace").splitlines()[-lines:])
@@ -260,25 +247,12 @@ class PostgresServer:
 
     def _end(self, word: bytes) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has exited
-            process.stdin.write(word)
-            process.stdin.close()
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            process.wait(_STOP_SECONDS)
+        if process is not None:
+            process_guard.end(process, word)
 
 
 def find_postgresql() -> Path:
-    """Return the directory of PostgreSQL's programs: that of `initdb` on PATH, or the newest of Debian's packages.
-
-    Raises:
-        EnvironmentSetupError: PostgreSQL is not installed.
-    """
+    """Return the directory of PostgreSQL's `initdb` on PATH, or of Debian's newest package; EnvironmentSetupError: none."""
     places = [Path(found).resolve().parent for found in (shutil.which("initdb"),) if found is not None]
     places += sorted(_DEBIAN.glob("*/bin"), key=lambda path: [int(part) for part in re.findall(r"\d+", str(path))], reverse=True)
     for place in places:

@@ -11,6 +11,7 @@ It is started as a file, in a session of its own, and imports nothing of Headstr
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shutil
@@ -21,17 +22,13 @@ from typing import Final
 
 _LOOK_SECONDS: Final = 0.2
 """A pipe inherited by a forked process does not close, so the parent is checked too."""
+_STOP_SECONDS: Final = 20
 _END_SECONDS: Final = 10
 """Until a program that does not end by its signal is killed."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program and return its exit code.
-
-    Args:
-        arguments: `--signal` and the signal that ends the program, if not SIGKILL; the folder to remove afterwards, or an
-            empty text; the program; its arguments.
-    """
+    """Run the program and return its exit code; the arguments are those above (an empty FOLDER removes none)."""
     ending = signal.SIGKILL
     if arguments[0] == "--signal":
         ending, arguments = signal.Signals[arguments[1]], arguments[2:]
@@ -49,6 +46,19 @@ def main(arguments: list[str]) -> int:
     if folder and word == b"":
         shutil.rmtree(folder, ignore_errors=True)
     return code if code >= 0 else 128 - code
+
+
+def end(guard: subprocess.Popen[bytes], word: bytes) -> None:
+    """End a running guard and its program; `keep` retains the folder, an empty word removes it."""
+    assert guard.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it has exited
+        guard.stdin.write(word)
+        guard.stdin.close()
+    try:
+        guard.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        guard.terminate()
+        guard.wait(_STOP_SECONDS)
 
 
 def _wait(process: subprocess.Popen[bytes], parent: int) -> bytes | None:

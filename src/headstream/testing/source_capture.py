@@ -98,7 +98,6 @@ def table_metadata(table: SourceTable, version: int, *, seed: int, options: Capt
     Args:
         version: From 0; Replicate counts tableVersion from 1.
         seed: The database's: another database has other schema ids.
-        options: The form of the messages; None: the defaults.
     """
     chosen = options or CaptureOptions()
     columns = tuple(
@@ -117,11 +116,7 @@ def table_metadata(table: SourceTable, version: int, *, seed: int, options: Capt
 def capture_history(
     history: SourceHistory, tables: Sequence[SourceTable], options: CaptureOptions, seed: int
 ) -> Iterator[SourceMessage]:
-    """Yield the messages of a history in source order.
-
-    Raises:
-        InvalidOptionError: late metadata of an unknown table, or a negative count.
-    """
+    """Yield the messages of a history in source order; InvalidOptionError for late metadata of an unknown table or count."""
     names = {table.qualified_name for table in tables}
     for name, late in options.late_metadata.items():
         if name not in names or (late != "end" and late < 0):

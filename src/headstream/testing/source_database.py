@@ -97,10 +97,7 @@ class SourceDatabase:
         return self._history.changes
 
     def capture(self, options: CaptureOptions | None = None) -> Iterator[SourceMessage]:
-        """Yield the messages of a capture, in source order.
-
-        Args:
-            options: The form of the messages; None: as Replicate with full logging.
+        """Yield the messages of a capture, in source order; by default as of Replicate with full logging.
 
         Raises:
             InvalidOptionError: the options contradict the database.
@@ -112,11 +109,7 @@ class SourceDatabase:
         return tuple(self.versions(table.schema, table.name)[-1] for table in self._tables.values())
 
     def versions(self, schema: str, table: str) -> tuple[TableMetadata, ...]:
-        """Return the metadata of all versions of a table, as in a capture with the default options.
-
-        Raises:
-            NotFoundError: the table does not exist.
-        """
+        """Return the metadata of all versions of a table, as captured with default options; NotFoundError: no such table."""
         found = self._find(schema, table)
         last = self._history.last_versions[found.qualified_name]
         return tuple(table_metadata(found, version, seed=self.seed) for version in range(last + 1))
@@ -148,11 +141,7 @@ class SourceDatabase:
         return [version._replace(row=_in_table_types(version.row)) for version in list_versions(changes, found.key_columns)]
 
     def digest(self, schema: str, table: str) -> str:
-        """Return `digest_rows` of a table's final state.
-
-        Raises:
-            NotFoundError: the table does not exist.
-        """
+        """Return `digest_rows` of a table's final state; NotFoundError if the table does not exist."""
         return digest_rows(self.final_state(schema, table).values(), self._find(schema, table).key_columns)
 
     def _find(self, schema: str, table: str) -> SourceTable:

@@ -60,11 +60,9 @@ class AvroEncoder:
     """Encodes Avro data messages of one version of a table.
 
     Args:
-        schema_id: The version's schema id.
         columns: By ordinal.
         logical_types: Whether dates, times and decimals are Avro's logical types, or text.
         transaction_fields: Whether the headers have transactionEventCounter and transactionLastEvent.
-        envelope_headers: The envelope's own headers, or None.
     """
 
     def __init__(
@@ -111,14 +109,7 @@ class AvroEncoder:
 
 
 class JsonEncoder:
-    """Encodes JSON data messages of one version of a table.
-
-    Args:
-        schema_id: The version's schema id.
-        columns: By ordinal.
-        envelope_headers: The envelope's own headers, or None.
-        enveloped: Whether messages have an envelope.
-    """
+    """Encodes JSON data messages of one version of a table, with or without an envelope and its own headers."""
 
     def __init__(
         self,

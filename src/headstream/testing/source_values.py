@@ -50,11 +50,7 @@ def format_time(value: time) -> str:
 
 
 def value_maker(column: SourceColumn, *, milliseconds: bool) -> ValueMaker:
-    """Return a function that draws a value of a column.
-
-    Args:
-        milliseconds: Whether a TIME has milliseconds; without logical types it is encoded as HH:MM:SS.
-    """
+    """Return a function that draws a value of a column; without logical types, TIME has no milliseconds (HH:MM:SS)."""
     draw, extremes = _plain_maker(column, milliseconds), _extremes(column, milliseconds)
     nulls = _RARE if column.nullable else 0.0
 
@@ -170,7 +166,6 @@ def make_key(table: SourceTable, number: int) -> tuple[SourceValue, ...]:
     """Return the primary key of a number: a different one for each number.
 
     Args:
-        table: The table whose key columns are filled, in key order.
         number: From 0. The first numbers give the extremes of the key's types.
 
     Raises:

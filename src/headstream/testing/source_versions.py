@@ -27,11 +27,7 @@ class RowVersion(NamedTuple):
 
 
 def list_versions(changes: Iterable[SourceChange], keys: Sequence[str]) -> list[RowVersion]:
-    """Return the versions that result from a table's changes, in order of their start.
-
-    Args:
-        changes: Of one table, in source order.
-    """
+    """Return the versions that result from a table's changes (in source order), in order of their start."""
     found: list[RowVersion] = []
     open_places: dict[Key, int] = {}
     for change in changes:

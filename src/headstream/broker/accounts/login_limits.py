@@ -58,11 +58,7 @@ class _Failures:
 
 
 class LoginLimits:
-    """The limits of one server; thread-safe.
-
-    Args:
-        monotonic: A monotonic clock, seconds.
-    """
+    """The limits of one server; thread-safe. `monotonic` returns seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -73,14 +69,7 @@ class LoginLimits:
         self._good: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def check(self, address: str, user: str) -> None:
-        """Reject an attempt within the delay.
-
-        Args:
-            user: The attempted name; empty for a token.
-
-        Raises:
-            AuthenticationError: there were too many failures (42).
-        """
+        """Raise AuthenticationError (42) for an attempt within the delay; the user is empty for a token."""
         with self._lock:
             now_s, pair = self._monotonic(), (address, user)
             if pair in self._good:

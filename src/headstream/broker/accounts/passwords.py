@@ -31,7 +31,6 @@ class Passwords:
 
     Args:
         rounds: The logarithm of bcrypt's rounds, 4 to 31.
-        clock_s: Returns seconds that only grow.
     """
 
     def __init__(self, rounds: int, clock_s: Callable[[], float] = time.monotonic) -> None:

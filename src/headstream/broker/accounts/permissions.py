@@ -50,9 +50,6 @@ class Rights:
     """The rights of one user; each method returns if the operation is allowed, else raises PermissionDeniedError (41).
 
     Streams and topics are given by id, as in the permissions.
-
-    Args:
-        permissions: The user's permissions; None grants nothing.
     """
 
     __slots__ = ("_everywhere", "_knows_everything", "_streams", "_topics", "_user_id")
@@ -140,10 +137,7 @@ class Rights:
             self._check("poll")
 
     def knows_of(self, stream: int = 0) -> bool:
-        """Return whether this user is allowed to learn the topics of a stream, or with 0 the streams.
-
-        This requires any right to all of them. Other users get the same error for existing and missing ones.
-        """
+        """Return whether this user may read the topics of a stream (0: the streams), which requires any right to all of them."""
         return self._knows_everything or bool(self._streams.get(stream))
 
     def unknown(self) -> HeadstreamError:

@@ -48,11 +48,7 @@ class Verifier(NamedTuple):
 
 
 def make_verifiers(password: str) -> bytes:
-    """Return the verifiers of a password for storage; it takes about 20 ms.
-
-    Args:
-        password: It is encoded in UTF-8 and not normalized, as by Kafka's clients.
-    """
+    """Return the verifiers of a password to store, in 20 ms; it is encoded in UTF-8, not normalized, as by Kafka's clients."""
     parts = []
     for name in SCRAM_HASHES.values():
         salt = os.urandom(SALT_BYTES)
@@ -63,12 +59,7 @@ def make_verifiers(password: str) -> bytes:
 
 
 def find_verifier(stored: bytes, mechanism: str) -> Verifier:
-    """Return the verifier of a mechanism.
-
-    Args:
-        stored: The result of make_verifiers().
-        mechanism: One of SCRAM_HASHES.
-    """
+    """Return the verifier of a mechanism of SCRAM_HASHES from the result of make_verifiers()."""
     at = 0
     for known, name in SCRAM_HASHES.items():
         size = hashlib.new(name).digest_size
@@ -84,7 +75,6 @@ class ScramLogin:
     """One login, message by message.
 
     Args:
-        mechanism: One of SCRAM_HASHES.
         find: Returns the verifier of a user. For a user without one it returns a verifier that no password matches.
         nonce: The server's part of the nonce, printable ASCII without commas.
     """
@@ -97,17 +87,8 @@ class ScramLogin:
         self._verifier: Verifier | None = None
         self.username = ""
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether the first message has come."""
-        return self._verifier is not None
-
     def begin(self, message: bytes) -> bytes:
-        """Return the response to the client's first message, and learn its user name.
-
-        Raises:
-            AuthenticationError: the message is invalid, or asks for what is not supported (42).
-        """
+        """Return the response to the first message; AuthenticationError (42): it is invalid or asks for too much."""
         found = _FIRST.fullmatch(_text(message))
         if found is None or "=" in _NAME_ESCAPE.sub(lambda each: "" if each[1] else "=", found[4]):
             raise _invalid("the first message of SCRAM is invalid")
@@ -125,11 +106,7 @@ class ScramLogin:
         return reply
 
     def end(self, message: bytes) -> bytes | None:
-        """Return the response to the client's last message; None if the password is wrong.
-
-        Raises:
-            AuthenticationError: the message is invalid (42).
-        """
+        """Return the response to the last message, None for a wrong password; AuthenticationError (42): it is invalid."""
         found = _FINAL.fullmatch(_text(message))
         if found is None or self._verifier is None:
             raise _invalid("the last message of SCRAM is invalid")

@@ -31,7 +31,6 @@ class Session:
     Args:
         client_id: Unsigned 32-bit; 0 over HTTP.
         address: The peer's `host:port`.
-        transport: The transport of the connection; None over HTTP.
         user_id: The logged-in user, 0 before the login.
         generation: The user's generation at login; the session is invalid once it differs.
         is_extended: Whether the client knows Headstream's own commands and statuses.
@@ -60,13 +59,7 @@ class Session:
 
     @classmethod
     def over_http(cls, address: str, user_id: int = 0, generation: int = 0, token_id: str = "") -> Session:
-        """Return the session of one request over HTTP, which is not listed as a client.
-
-        Args:
-            address: The peer's `host:port`.
-            user_id: The user of its token, 0 without a token.
-            generation: The user's generation that the token was issued to.
-        """
+        """Return the session of one request over HTTP, which is not listed as a client; `user_id` is 0 without a token."""
         return cls(0, address, None, user_id, generation, is_extended=True, token_id=token_id)
 
     @property
@@ -81,11 +74,7 @@ class Session:
 
 
 class Sessions:
-    """All connections of a server; thread-safe.
-
-    Args:
-        monotonic: A monotonic clock, seconds.
-    """
+    """All connections of a server; thread-safe. `monotonic` returns seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -98,12 +87,7 @@ class Sessions:
         self._listeners.append(listener)
 
     def open(self, address: str, transport: TransportKind = TransportKind.TCP) -> Session:
-        """Return the session of a new connection.
-
-        Args:
-            address: The peer's `host:port`.
-            transport: The transport of the connection.
-        """
+        """Return the session of a new connection from the peer `address`, `host:port`."""
         session = Session(client_id_of(address), address, transport, pinged_s=self._monotonic())
         with self._lock:
             while session.client_id in self._sessions or not session.client_id:  # two addresses with the same hash

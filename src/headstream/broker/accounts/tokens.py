@@ -29,9 +29,7 @@ class Tokens:
 
     Args:
         catalog: The log's; this process is its writer.
-        settings: The maximum number of tokens per user.
         clock_us: Returns the time, microseconds since 1970 UTC.
-        entropy: Returns the given number of random bytes.
     """
 
     def __init__(
@@ -49,7 +47,7 @@ class Tokens:
 
         Args:
             name: 3 to 30 bytes.
-            lifetime_us: How long it is valid, microseconds; None is unlimited.
+            lifetime_us: Microseconds; None is unlimited.
 
         Raises:
             LimitError: the user has the maximum number of tokens (52).
@@ -84,12 +82,7 @@ class Tokens:
             accounts.delete_token(self._catalog, user_id, name)
 
     def verify(self, token: str) -> int:
-        """Return the id of a token's user.
-
-        Raises:
-            NotFoundError: the token does not exist (20).
-            AuthenticationError: the token has expired (54).
-        """
+        """Return the id of a token's user; NotFoundError (20): unknown token, AuthenticationError (54): expired."""
         record = accounts.find_token(self._catalog, _hash(token))
         if record is None:
             raise refusal(Status.RESOURCE_NOT_FOUND, "there is no such token", advice="Create one, or use another")
@@ -100,11 +93,7 @@ class Tokens:
         return record.user_id
 
     def revoke(self, token_id: str, expires_s: int) -> bool:
-        """Durably revoke an HTTP access token, and return whether it was valid.
-
-        Args:
-            expires_s: When it expires, seconds since 1970 UTC.
-        """
+        """Durably revoke an HTTP access token, and return whether it was valid; `expires_s`: since 1970 UTC."""
         expires_us = min(expires_s * 1_000_000, _LAST_US)
         with self._lock:
             if token_id in self._revoked:

@@ -38,7 +38,7 @@ class User:
 
     Args:
         permissions: Its permissions; None grants only what every user is allowed to do.
-        rights: The checks of its permissions; replaced after each change.
+        rights: Replaced after each change of the permissions.
         kept_token_id: The HTTP access token that changed its password last; empty for none.
     """
 
@@ -59,7 +59,6 @@ class Users:
     Args:
         catalog: The log's; this process is its writer.
         settings: Root's initial name and password, and the cost of a password hash.
-        now_us: Current time, microseconds since 1970 UTC.
 
     Attributes:
         known: All users by id, in the order of their ids; replaced after each change.
@@ -89,12 +88,7 @@ class Users:
         return user_id in self.known
 
     def is_good(self, user_id: int, generation: int, token_id: str = "") -> bool:
-        """Return whether a session or token of a user's generation is still valid.
-
-        Args:
-            generation: Its generation at the login.
-            token_id: The HTTP access token; empty for a connection.
-        """
+        """Return whether a session or token of a user's generation is still valid; `token_id` is empty for a connection."""
         return self.generation_of(user_id, generation, token_id) is not None
 
     def generation_of(self, user_id: int, generation: int, token_id: str = "") -> int | None:
@@ -133,9 +127,7 @@ class Users:
         Args:
             name: 3 to 50 bytes.
             password: 3 to 100 bytes.
-            is_active: Whether it is allowed to log in.
             permissions: Its permissions; None grants only what every user is allowed to do.
-            now_us: Current time, microseconds since 1970 UTC.
 
         Raises:
             AlreadyExistsError: the name is taken (46).
@@ -192,7 +184,6 @@ class Users:
 
         Args:
             named: The user, by id or name.
-            new: 3 to 100 bytes.
             kept_token_id: The HTTP access token that asks for it; if it is the user's own, it stays valid until it expires or the
                 server stops. Empty for none.
 
@@ -227,11 +218,7 @@ class Users:
         return user
 
     def verify(self, name: str, password: str) -> User:
-        """Return the user with a name and password; an unknown name takes as long.
-
-        Raises:
-            AuthenticationError: the user is inactive (47), or the name or password is wrong (42).
-        """
+        """Return a user; an unknown name takes as long. AuthenticationError: inactive (47), wrong name or password (42)."""
         user = self.find(name)
         if user is not None:
             self.check_active(user)
@@ -253,15 +240,11 @@ class Users:
                 self._put(replace(now.record, scram=scram))
 
     def verifier(self, name: str, mechanism: str) -> Verifier:
-        """Return a user's verifier; for a user without one, known or not, one that no password matches.
-
-        Args:
-            mechanism: One of SCRAM_HASHES.
-        """
+        """Return a user's verifier; for a user without one, known or not, return one that no password matches."""
         user = self.find(name)
         if user is not None and user.record.scram is not None:
             return find_verifier(user.record.scram, mechanism)
-        seed = self.known[ROOT].record.password_hash.encode()  # a secret, so that the salt of nobody is as stable as others
+        seed = self.known[ROOT].record.password_hash.encode()  # a secret, so that salts of unknown users are as stable
         salt = hmac.digest(seed, f"{mechanism} {name}".encode("utf-8", "surrogatepass"), "sha256")[:SALT_BYTES]
         nothing = bytes(hashlib.new(SCRAM_HASHES[mechanism]).digest_size)
         return Verifier(ITERATIONS, salt, nothing, nothing)

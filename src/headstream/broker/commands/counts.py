@@ -24,12 +24,7 @@ _BATCH_BYTES: Final = 24
 
 
 class Totals(NamedTuple):
-    """Counts over all partitions of a log.
-
-    Args:
-        size_bytes: The size of the messages.
-        groups_count: Consumer groups.
-    """
+    """Counts over all partitions of a log."""
 
     streams_count: int
     topics_count: int
@@ -44,8 +39,6 @@ class TopicCounts(NamedTuple):
     """The counts of a topic.
 
     Args:
-        partitions: The counts of its partitions.
-        size_bytes: The size of the messages.
         changes: The state of its partitions at the time of counting; see Log.changes().
         created_us: Creation times of its partitions, which distinguish them from deleted ones of the same numbers.
     """
@@ -59,11 +52,7 @@ class TopicCounts(NamedTuple):
 
 
 class CountsCache:
-    """Caches the counts of a log's partitions; any thread.
-
-    Args:
-        log: The log; this process is its writer.
-    """
+    """Caches the counts of a log's partitions; any thread. This process is the log's writer."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -99,11 +88,7 @@ class CountsCache:
         return made
 
     def totals(self, snapshot: Snapshot) -> Totals:
-        """Return the totals of a log; one thread counts, others wait for its result.
-
-        Args:
-            snapshot: The streams and topics.
-        """
+        """Return the totals of a log; one thread counts, others wait for its result."""
         return self._totals.get(lambda: self._count(snapshot))
 
     def _count(self, snapshot: Snapshot) -> Totals:

@@ -1,4 +1,4 @@
-"""Deliveries of groups: what is unfinished, and steps; the rights are those of polls, and of sends for a dead letter."""
+"""Deliveries of groups: unfinished messages, and steps; they need the right to poll, dead letters also the right to send."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def find_group_of(server: Dispatcher, session: Session, command: _OfGroup) -> tu
 
 
 def find_dead_letter(server: Dispatcher, session: Session, text: str) -> TopicName | None:
-    """Return the dead-letter topic of a command, after checking the right to send there; None if it names none."""
+    """Return the dead-letter topic of a command, after checking the right to send there; None if there is none."""
     if not text:
         return None
     name = TopicName.parse(text)

@@ -18,7 +18,7 @@ from headstream.broker.accounts.tokens import Tokens
 from headstream.broker.accounts.users import Users
 from headstream.broker.broker import Broker
 from headstream.broker.commands.counts import CountsCache
-from headstream.broker.commands.topic_lookup import TopicLookup
+from headstream.broker.commands.topic_lookup import FoundTopic, TopicLookup
 from headstream.broker.deliveries.delivery_audit import DeliveryAudit
 from headstream.broker.groups.connection_groups import ConnectionGroups
 from headstream.broker.groups.members import Members
@@ -29,6 +29,7 @@ from headstream.core.wire.codes import CodeEntry
 from headstream.core.wire.commands.system import TransportKind
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
+from headstream.core.wire.shapes import Identifier
 from headstream.core.wire.statuses import Status
 from headstream.errors import (
     AuthenticationError,
@@ -87,7 +88,6 @@ class CommandRow(NamedTuple):
     """A row of the table of commands: the handler of a command and its cost.
 
     Args:
-        handler: Handles it.
         is_slow: Whether it can delay other requests: it reads many files, syncs, changes the catalog (which is synced) or waits
             for such a change, or hashes a password. Over TCP and QUIC a worker thread runs it.
         is_quick: Whether it neither reads many files nor waits for the disk: the event loop runs it, over HTTP too.
@@ -112,8 +112,7 @@ class Dispatcher:
     Creating it makes this process the log's writer, and creates the log and its root user if they are missing.
 
     Args:
-        broker: The broker; its creator closes it.
-        handlers: The table of commands.
+        broker: Its creator closes it.
 
     Attributes:
         poll_bytes: Approximate maximum bytes of one poll's reply. A transport lowers it while too many replies wait for clients
@@ -148,11 +147,7 @@ class Dispatcher:
         self._handlers = handlers
 
     def answer(self, session: Session, command: Command[_R]) -> _R:
-        """Return the reply to a validated command.
-
-        Raises:
-            HeadstreamError: the command fails; wire.refusals.status_of() returns the status.
-        """
+        """Return the reply to a validated command, or raise its HeadstreamError; wire.refusals.status_of() returns the status."""
         entry = command.entry()
         handler = self._handlers.get(type(command))
         if handler is None:
@@ -167,14 +162,7 @@ class Dispatcher:
         return reply
 
     def admit(self, session: Session, entry: CodeEntry) -> None:
-        """Refuse a command that a session is not allowed to send at all.
-
-        Args:
-            entry: The command's entry in the table of codes.
-
-        Raises:
-            HeadstreamError: with status 30, 3, or 40 (or the entry's own).
-        """
+        """Raise HeadstreamError (30, 3, or 40, or the entry's own) for a command that a session may not send at all."""
         if not entry.needs_login:
             return
         session.check_alive()
@@ -186,7 +174,7 @@ class Dispatcher:
     def disclosed(self, session: Session, command: Command[Any], error: HeadstreamError) -> HeadstreamError:
         """Return the error that the client receives.
 
-        Only users with a right to all streams or topics learn that one does not exist. Others receive the same error for a
+        Only users with a right to all streams or topics are informed that one does not exist. Others receive the same error for a
         missing one as for one they have no right to, so that they cannot probe names.
         """
         if not session.user_id or not isinstance(error, (StreamNotFoundError, TopicNotFoundError)):
@@ -208,6 +196,12 @@ class Dispatcher:
     def rights(self, session: Session) -> Rights:
         """Return the permissions of a session's user: the same object until they change."""
         return self.users.rights(session.user_id)
+
+    def readable_topic(self, session: Session, stream: Identifier, topic: Identifier) -> FoundTopic:
+        """Return a topic that a session's user has the right to poll."""
+        target = self.lookup.topic(stream, topic)
+        self.rights(session).poll(target.stream.id, target.topic.id)
+        return target
 
     def end_sessions(self, user_id: int, *, but: Session | None = None) -> None:
         """End all sessions of a user except one."""

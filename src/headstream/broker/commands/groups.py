@@ -150,38 +150,32 @@ def sync_group(server: Dispatcher, session: Session, command: SyncGroup) -> Grou
     return None if found is None else GroupAssignment(*found)
 
 
-def _readable(server: Dispatcher, session: Session, stream: Identifier, topic: Identifier) -> FoundTopic:
-    target = server.lookup.topic(stream, topic)
-    server.rights(session).poll(target.stream.id, target.topic.id)
-    return target
-
-
 def _name_of(target: FoundTopic, group: Identifier) -> str:
     return group if isinstance(group, str) else find_group(target.topic, group).name
 
 
 def get_group_lag(server: Dispatcher, session: Session, command: GetGroupLag) -> GroupLag:
     """Return the lag of a group."""
-    target = _readable(server, session, command.stream, command.topic)
+    target = server.readable_topic(session, command.stream, command.topic)
     return _describe(server, target, server.broker.groups.get(target.topic.name, _name_of(target, command.group)))
 
 
 def list_group_lags(server: Dispatcher, session: Session, command: ListGroupLags) -> tuple[GroupLag, ...]:
     """Return the lags of all groups of a topic."""
-    target = _readable(server, session, command.stream, command.topic)
+    target = server.readable_topic(session, command.stream, command.topic)
     return tuple(_describe(server, target, group) for group in server.broker.groups.list(target.topic.name))
 
 
 def seek_group(server: Dispatcher, session: Session, command: SeekGroup) -> GroupLag:
     """Set the offsets of a group without members; a missing group is created, so that existing clients can join it."""
-    target = _readable(server, session, command.stream, command.topic)
+    target = server.readable_topic(session, command.stream, command.topic)
     name = _name_of(target, command.group)
     if name not in {made.name for made in target.topic.groups}:
         server.rights(session).read_topic(target.stream.id, target.topic.id)  # as for the creation of a group
     found = server.broker.groups.seek(target.topic.name, name, command.offsets, user_id=session.user_id)
     log = server.broker.backing.writable_log()
     with log.administration:
-        target = _readable(server, session, command.stream, command.topic)
+        target = server.readable_topic(session, command.stream, command.topic)
         if found.name not in {made.name for made in target.topic.groups}:
             add_group(log, target.topic, found.name)
     return _describe(server, target, found)
@@ -189,7 +183,7 @@ def seek_group(server: Dispatcher, session: Session, command: SeekGroup) -> Grou
 
 def enter_group(server: Dispatcher, session: Session, command: EnterGroup) -> NewMember:
     """Add a new member to a group."""
-    target = _readable(server, session, command.stream, command.topic)
+    target = server.readable_topic(session, command.stream, command.topic)
     name = _name_of(target, command.group)
     timeout_ms = command.session_timeout_ms
     return NewMember(server.members.enter(session, target.topic.name, name, timeout_ms, is_shared=command.is_shared).id)
@@ -202,7 +196,7 @@ def exit_group(server: Dispatcher, session: Session, command: ExitGroup) -> None
 
 def report_member(server: Dispatcher, session: Session, command: ReportMember) -> MemberAssignment:
     """Record a member's heartbeat and the partitions that it releases."""
-    target = _readable(server, session, command.stream, command.topic)
+    target = server.readable_topic(session, command.stream, command.topic)
     member = server.members.find(session, command.member)
     found = server.broker.groups.report(target.topic.name, member, released=command.released, is_resting=command.is_resting)
     return MemberAssignment(found.generation, found.partitions, found.revoked)
@@ -210,7 +204,7 @@ def report_member(server: Dispatcher, session: Session, command: ReportMember) -
 
 def commit_member(server: Dispatcher, session: Session, command: CommitMember) -> GroupGeneration:
     """Commit a group's next offsets, for one of its members."""
-    target = _readable(server, session, command.stream, command.topic)
+    target = server.readable_topic(session, command.stream, command.topic)
     member = server.members.find(session, command.member)
     return GroupGeneration(
         server.broker.groups.commit(
@@ -227,7 +221,7 @@ def commit_member(server: Dispatcher, session: Session, command: CommitMember) -
 
 def commit_offsets(server: Dispatcher, session: Session, command: CommitOffsets) -> None:
     """Commit a consumer's next offsets, by partition."""
-    target = _readable(server, session, command.stream, command.topic)
+    target = server.readable_topic(session, command.stream, command.topic)
     for partition in command.offsets:
         check_partition(target, partition)
     consumer = consumer_of(target.topic, command.consumer, must_exist=False)
@@ -238,7 +232,7 @@ def commit_offsets(server: Dispatcher, session: Session, command: CommitOffsets)
 
 def list_offsets(server: Dispatcher, session: Session, command: ListOffsets) -> CommittedOffsets:
     """Return a consumer's next offsets, by partition."""
-    target = _readable(server, session, command.stream, command.topic)
+    target = server.readable_topic(session, command.stream, command.topic)
     consumer = consumer_of(target.topic, command.consumer, must_exist=False)
     return CommittedOffsets(server.broker.offsets.committed(target.topic.name, consumer))
 

@@ -1,4 +1,4 @@
-"""Leases of groups whose workers share partitions; the rights are those of polls, and of sends for a dead letter."""
+"""Leases of groups with shared partitions; they need the right to poll, dead letters also the right to send."""
 
 from __future__ import annotations
 

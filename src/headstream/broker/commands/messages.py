@@ -47,7 +47,6 @@ from headstream.core.wire.extensions.messages import (
 )
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
-from headstream.core.wire.shapes import Identifier
 from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError, NotFoundError
 from headstream.log.catalog.catalog import TopicRecord
@@ -134,12 +133,6 @@ _AVAILABLE: Final = frozenset({1})
 _ALL: Final = frozenset(range(1, 256))
 
 
-def _readable(server: Dispatcher, session: Session, stream: Identifier, topic: Identifier) -> FoundTopic:
-    target = server.lookup.topic(stream, topic)
-    server.rights(session).poll(target.stream.id, target.topic.id)
-    return target
-
-
 def _writable(server: Dispatcher, session: Session, command: AppendMessages) -> TopicName:
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).send(target.stream.id, target.topic.id)
@@ -148,14 +141,14 @@ def _writable(server: Dispatcher, session: Session, command: AppendMessages) -> 
 
 
 def searches_states(command: PollMessages | FetchMessages) -> bool:
-    """Return whether a command asks for some of the messages that are set aside: the rows up to them have to be read."""
+    """Return whether a command requests only some of the unavailable messages: the rows up to them must be read."""
     states = frozenset(getattr(command, "states", ()))
     return bool(states - _AVAILABLE) and not states >= _ALL
 
 
 def fetched(server: Dispatcher, session: Session, command: FetchMessages | FilterMessages, where: Filter | None = None) -> Polled:
     """Return stored messages of a partition in the requested states that match a filter, without waiting."""
-    target = _readable(server, session, command.stream, command.topic)
+    target = server.readable_topic(session, command.stream, command.topic)
     named = command.consumer
     states = frozenset(command.states) or _AVAILABLE
     partition = check_partition(target, command.partition)
@@ -212,7 +205,7 @@ def begin_wait(
     """
     server.admit(session, command.entry())
     try:
-        target = _readable(server, session, command.stream, command.topic)
+        target = server.readable_topic(session, command.stream, command.topic)
     except NotFoundError as error:
         raise server.disclosed(session, command, error) from None
     messages, name = server.broker.messages, target.topic.name
@@ -261,7 +254,7 @@ def remove_marked(server: Dispatcher, session: Session, command: RemoveMarked) -
 
 def list_states(server: Dispatcher, session: Session, command: ListStates) -> tuple[StateChange, ...]:
     """Return a page of the messages of a partition in states other than `available`."""
-    target = _readable(server, session, command.stream, command.topic)
+    target = server.readable_topic(session, command.stream, command.topic)
     partition, count = check_partition(target, command.partition), min(command.count or PAGE_STATES, PAGE_STATES)
     changes = server.broker.messages.states(target.topic.name, partition, command.from_offset, count)
     return tuple(StateChange.of(each) for each in changes)
@@ -269,7 +262,7 @@ def list_states(server: Dispatcher, session: Session, command: ListStates) -> tu
 
 def measure_range(server: Dispatcher, session: Session, command: MeasureRange) -> MeasuredRange:
     """Return the number and size of messages in a range of offsets."""
-    target = _readable(server, session, command.stream, command.topic)
+    target = server.readable_topic(session, command.stream, command.topic)
     partition = check_partition(target, command.partition)
     return MeasuredRange(
         *server.broker.messages.measure(
@@ -280,7 +273,7 @@ def measure_range(server: Dispatcher, session: Session, command: MeasureRange) -
 
 def count_segments(server: Dispatcher, session: Session, command: CountSegments) -> CountedSegments:
     """Return how much of a topic a filter reads."""
-    target = _readable(server, session, command.stream, command.topic)
+    target = server.readable_topic(session, command.stream, command.topic)
     found = server.broker.messages.count_segments(target.topic.name, parse_filter(command.where))
     return CountedSegments.of(found)
 

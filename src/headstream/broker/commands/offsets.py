@@ -15,7 +15,6 @@ from headstream.core.model.polling import ConsumerKind, OffsetOwner
 from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoredOffset, StoreOffset
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import refusal
-from headstream.core.wire.shapes import Identifier
 from headstream.core.wire.statuses import Status
 from headstream.log.catalog.catalog import GroupRecord
 
@@ -39,8 +38,7 @@ def find_consumer_partition(
     """Return the reader and the partition that a consumer or a group member addresses.
 
     Args:
-        named: The consumer or group.
-        partition: Its number; 0 is the first one for a consumer, and the next one in turn for a group member.
+        partition: 0 is the first partition for a consumer, and the next one in turn for a group member.
         is_poll: Whether a member's turn advances to its next partition.
 
     Raises:
@@ -101,17 +99,11 @@ def end_offset(server: Dispatcher, target: FoundTopic, partition: int) -> int:
 def _find(
     server: Dispatcher, session: Session, command: GetOffset | StoreOffset | DeleteOffset
 ) -> tuple[FoundTopic, ConsumerPartition]:
-    target = _permitted(server, session, command.stream, command.topic)
+    target = server.readable_topic(session, command.stream, command.topic)
     found = find_consumer_partition(server, session, target, command.consumer, command.partition)
     if not found.partition:
         raise refusal(Status.CONSUMER_OFFSET_NOT_FOUND, "this member has no partition", where=str(target.topic.name))
     return target, found
-
-
-def _permitted(server: Dispatcher, session: Session, stream: Identifier, topic: Identifier) -> FoundTopic:
-    target = server.lookup.topic(stream, topic)
-    server.rights(session).poll(target.stream.id, target.topic.id)
-    return target
 
 
 def get_offset(server: Dispatcher, session: Session, command: GetOffset) -> StoredOffset | None:

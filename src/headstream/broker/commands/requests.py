@@ -48,10 +48,6 @@ def answer_request(
 
     Args:
         payload: The frame's payload; not referenced after the return.
-        encoding: How the client encodes requests and responses.
-
-    Raises:
-        HeadstreamError: the request fails.
     """
     entry = TABLE.get(code)
     if entry is not None and entry.is_extension and not session.is_extended:  # before the payload is decoded

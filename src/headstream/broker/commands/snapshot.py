@@ -34,8 +34,7 @@ def make_archive(log: Log, compression: SnapshotCompression, types: Collection[S
     """Return an archive (ZIP).
 
     Args:
-        compression: The compression of its entries; methods that the standard library lacks (zstd, xz) become deflate.
-        types: Its entries; ALL is all of them.
+        compression: Methods that the standard library lacks (zstd, xz) become deflate.
 
     Raises:
         HeadstreamError: it cannot be made (9000).

@@ -101,8 +101,7 @@ def consumer_of(topic: TopicRecord, named: ConsumerRef, *, must_exist: bool) -> 
     """Return the owner of offsets: a single consumer's number is its name.
 
     Args:
-        named: The consumer or group.
-        must_exist: Whether a group must have been created; otherwise its name is used unchecked.
+        must_exist: Whether a group must have been created; otherwise its name is not checked.
     """
     if named.kind == ConsumerKind.CONSUMER:
         return OffsetOwner.named(str(named.id))

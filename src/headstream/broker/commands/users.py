@@ -1,4 +1,4 @@
-"""Users. Sessions without the right to manage users are refused (41) before they could learn which users exist."""
+"""Users. Sessions without the right to manage users are rejected (41) before the lookup, so that they cannot probe names."""
 
 from __future__ import annotations
 

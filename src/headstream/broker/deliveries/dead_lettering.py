@@ -1,10 +1,10 @@
-"""DeadLettering: the way of a message that a group gives up into the dead letter, once, whatever is killed and when.
+"""DeadLettering: moves a message that a group gives up into the dead-letter topic, once, also if a process is killed on the way.
 
-    1. the journal says where the copy goes, and that partition's end   2. the copy is appended and synced
-    3. the journal says that the message is done
+    1. the journal records the copy's partition and that partition's end   2. the copy is appended and synced
+    3. the journal records that the message is done
 
-Each step is stored before the next one begins. What a crash leaves is repeated: if the copy is found after that end, it is
-not made again; else the way begins anew, to the dead letter that is named now: the first one can be gone, or have refused it.
+Each step is stored before the next one begins. After a crash, the step is repeated: a copy found after the recorded end is
+not made again; otherwise the move starts again with the current dead-letter topic, as the first may be deleted or reject it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,7 @@ from headstream.log.partition.offset_file_counts import NO_USER
 
 
 class DeadLettering:
-    """Puts messages into dead letters.
-
-    Args:
-        copies: Makes the copies.
-        transitions: Counts what is given up.
-    """
+    """Moves messages into dead-letter topics."""
 
     def __init__(self, backing: Backing, copies: DeadLetterCopies, transitions: Transitions) -> None:
         self._backing = backing
@@ -47,19 +42,16 @@ class DeadLettering:
         dead_letter: TopicName | None,
         user_id: int = NO_USER,
     ) -> None:
-        """Copy a poisoned message into the dead letter, once, and record that it is done.
+        """Copy a poisoned message into the dead-letter topic, once, and record that it is done.
 
         Args:
-            record: The topic of the message.
-            owner: The group that gives it up.
             journal: The group's journal, locked.
-            dead_letter: Where the copy goes; None for where it was to go before, if that topic still exists.
-            user_id: The server's user in whose request this happens.
+            dead_letter: The topic of the copy; None for the recorded one, if it still exists.
+            user_id: The server's user whose request it is.
 
         Raises:
             InvalidOptionError: there is no dead-letter topic, or it would drop copies.
             LimitError: the copy does not fit into the dead-letter topic.
-            LogLockedError: another process is the log's writer: a copy cannot be appended.
         """
         offset, state = delivery.offset, journal.state
         message = self._copies.find(record.name, partition, offset)

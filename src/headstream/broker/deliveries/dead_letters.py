@@ -1,4 +1,4 @@
-"""DeadLetterCopies: copies messages that a group gave up into dead-letter topics, whole, with their origin and their story.
+"""DeadLetterCopies: copies messages that a group gave up into dead-letter topics, with their origin and delivery history.
 
 Payload, key, id and header bytes stay. Added headers: hs.origin.topic, .partition, .offset, .timestamp and .group;
 hs.reason (the last error), hs.reason_code (core/model/deliveries.py), hs.attempts, hs.first_error, hs.first_failed,
@@ -57,7 +57,7 @@ class DeadLetterCopies:
         return None
 
     def is_letter(self, message: Message) -> bool:
-        """Return whether a message was set aside before."""
+        """Return whether a message is a dead letter already."""
         return _OFFSET in message.headers or _TOPIC in message.headers
 
     def has_topic(self, name: str) -> bool:
@@ -67,12 +67,7 @@ class DeadLetterCopies:
         return stream is not None and topic.topic in stream.topics
 
     def place(self, dead_letter: TopicName, message: Message, partition: int) -> tuple[str, int, int]:
-        """Return where a copy goes: the topic, a partition by key, else by the original's, and that partition's end.
-
-        Raises:
-            InvalidOptionError: the topic would drop copies.
-            LogLockedError: another process is the log's writer.
-        """
+        """Return where a copy goes: the topic, a partition (by key, else the original's number), and that partition's end."""
         log = self._backing.writable_log()
         record = self._backing.topic(dead_letter)
         check_dead_letter_options(str(dead_letter), record.options)
@@ -83,9 +78,7 @@ class DeadLetterCopies:
         """Append a copy, and return its offset; sync() follows.
 
         Args:
-            topic: The topic of the message.
-            owner: The group that gave it up.
-            delivery: Its story, and where the copy goes.
+            delivery: The message's delivery history, and where the copy goes.
 
         Raises:
             LimitError: it does not fit into the dead-letter topic.
@@ -118,13 +111,7 @@ class DeadLetterCopies:
         self._backing.writable_log().partition(self._backing.partition(TopicName.parse(target), number), number).sync()
 
     def find_copy(self, topic: TopicName, partition: int, owner: OffsetOwner, delivery: Delivery) -> int | None:
-        """Return the offset of a copy that an interrupted attempt has appended, or None.
-
-        Args:
-            topic: The topic of the message.
-            owner: The group that gave it up.
-            delivery: Its story, and where the copy was to go, if that was decided.
-        """
+        """Return the offset of a copy that an interrupted attempt has appended to the place recorded in `delivery`, or None."""
         if delivery.copied_to is None:
             return None
         target, number, at = delivery.copied_to

@@ -1,7 +1,7 @@
-"""Deliveries: what groups have not finished, as the owners of partitions say; see leases.py for workers that share them.
+"""Deliveries: unfinished messages of groups, as owners of partitions report them; see leases.py for workers that share them.
 
-FAILED     the journal says so, and the offset does not pass the message
-POISONED   it goes into the dead letter (dead_lettering.py); then the group's offset passes it
+FAILED     the journal records it, and the committed offset does not pass the message
+POISONED   the message goes into the dead-letter topic (dead_lettering.py); then the group's offset passes it
 """
 
 from __future__ import annotations
@@ -32,14 +32,7 @@ _FAILURES: Final = frozenset((DeliveryStep.FAILED, DeliveryStep.POISONED))
 
 
 class Deliveries:
-    """Commands for the unfinished messages of groups.
-
-    Args:
-        groups: Its groups, whose members own partitions.
-        dead_lettering: Puts messages into dead letters.
-        pauses: Decides whether a group is paused.
-        transitions: Counts what happens.
-    """
+    """Commands for the unfinished messages of groups; partitions count from 1."""
 
     def __init__(
         self,
@@ -59,15 +52,7 @@ class Deliveries:
         self._journals = journals_of(backing.log)
 
     def unfinished(self, topic: TopicName, group: str, partition: int) -> PartitionDeliveries:
-        """Return what a group has not finished in a partition.
-
-        Args:
-            topic: Stream and topic.
-            partition: From 1.
-
-        Raises:
-            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
-        """
+        """Return what a group has not finished in a partition; TopicNotFoundError, PartitionNotFoundError."""
         owner = OffsetOwner.group(group)
         record = self._backing.partition(topic, partition)
         with self._groups.locked(record, group):
@@ -80,8 +65,6 @@ class Deliveries:
         """Record steps of messages, and commit the offset of the first one that is not done.
 
         Args:
-            topic: Stream and topic.
-            partition: From 1.
             user_id: The server's user, see OffsetStore.commit().
 
         Returns:
@@ -132,11 +115,7 @@ def _check_generation(record: TopicRecord, partition: int, generation: int | Non
 
 
 class _Found:
-    """What steps change, beside the state before them.
-
-    Args:
-        state: The state, to which they are not applied yet.
-    """
+    """What steps change; `state` is the state before they are applied."""
 
     def __init__(self, state: DeliveryState, steps: Iterable[DeliveryChange]) -> None:
         self._state = state
@@ -156,7 +135,7 @@ class _Found:
                 self._failed += [step.from_offset] * (step.step is DeliveryStep.FAILED)
 
     def transitions(self, worker: str) -> Iterator[Transition]:
-        """Yield what has happened, after they were applied; a group that began anew has finished nothing."""
+        """Yield the transitions of applied steps; a group that restarted has finished nothing."""
         done = OffsetRanges([] if self.is_sought else self._done)
         if self._frontier < self._state.frontier and not self.is_sought:
             done.add(self._frontier, self._state.frontier)

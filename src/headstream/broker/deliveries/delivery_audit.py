@@ -1,7 +1,7 @@
-"""DeliveryAudit: a topic that gets one row for each transition of deliveries of groups and of states: who, what, when and why.
+"""DeliveryAudit: a topic with one row for each transition of deliveries of groups and of states: who, what, when and why.
 
-Rows are appended by a thread of their own: a transition neither waits for its row nor fails with it. What cannot be appended,
-because too many rows wait or the topic takes none, is counted as lost and logged. The audit topic itself is not audited.
+A thread of its own appends rows: a transition neither waits for its row nor fails with it. A row that cannot be appended,
+because too many rows wait or the topic rejects it, is counted as lost and logged. The audit topic itself is not audited.
 """
 
 from __future__ import annotations
@@ -46,12 +46,8 @@ class DeliveryAudit:
     """Appends rows to a topic, from its creation to close().
 
     Args:
-        broker: The broker; its transitions are audited.
-        topic: The topic of the rows; a missing one is created.
-        name_of_user: Returns the name of a server's user by its id, empty if it is unknown.
-
-    Raises:
-        HeadstreamError: the topic cannot be created.
+        topic: Created if it is missing, or HeadstreamError is raised.
+        name_of_user: Returns the name of a user by its id, empty if it is unknown.
     """
 
     def __init__(self, broker: Broker, topic: TopicName, name_of_user: Callable[[int], str]) -> None:

@@ -25,7 +25,6 @@ class GroupAges(NamedTuple):
     """The ages of a group's messages, for metrics.
 
     Args:
-        topic: Stream and topic.
         is_paused: Whether it is paused, or on trial.
         oldest_leased_us: When its oldest lease began, microseconds since 1970 UTC, or None.
         oldest_poisoned_us: When its oldest message with an open dead letter was given up, or None.
@@ -39,11 +38,7 @@ class GroupAges(NamedTuple):
 
 
 class DeliveryViews:
-    """Reads the journals of groups.
-
-    Args:
-        pauses: The pauses of its groups.
-    """
+    """Reads the journals of groups. TopicNotFoundError, GroupNotFoundError and PartitionNotFoundError if one does not exist."""
 
     def __init__(self, backing: Backing, groups: Groups, messages: Messages, pauses: Pauses) -> None:
         self._backing = backing
@@ -53,14 +48,7 @@ class DeliveryViews:
         self._journals = journals_of(backing.log)
 
     def group(self, topic: TopicName, group: str) -> GroupDeliveries:
-        """Return what a group has not finished, counted.
-
-        Args:
-            topic: Stream and topic.
-
-        Raises:
-            TopicNotFoundError, GroupNotFoundError: the topic or the group does not exist.
-        """
+        """Count what a group has not finished."""
         found, record, owner = self._groups.get(topic, group), self._backing.topic(topic), OffsetOwner.group(group)
         with self._groups.locked(record, group):
             pause = self._pauses.state(record, owner).snapshot()
@@ -105,16 +93,7 @@ class DeliveryViews:
                     yield each
 
     def message(self, topic: TopicName, group: str, partition: int, offset: int) -> MessageStory:
-        """Return what a group has done with one message.
-
-        Args:
-            topic: Stream and topic.
-            partition: From 1.
-
-        Raises:
-            TopicNotFoundError, PartitionNotFoundError, GroupNotFoundError: the topic, partition or group does not exist.
-            OffsetOutOfRangeError: the partition has no such message, and never had.
-        """
+        """Return a group's history of one message; OffsetOutOfRangeError: the partition never had the message."""
         record, owner = self._backing.partition(topic, partition), OffsetOwner.group(group)
         place = self._groups.get(topic, group).partitions[partition - 1]
         if offset >= place.end_offset:
@@ -126,7 +105,7 @@ class DeliveryViews:
             return _tell(state, partition, offset, self._backing.clock_us())
 
     def ages(self) -> Iterator[GroupAges]:
-        """Yield the groups whose journals are in memory: those that were used recently, and at first what the log has."""
+        """Yield the groups with journals in memory: recently used ones, and at first all of the log."""
         records = {record.identity: record for record in topics_of(self._backing.log.snapshot())}
         self._journals.open_stored(records.values())
         found: dict[tuple[str, OffsetOwner], list[int]] = {}
@@ -157,7 +136,7 @@ def _oldest_leased(state: DeliveryState) -> int | None:
 
 
 def _tell(state: DeliveryState, partition: int, offset: int, now_us: int) -> MessageStory:
-    """Return the story of a message from the state of its partition."""
+    """Return the delivery history of a message from the state of its partition."""
     given_up = next((each for each in state.given_up if each.offset == offset), None)
     each = state.failing.get(offset) or given_up
     lease = next((lease for lease in state.leases.values() if offset in lease.offsets), None)

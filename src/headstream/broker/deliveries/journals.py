@@ -25,8 +25,7 @@ class OpenJournal:
 
     Attributes:
         table: The leases as this process granted and read them, or None before the first one.
-        base: The committed offset that the table knows.
-        idle: The end of the partition, and the order, when nothing could be leased, or None: nothing has to be read until it
+        idle: The end of the partition, and the order, when nothing could be leased, or None. Nothing is read until the partition
             grows, or the table's next time has come.
     """
 

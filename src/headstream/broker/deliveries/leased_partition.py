@@ -19,7 +19,7 @@ from headstream.log.catalog.catalog import TopicRecord
 from headstream.log.partition.lease_table import LeaseKeys, LeaseOutcome, LeaseTable
 
 _KEYS_PAGE: Final = 1000
-"""Messages whose keys are read at once."""
+"""Number of messages in one read of keys."""
 
 _MAX_WAITING: Final = 10_000
 """Messages of a partition that wait for earlier ones of their key: behind more, no key is looked for."""
@@ -31,8 +31,8 @@ class LeasedPartition:
 
     Args:
         partition: From 1.
-        user_id: The server's user whose request this is.
-        dead_letter: Where messages go after their last attempt, or None.
+        user_id: The server's user whose request it is.
+        dead_letter: The topic of messages after their last attempt, or None.
         pause_rule: When the group is paused, or None.
     """
 
@@ -56,14 +56,7 @@ _Store: TypeAlias = Callable[[LeasedPartition, LeaseOutcome], None]
 
 
 def scan_keys(place: LeasedPartition, messages: Messages, store: _Store, count: int, end: int) -> None:
-    """Read the keys of open messages, and of new ones until enough can be leased.
-
-    Args:
-        messages: Reads messages.
-        store: Stores which messages wait.
-        count: How many are enough.
-        end: The end of the partition.
-    """
+    """Read keys of open messages, and of new ones before `end`, until `count` can be leased; record waiting ones."""
     table, state = place.table, place.table.state
     if table.keys is None:
         table.keys = LeaseKeys()

@@ -1,10 +1,10 @@
 """Leases: lends messages of a group to workers that share its partitions, and records their steps.
 
-    lease    end what is over -> finish what an interrupted call left -> grant -> journal -> offset
-    settle   end what is over -> apply -> journal -> dead letters -> offset
+    lease    end expired leases -> finish what an interrupted call left -> grant -> journal -> offset
+    settle   end expired leases -> apply -> journal -> dead letters -> offset
 
 Each grant and each step is in the group's journal before the worker gets the response. The process that holds the group's lock
-decides; a worker's word counts by its token, so it needs no lock and no clock of its own.
+decides; a worker's request is valid by its token, so the worker needs no lock and no clock of its own.
 """
 
 from __future__ import annotations
@@ -48,14 +48,7 @@ _WAITING_US: Final = 50_000
 
 
 class Leases:
-    """Commands of workers that share partitions.
-
-    Args:
-        messages: Its message commands: keys are read from the messages.
-        dead_lettering: Puts messages into dead letters.
-        pauses: Decides whether a group is paused.
-        transitions: Counts what happens.
-    """
+    """Commands of workers that share partitions. Keys are read from messages. Partitions count from 1."""
 
     def __init__(
         self,
@@ -83,9 +76,7 @@ class Leases:
         """Lease messages of the first partition that has some.
 
         Args:
-            topic: Stream and topic.
-            member: A member of the group that joined to share it.
-            request: What it asks for.
+            member: Joined the group with is_shared.
             user_id: The server's user, see OffsetStore.commit().
 
         Returns:
@@ -94,9 +85,9 @@ class Leases:
         Raises:
             ClosedError: the member has left.
             TopicNotFoundError, PartitionNotFoundError: the topic or a partition does not exist.
-            InvalidInputError: a message that is asked for by offset is not deferred.
+            InvalidInputError: a message that is requested by offset is not deferred.
             InvalidOptionError: the request is out of range, or the dead-letter topic would drop copies.
-            LogLockedError: a message goes into the dead letter, and another process is the log's writer.
+            LogLockedError: a message goes into the dead-letter topic, and another process is the log's writer.
         """
         _check(request)
         record = self._backing.topic(topic)
@@ -226,12 +217,8 @@ class Leases:
         """Record steps of leased messages, and commit the offset of the first one that is not done.
 
         Args:
-            topic: Stream and topic.
-            partition: From 1.
             changes: The steps; repeating them changes nothing.
             dead_letter: Where poisoned messages are copied to.
-            partition_generation: The generation of the partition of the leases, if known.
-            pause_rule: When the group is paused, or None.
             user_id: The server's user, see OffsetStore.commit().
 
         Returns:
@@ -323,7 +310,7 @@ class Leases:
             place.table.state.frontier = max(place.table.state.frontier, first)
 
     def _end_leases(self, place: LeasedPartition, now_us: int, steady_us: int) -> bool:
-        """End what is over, and return whether the group is paused for it."""
+        """End expired leases, and return whether the group is paused for it."""
         outcome = place.table.end_leases(now_us, steady_us)
         if not outcome.ended:
             return False
@@ -336,7 +323,7 @@ class Leases:
         return self._observe(place, outcome) > 0
 
     def _finish_interrupted(self, place: LeasedPartition) -> None:
-        """Finish the way of messages into the dead letter that a crash or an error interrupted."""
+        """Finish moves of messages into the dead-letter topic that a crash or an error interrupted."""
         failing = place.table.state.failing
         left = [failing[offset] for offset in sorted(place.table.interrupted) if offset in failing]
         self._dead_letter(place, [each for each in left if place.dead_letter is not None or each.copied_to is not None])

@@ -19,11 +19,7 @@ _log: Final = logging.getLogger("headstream.log")
 
 
 class Pauses:
-    """The pauses of groups; the group is locked by the caller.
-
-    Args:
-        transitions: Counts pauses.
-    """
+    """The pauses of groups; the group is locked by the caller."""
 
     def __init__(self, backing: Backing, transitions: Transitions) -> None:
         self._backing = backing
@@ -39,11 +35,7 @@ class Pauses:
         return load_pause(self._backing.log.offsets(record).directory, self._backing.log.files, owner)
 
     def own_state(self, record: TopicRecord, owner: OffsetOwner) -> PauseState:
-        """Return the state of a group for which this process reads; it is read once while the group has members.
-
-        Raises:
-            StorageError: the clock was set back, and the system refused to write the new end of the pause.
-        """
+        """Return the state of a group for which this process reads; read once while it has members. StorageError as observe()."""
         live = self._registry.group(record, owner.name)
         state = self.state(record, owner)
         if state.follow_clock(self._backing.clock_us()):
@@ -70,12 +62,9 @@ class Pauses:
 
         Args:
             rule: When it is paused; None never pauses it, and records nothing.
-            succeeded: How many attempts succeeded.
-            failed: How many failed.
-            user_id: The server's user who reports them.
 
         Raises:
-            StorageError: the system refused to write.
+            StorageError: the system refused to write, as after the clock was set back.
         """
         if rule is None:
             return 0

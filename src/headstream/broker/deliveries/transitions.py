@@ -33,11 +33,7 @@ Audit: TypeAlias = Callable[[GroupPlace, Transition], None]
 
 
 class Transitions:
-    """The transitions of one log; any thread.
-
-    Attributes:
-        audit: Where each transition goes too, or None.
-    """
+    """The transitions of one log; any thread. Each is also sent to `audit`, unless it is None."""
 
     def __init__(self) -> None:
         self.audit: Audit | None = None

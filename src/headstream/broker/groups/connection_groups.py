@@ -43,7 +43,6 @@ class ConnectionGroups:
         """Add a client as a member; joining again restarts the rotation of all members.
 
         Args:
-            client: The number of its connection.
             hold: Called for the first member; its result is called when the last member has left.
         """
         with self._lock:
@@ -97,11 +96,7 @@ class ConnectionGroups:
             return sorted(self._joined.get(client, ()), key=lambda key: key[2:])
 
     def members(self, key: GroupKey, partitions: int) -> dict[int, tuple[int, ...]]:
-        """Return the partitions of each member, in the order they joined.
-
-        Args:
-            partitions: Number of partitions of its topic.
-        """
+        """Return the partitions of each member, in the order they joined; `partitions` is their number."""
         with self._lock:
             group = self._groups.get(key)
             return {} if group is None else {client: _share(group, client, partitions) for client in group.turns}
@@ -113,21 +108,13 @@ class ConnectionGroups:
             return 0 if group is None else len(group.turns)
 
     def assignment(self, client: int, key: GroupKey, partitions: int) -> tuple[int, tuple[int, ...]] | None:
-        """Return the group's generation and a member's partitions; None for a client that is not a member.
-
-        Args:
-            partitions: Number of partitions of its topic.
-        """
+        """Return the group's generation and a member's partitions (of `partitions`); None for a client that is not a member."""
         with self._lock:
             share = self._share_of(client, key, partitions)
             return None if share is None else (self._groups[key].generation, share)
 
     def take_turn(self, client: int, key: GroupKey, partitions: int) -> int | None:
-        """Return a member's next partition in turn, 0 for a member without partitions, None for a client that is not a member.
-
-        Args:
-            partitions: Number of partitions of its topic.
-        """
+        """Return a member's next partition in turn, 0 for a member without partitions, None for a client that is not a member."""
         with self._lock:
             share = self._share_of(client, key, partitions)
             if not share:

@@ -22,11 +22,7 @@ _FIRST_MEMBER_BITS: Final = 48
 
 
 class LiveGroup:
-    """One group: its members, and the lock that makes this process its only reader.
-
-    Args:
-        path: The lock's file; None for a log private to this process.
-    """
+    """One group: its members, and the lock that makes this process its only reader (`path` is None: private to this process)."""
 
     def __init__(self, path: str | None) -> None:
         self.lock = threading.Lock()
@@ -53,11 +49,7 @@ class LiveGroup:
         return None if self._process_lock is None else self._process_lock.holder()
 
     def reached_offsets(self, numbers: Iterable[int], committed: Callable[[int], int | None]) -> dict[int, int]:
-        """Return the offsets that were committed last in some partitions, with the lock held; each is read once.
-
-        Args:
-            committed: Returns the stored offset of a partition.
-        """
+        """Return the last committed offsets in some partitions, with the lock held; each is read once, by `committed`."""
         for number in numbers:
             if number not in self.reached:
                 self.reached[number] = committed(number) or 0

@@ -34,7 +34,7 @@ from headstream.log.partition.pause_state import pause_name
 
 
 class Groups:
-    """OffsetOwner group commands.
+    """Commands of consumer groups. TopicNotFoundError if the topic does not exist.
 
     Members in one process, also of several clients, share a topic's partitions. One process at a time
     reads for a group: members in another wait without partitions until its last member has left or it has ended.
@@ -61,12 +61,10 @@ class Groups:
         """Add a new member to a group; report() returns its assignment.
 
         Args:
-            topic: Stream and topic.
-            session_timeout_ms: How long it can be silent, or hold a revoked partition, while there are others.
+            session_timeout_ms: How long a member may be silent, or hold a revoked partition, while there are others.
             is_shared: Whether its members lease messages: they own no partitions, and no silence removes them.
 
         Raises:
-            TopicNotFoundError: the topic does not exist.
             InvalidOptionError: the timeout is not positive.
             GroupInUseError: the group is held, see hold(), or has members of the other mode.
         """
@@ -104,13 +102,11 @@ class Groups:
         """Record a member's heartbeat and released partitions, and return its assignment.
 
         Args:
-            topic: Stream and topic.
             released: Revoked partitions that it has finished.
             is_resting: Whether no message is in progress and the member reports before it takes another one.
 
         Raises:
             RebalancedError: the member was removed; it can join again.
-            TopicNotFoundError: the topic does not exist.
         """
         record = self._backing.topic(topic)
         live = self._live(topic, member)
@@ -130,21 +126,15 @@ class Groups:
         is_resting: bool = False,
         user_id: int = NO_USER,
     ) -> int:
-        """Commit a group's offsets for one of its members.
+        """Commit a group's offsets for a member, and return the group's generation; if it differs, the member has to report.
 
         Args:
-            topic: Stream and topic.
             offsets: Partition -> offset of the next message.
             generation: The generation of its last report.
             generations: Partition -> the generation of the partition it was polled from.
-            is_resting: As for report().
-            user_id: The server's user who commits, see OffsetStore.commit().
-
-        Returns:
-            The generation of the group; if it differs from the member's, the member has to report.
 
         Raises:
-            RebalancedError: the member lost one of the partitions; the others are committed.
+            RebalancedError: the member lost one of the partitions; all other offsets are committed.
             OffsetOutOfRangeError: a partition was purged or recreated since; nothing in it is committed.
         """
         live = self._live(topic, member)
@@ -173,14 +163,7 @@ class Groups:
 
     @contextmanager
     def leasing(self, topic: TopicRecord, group: str, member: Member | None = None) -> Iterator[bool]:
-        """Lock a group while its messages are leased or settled, and yield whether this process may: no other one reads for it.
-
-        Args:
-            member: The member that asks for messages; what was leased can be settled without one.
-
-        Raises:
-            ClosedError: the member has left.
-        """
+        """Lock a group while its messages are leased or settled, and yield whether no other process reads for it."""
         live = self._registry.group(topic, group) if member is None else self._live(topic.name, member)
         with self._changing(live):
             yield live.try_acquire()
@@ -192,9 +175,8 @@ class Groups:
         """Lock a group while a member that owns a partition settles messages in it, and yield the group's generation.
 
         Args:
-            member: The member; None for a consumer of partitions of its own.
+            member: None for a consumer of partitions of its own.
             generation: The generation of the member's last report.
-            is_resting: As for report().
 
         Raises:
             RebalancedError: the member lost the partition.
@@ -228,12 +210,7 @@ class Groups:
         return [group for group in groups if _exists(record, group)]
 
     def get(self, topic: TopicName, group: str) -> Group:
-        """Return one group.
-
-        Raises:
-            TopicNotFoundError: the topic does not exist.
-            GroupNotFoundError: the group was not created and has neither commits nor members.
-        """
+        """Return one group; GroupNotFoundError if it was not created and has neither commits nor members."""
         record = self._backing.topic(topic)
         found = self._describe(record, group, self._topics.get(topic).partitions)
         if not _exists(record, found):
@@ -248,7 +225,6 @@ class Groups:
         """Delete a group and its committed offsets.
 
         Raises:
-            GroupNotFoundError: the group does not exist.
             GroupInUseError: the group has members, here or in another process.
             LogLockedError: an existing client created the group, and another process is the log's writer.
         """
@@ -266,9 +242,7 @@ class Groups:
         """Set a group's committed offsets; a missing group is created.
 
         Args:
-            topic: Stream and topic.
             offsets: Partition -> offset of the next message to read.
-            user_id: The server's user who seeks, see OffsetStore.commit().
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
@@ -293,14 +267,8 @@ class Groups:
         return self.get(topic, group)
 
     def hold(self, topic: TopicName, group: str) -> Callable[[], None]:
-        """Keep members out of a group, here and in other processes, while connections of existing clients read for it.
-
-        Returns:
-            A function that admits them again.
-
-        Raises:
-            TopicNotFoundError: the topic does not exist.
-            GroupInUseError: the group has members, here or in another process.
+        """Keep members out of a group while connections of existing clients read for it, until the result is called.
+        GroupInUseError: it has members, here or in another process.
         """
         live = self._registry.group(self._backing.topic(topic), group)
         with self._unused(topic, group):

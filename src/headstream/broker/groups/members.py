@@ -1,4 +1,4 @@
-"""Members: maps members of our own groups to sessions, whose end removes them.
+"""Members: maps members of our own groups to sessions; the end of a session removes its members.
 
 A client can use several connections; a member is removed with the last one that reported for it. A member over HTTP,
 which has no connections, is removed after its session timeout without a request.
@@ -29,11 +29,7 @@ class _KnownMember:
 
 
 class Members:
-    """The members that clients have created; thread-safe.
-
-    Args:
-        monotonic: A monotonic clock, seconds.
-    """
+    """The members that clients have created; thread-safe. `monotonic` returns seconds."""
 
     def __init__(self, groups: Groups, monotonic: Callable[[], float]) -> None:
         self._groups = groups
@@ -50,11 +46,7 @@ class Members:
         return member
 
     def find(self, session: Session, member_id: int) -> Member:
-        """Return a member of this user, and record its heartbeat.
-
-        Raises:
-            ClosedError: the member does not exist; its connection can have ended.
-        """
+        """Return a member of this user, and record its heartbeat; ClosedError if the member, or its connection, has ended."""
         with self._lock:
             known = self._known.get(member_id)
             if known is not None and known.user_id == session.user_id:
@@ -63,11 +55,7 @@ class Members:
         raise ClosedError(f"there is no member {member_id} any more", advice="Enter the group again")
 
     def exit(self, session: Session, member_id: int) -> None:
-        """Remove a member.
-
-        Raises:
-            ClosedError: the member does not exist.
-        """
+        """Remove a member; ClosedError if it does not exist."""
         self.find(session, member_id)
         with self._lock:
             known = self._known.pop(member_id, None)
@@ -75,7 +63,7 @@ class Members:
             self._groups.leave(known.topic, known.member)
 
     def end(self, session: Session) -> None:
-        """Remove the members whose last report came by a session."""
+        """Remove the members that last reported by a session."""
         self._let_go(lambda known: known.session is session)
 
     def end_all(self) -> None:

@@ -33,13 +33,7 @@ from headstream.errors import RebalancedError
 
 
 def assign(members: Sequence[int], partitions: Sequence[int], owners: Mapping[int, int]) -> dict[int, int]:
-    """Return partition -> member; empty without members.
-
-    Args:
-        members: Ids, in the order they joined.
-        partitions: Numbers, ascending.
-        owners: Partition -> its current owner, if any.
-    """
+    """Return partition -> member, near to `owners`; partitions are ascending, members in the order they joined."""
     if not members:
         return {}
     held: dict[int, list[int]] = {member: [] for member in members}
@@ -70,11 +64,7 @@ class _Member:
 
 
 class GroupMembers:
-    """The members of one group; one thread at a time.
-
-    Args:
-        generation: Where its generations begin.
-    """
+    """The members of one group; one thread at a time. `generation` is the first one."""
 
     def __init__(self, generation: int = 0) -> None:
         self.generation = generation
@@ -103,12 +93,7 @@ class GroupMembers:
         )
 
     def join(self, member: int, session_timeout_s: float, now_s: float) -> None:
-        """Add a member; an existing one restarts without partitions.
-
-        Args:
-            session_timeout_s: How long it can be silent, or hold a revoked partition, seconds.
-            now_s: Monotonic time, seconds.
-        """
+        """Add a member, an existing one without its partitions; the timeout also limits how long it holds revoked ones."""
         self._owners = {partition: owner for partition, owner in self._owners.items() if owner != member}
         self._members[member] = _Member(session_timeout_s, now_s)
         self._divide(now_s)
@@ -122,12 +107,6 @@ class GroupMembers:
         self, member: int, partitions: Sequence[int], now_s: float, *, released: Iterable[int] = (), is_resting: bool = False
     ) -> Assignment:
         """Record a member's heartbeat and released partitions, and return its assignment.
-
-        Args:
-            partitions: The current partition numbers of the topic, ascending.
-            now_s: Monotonic time, seconds.
-            released: Revoked partitions that it has finished.
-            is_resting: Whether no message is in progress and the member reports before it takes another one.
 
         Raises:
             RebalancedError: it is not a member, or was removed; it can join again.

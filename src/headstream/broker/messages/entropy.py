@@ -25,11 +25,7 @@ class Entropy:
         self._at = 0
 
     def __call__(self, count: int) -> bytes:
-        """Return random bytes.
-
-        Args:
-            count: Number of bytes.
-        """
+        """Return `count` random bytes."""
         if count > _SHORT_BYTES:
             return os.urandom(count)
         with self._lock:

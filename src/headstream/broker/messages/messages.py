@@ -52,7 +52,7 @@ from headstream.log.upkeep.marked_removal import MarkedRemoval
 # GroupStates: the state byte of messages for the group that asks: the stricter one of the message's own and of its delivery.
 #
 #     leased, delayed, deferred    at least unavailable
-#     given up                     at least poisoned, as long as its story is kept: the newest 100 of a partition
+#     given up                     at least poisoned, as long as its history is kept: the newest 100 of a partition
 #     pending, done                the message's own
 #
 # Only polls that ask for states get it. A poll for available messages alone gets all that are available for all groups: its
@@ -66,13 +66,7 @@ _KNOWN: Final = frozenset(state.value for state in MessageState)
 
 
 def in_group(polled: Polled, state: DeliveryState, states: frozenset[int] | None) -> Polled:
-    """Return a poll with the states that its messages have for a group.
-
-    Args:
-        polled: Messages in any state.
-        state: What the group has not finished in the partition.
-        states: The states to return; None is all.
-    """
+    """Return a poll with the states that its messages have for a group; `states` to return, None is all."""
     given_up = {each.offset for each in state.given_up}
     parts: list[memoryview] = []
     count = 0
@@ -102,14 +96,14 @@ def _state_of(state: DeliveryState, offset: int) -> int:
 _T = TypeVar("_T")
 
 _ATTEMPTS: Final = 5
-"""Maximum retries of a poll whose files retention or a purge deleted."""
+"""Maximum retries of a poll after retention or a purge deleted its files."""
 
 
 class Messages:
     """Message commands.
 
-    Attributes:
-        tracing: Makes spans of appends, in the traces of their messages; None makes none.
+    Partitions count from 1. TopicNotFoundError, PartitionNotFoundError if the topic or partition does not exist; commands that
+    write raise LogLockedError if another process is the writer. `tracing` makes spans of appends, None makes none.
     """
 
     def __init__(self, backing: Backing, groups: Groups, transitions: Transitions) -> None:
@@ -135,15 +129,11 @@ class Messages:
         acknowledged. The returned offset is that of the first new message, or else the next offset.
 
         Args:
-            topic: Stream and topic.
-            partition: From 1.
             batch: Messages as sent, back to back, at most 64 MiB.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             LimitError: a message exceeds the topic's limits or lacks a required key; nothing was written.
             DecodeError: the bytes are not a valid batch; nothing was written.
-            LogLockedError: another process is the writer.
         """
         backing = self._backing
         append = backing.writable_log().append
@@ -163,9 +153,6 @@ class Messages:
         """Append a batch to a partition as send() does, and return its position.
 
         Args:
-            topic: Stream and topic.
-            partition: From 1.
-            batch: Messages as sent, back to back, at most 64 MiB.
             number: The batch's number; a batch with a known number is not appended again. None disables the check.
             retry_timeout_s: Used by network transports; ignored here.
 
@@ -203,26 +190,12 @@ class Messages:
             # A concurrent purge or delete of the partition removed the batch: append it again.
 
     def new_producer(self, user_id: int) -> ProducerId:
-        """Return an unused producer id and its first epoch.
-
-        Args:
-            user_id: The only user allowed to send with it.
-
-        Raises:
-            LogLockedError: another process is the writer.
-        """
+        """Return an unused producer id and its first epoch; only `user_id` is allowed to send with it."""
         self._backing.writable_log()
         return ProducerId(producer_id_of(self._producer_numbers.take(), user_id), 0)
 
     def forget_producer(self, topic: TopicName, producer_id: int) -> None:
-        """Drop a producer's state in all partitions of a topic, after its last retry.
-
-        Args:
-            topic: Stream and topic.
-
-        Raises:
-            TopicNotFoundError: the topic does not exist.
-        """
+        """Drop a producer's state in all partitions of a topic, after its last retry."""
         log, record = self._backing.writable_log(), self._backing.topic(topic)
         for number in range(1, record.partitions + 1):
             if log.writing_end(record, number) is not None:  # the state in an unopened partition expires
@@ -242,22 +215,18 @@ class Messages:
 
     @property
     def filter_counts(self) -> tuple[int, int]:
-        """The number of messages that filters have examined, and of those that they could not be applied to."""
+        """The number of messages that filters have examined, and the number of failed ones among them."""
         return self._scanned_count, self._failed_count
 
     def poll(self, topic: TopicName, partition: int, request: PollRequest, *, user_id: int = NO_USER) -> Polled:
         """Return messages of a partition as stored bytes, without waiting.
 
         Args:
-            topic: Stream and topic.
-            partition: From 1.
-            request: What is asked for. A poll with a filter examines SCAN_BYTES, and returns how far it came. A group that asks
-                for other states than available gets those that messages have for it; see GroupStates.
-            user_id: The server's user who commits, see OffsetStore.commit().
+            request: A poll with a filter examines SCAN_BYTES, and returns the offset that it reached. A group that requests
+                other states than available gets the states that messages have for it; see GroupStates.
 
         Raises:
             ConsumersLimitError: the consumer that commits is new, and the user has made as many as it may.
-            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             InvalidInputError: an argument is out of range, or the consumer is missing.
             CorruptSendError: the next messages are damaged; a poll from its until_offset skips them.
         """
@@ -322,14 +291,8 @@ class Messages:
         Reads only the indexes. For a damaged one the result is 0 bytes and the partition's end.
 
         Args:
-            topic: Stream and topic.
-            partition: From 1.
             from_offset: The first offset; expired ones have no bytes.
-            until_offset: One past the last offset.
             size_bytes: Size to find the end of, bytes; the first send is included even if it is larger.
-
-        Raises:
-            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
         """
         record = self._backing.partition(topic, partition)
         with self._backing.log.reading(record, partition) as follower:
@@ -343,14 +306,7 @@ class Messages:
                 return 0, follower.end_offset
 
     def count_segments(self, topic: TopicName, where: Filter) -> SegmentCounts:
-        """Return how much of a topic a filter reads; it reads indexes and summaries alone.
-
-        Args:
-            topic: Stream and topic.
-
-        Raises:
-            TopicNotFoundError, PartitionNotFoundError: the topic does not exist, or was purged meanwhile.
-        """
+        """Return how much of a topic a filter reads, from indexes and summaries; PartitionNotFoundError: purged meanwhile."""
         record = self._backing.topic(topic)
         count = skipped_count = size_bytes = skipped_bytes = 0
         for number in range(1, record.partitions + 1):
@@ -379,16 +335,10 @@ class Messages:
         """Set the state of messages and record the reason; the change is durable when this returns.
 
         Args:
-            topic: Stream and topic.
-            partition: From 1.
-            offsets: Offsets of the messages.
             state: A state code, 1 to 255.
-            user_id: The server's user whose request it is, or NO_USER.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             OffsetOutOfRangeError: one of the messages does not exist; nothing is changed.
-            LogLockedError: another process is the writer.
         """
         log = self._backing.writable_log()
         record = self._backing.partition(topic, partition)
@@ -404,35 +354,18 @@ class Messages:
             log.upkeep.start_removal(self._backing.clock_us)
 
     def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
-        """Remove the messages that were marked for deletion with a reason from the disk, one group of segments at a time.
-
-        Args:
-            topic: Stream and topic.
-            partition: From 1.
-            reason: The reason of the marks.
+        """Remove messages marked for deletion with this reason from the disk, one group of segments at a time.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             LegalHoldError: the topic is under legal hold; nothing is removed.
             CorruptLogError: a segment is damaged; its messages stay.
-            LogLockedError: another process is the writer.
         """
         log = self._backing.writable_log()
         record = self._backing.partition(topic, partition)
         return MarkedRemoval(log, self._backing.clock_us).remove_now(record, partition, reason, most_groups=1)
 
     def states(self, topic: TopicName, partition: int, from_offset: int = 0, count: int = -1) -> list[StateChange]:
-        """Return the messages of a partition that are not available, by offset, with reason, author and time.
-
-        Args:
-            topic: Stream and topic.
-            partition: From 1.
-            from_offset: The first offset to check.
-            count: Maximum number of messages; negative is all.
-
-        Raises:
-            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
-        """
+        """Return up to `count` (negative is all) messages from an offset that are not available, with reason, author and time."""
         record = self._backing.partition(topic, partition)
         return self._backing.log.states.changes(record, partition, from_offset, count)
 
@@ -445,12 +378,10 @@ class Messages:
         member: Member | None = None,
         generation: int = 0,
     ) -> bool:
-        """Wait until a partition has a message at or after an offset, and return whether one has.
+        """Wait at most `timeout_ms` until a partition has a message at or after an offset, and return whether one has.
 
         Args:
-            topic: Stream and topic.
             positions: Partition -> offset.
-            timeout_ms: Maximum wait, milliseconds.
             member: The waiting group member: a change of its group ends the wait too.
         """
         directories, is_there = self._look_for(topic, positions, member, generation)
@@ -465,14 +396,7 @@ class Messages:
         member: Member | None = None,
         generation: int = 0,
     ) -> Wait:
-        """Start a wait that blocks no thread; arguments as for wait().
-
-        Args:
-            topic: Stream and topic.
-            positions: Partition -> offset.
-            on_ring: See Wait.
-            member: The waiting group member.
-        """
+        """Start a wait that blocks no thread; arguments as for wait(), and see Wait for `on_ring`."""
         directories, is_there = self._look_for(topic, positions, member, generation)
         return Wait(self._backing.log.waiting, directories, lambda: is_there(directories), on_ring)
 

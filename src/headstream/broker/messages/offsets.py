@@ -36,15 +36,11 @@ class BrokerOffsets:
         """Commit a consumer's offsets, from this or another process.
 
         Args:
-            topic: Stream and topic.
-            consumer: The owner of the offsets.
             offsets: Partition -> offset of the next message.
             generations: Partition -> the generation it was polled from, if known.
-            user_id: The server's user who commits, see OffsetStore.commit().
 
         Raises:
             ConsumersLimitError: the consumer is new, and the user has made as many as it may.
-            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             OffsetOutOfRangeError: a partition was purged or recreated since; nothing in it is committed.
         """
         now_us = self._backing.clock_us()
@@ -60,12 +56,7 @@ class BrokerOffsets:
 
 
 def limit_consumers(log: Log, most: int) -> None:
-    """Count for how many consumers each user has stored offsets, and limit it from now on.
-
-    Args:
-        log: The log; its files of offsets are read, about 10 us each.
-        most: The most consumers and groups of one user, counted by topic.
-    """
+    """Limit the consumers and groups per user, counted by topic; this reads the log's files of offsets, about 10 us each."""
     for stream in log.snapshot().values():
         for topic in stream.topics.values():
             log.offsets(topic).count_files()

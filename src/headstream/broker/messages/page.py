@@ -21,13 +21,7 @@ _AVAILABLE = MessageState.AVAILABLE.value
 
 
 def select(stored: memoryview, count: int, states: frozenset[int] | None) -> tuple[list[memoryview], int]:
-    """Return the ranges of the messages in one of these states, and their number.
-
-    Args:
-        stored: Whole stored messages.
-        count: Number of messages.
-        states: State codes; None is all of them.
-    """
+    """Return the ranges of the whole stored messages in one of these states (None is all), and their number."""
     if states is None:
         return [stored], count
     others = find_states(stored)
@@ -52,7 +46,7 @@ def select(stored: memoryview, count: int, states: frozenset[int] | None) -> tup
 
 
 SCAN_BYTES: Final = 16 << 20
-"""How many bytes a filter examines for one poll: some 20 ms, after which the poll says how far it came."""
+"""Bytes that a filter examines in one poll: some 20 ms, after which the poll returns the offset that it reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +54,8 @@ class Wanted:
     """What a poll asks for.
 
     Args:
-        count: Maximum number of messages.
         size_bytes: Approximate maximum size, bytes; at least one message is returned.
         states: State codes to deliver; None is all.
-        where: The filter, or None.
         until_offset: One past the last offset to examine; 0 for the end.
     """
 

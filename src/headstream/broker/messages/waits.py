@@ -12,9 +12,7 @@ class Wait:
     """A wait, from creation to cancel().
 
     Args:
-        waiting: Notifies of appends.
         directories: The directories to watch.
-        look: Checks for messages.
         on_ring: Called when messages can be available, synchronously in the appending thread; once until is_ready is read again.
     """
 

@@ -47,22 +47,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TopicNeeds:
-    """The requirements on a topic.
-
-    Args:
-        highest: The highest partition in a line; None if no line has one.
-        is_wide: Whether a message exceeds the limits `iggy`, but not `wide`.
-    """
+    """The requirements on a topic: the highest partition in a line (None if no line has one), and whether it must be `wide`."""
 
     highest: int | None = None
     is_wide: bool = False
 
     def count_partitions(self, first: int) -> int:
-        """Return how many partitions the topic needs, at least 1.
-
-        Args:
-            first: The number of a topic's first partition.
-        """
+        """Return how many partitions the topic needs, at least 1; its first one is `first`."""
         return 1 if self.highest is None else max(self.highest - first + 1, 1)
 
 
@@ -103,7 +94,7 @@ class ImportOptions:
     """Options of an import.
 
     Args:
-        topic: Topic of lines without one.
+        topic: Of lines without one.
         bad_lines: File for bad lines; None stops at the first.
         partitions: Number of partitions of a created topic, unless a line has a higher one.
         limits: Limits of a created topic; None chooses by its messages.
@@ -127,8 +118,6 @@ class Imported:
         lines: Finished lines of the file, in all runs.
         sent: Messages sent by this run.
         found: Messages of this run's lines that an earlier run had sent already.
-        bad: Bad lines that this run has collected.
-        created: Topics that it created.
     """
 
     lines: int = 0
@@ -139,14 +128,10 @@ class Imported:
 
 
 class Importer:
-    """One run of an import.
-
-    Args:
-        file: JSON lines; the progress is saved in FILE.progress.
+    """One run of an import of JSON lines; the progress is saved in FILE.progress.
 
     Raises:
         InvalidInputError: the progress file is invalid, or the file or the log is not that of the started import.
-        StorageError: a file cannot be read.
     """
 
     def __init__(self, log: Client, file: Path, options: ImportOptions) -> None:
@@ -167,7 +152,6 @@ class Importer:
 
         Raises:
             InvalidInputError: a line is bad and no file for bad lines is given; the lines before it are imported.
-            HeadstreamError: the log returns an error.
         """
         with ExitStack() as stack:
             if self._options.bad_lines is not None:
@@ -177,7 +161,7 @@ class Importer:
                 self._open_topics(chunk, stack)
                 if in_doubt:
                     self._find_sent(chunk)
-                else:  # outcome unknown: the saved progress still says where to search
+                else:  # outcome unknown: the saved progress still has the offsets to search from
                     self._save(until=chunk[-1].number)
                 self._send(chunk)
                 in_doubt = False

@@ -32,14 +32,14 @@ class ImportProgress:
     """The progress of an import.
 
     Args:
-        import_id: The base of its messages' ids.
+        import_id: The base of the ids of its messages.
         log: The identity of the target log.
         byte_position: Position of the next line.
-        lines: Number of lines before that.
+        lines: Number of lines before the position.
         until: The last line that may have been sent; `lines` if no outcome is unknown.
-        digest: Digest of the bytes before the position.
-        bad_lines: File of bad lines and its size in bytes at that time; None if they stop the import.
-        ends: Topic -> partition -> its next offset at that time.
+        digest: Of the bytes before the position.
+        bad_lines: File of bad lines and its size in bytes; None if they stop the import.
+        ends: Topic -> partition -> its next offset when the progress was saved.
     """
 
     import_id: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -58,12 +58,7 @@ def progress_path(file: Path) -> Path:
 
 
 def load_progress(file: Path) -> ImportProgress:
-    """Return the saved progress of a file's import, or that of a new import.
-
-    Raises:
-        InvalidInputError: the progress file is invalid.
-        StorageError: it cannot be read.
-    """
+    """Return the saved progress of a file's import, or a new one; InvalidInputError for an invalid file, StorageError."""
     path = progress_path(file)
     try:
         document = json.loads(path.read_bytes())
@@ -84,11 +79,7 @@ def load_progress(file: Path) -> ImportProgress:
 
 
 def save_progress(file: Path, progress: ImportProgress) -> None:
-    """Save the progress of a file's import.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
+    """Save the progress of a file's import; StorageError if it cannot be written."""
     path = progress_path(file)
     document = {"format": _FORMAT, **asdict(progress)}
     document["import"] = document.pop("import_id")
@@ -103,11 +94,7 @@ def save_progress(file: Path, progress: ImportProgress) -> None:
 
 
 def digest_before(file: Path, byte_position: int) -> str:
-    """Return a digest of a file's bytes before a position.
-
-    Raises:
-        StorageError: the file cannot be read.
-    """
+    """Return a digest of a file's bytes before a position; StorageError if the file cannot be read."""
     begin = max(0, byte_position - _DIGESTED_BYTES)
     try:
         with file.open("rb") as source:

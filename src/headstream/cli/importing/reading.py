@@ -21,10 +21,8 @@ class Line:
 
     Args:
         number: From 1.
-        byte_position: Position of its first byte.
-        raw: Its bytes, including the newline.
-        message: Its message, with a topic; None for a blank or bad line.
-        fault: Why it is bad, or None.
+        message: With a topic; None for a blank or bad line.
+        fault: Why the line is bad, or None.
     """
 
     number: int
@@ -35,18 +33,7 @@ class Line:
 
 
 def read_lines(file: Path, byte_position: int, number: int, topic: str | None) -> Iterator[Line]:
-    """Iterate over the lines of a file.
-
-    Args:
-        file: JSON lines.
-        byte_position: Position of the first line.
-        number: The first line's number.
-        topic: Topic of lines without one.
-
-    Raises:
-        InvalidInputError: a line exceeds the maximum length.
-        StorageError: the file cannot be read.
-    """
+    """Iterate over JSON lines from a position and number, with a default topic; InvalidInputError: a line is too long."""
     try:
         with file.open("rb") as source:
             source.seek(byte_position)

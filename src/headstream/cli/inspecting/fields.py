@@ -34,9 +34,8 @@ class FieldReader:
     """Reads fields in order and records each.
 
     Args:
-        at: The first byte to read.
         order: `<` little-endian, `>` big-endian.
-        limit: Messages whose fields are recorded; the rest is only read.
+        limit: Messages whose fields are recorded; further ones are only read.
     """
 
     def __init__(self, data: bytes, at: int = 0, order: str = "<", limit: int = 1000) -> None:
@@ -88,12 +87,7 @@ class FieldReader:
             self.fields.append(ShownField(at, size_bytes, f"{self.prefix}{name}", str(value)))
 
     def number(self, name: str, code: str, show: Callable[[Any], object] = str) -> Any:
-        """Return a number.
-
-        Args:
-            code: The struct code: B b H h I i Q q, or `16s` for 128 bits.
-            show: Formats its value.
-        """
+        """Return a number of a struct code (B b H h I i Q q, or `16s` for 128 bits); `show` formats its value."""
         layout = struct.Struct(self._order + code)
         at = self.at
         (value,) = self._reader.pull_struct(layout, name)

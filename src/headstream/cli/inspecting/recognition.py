@@ -29,11 +29,7 @@ from headstream.replicate.schemas.explanation import Explainer
 
 
 class Format(NamedTuple):
-    """One known format.
-
-    Args:
-        order: `<` or `>`.
-    """
+    """One known format; its order is `<` or `>`."""
 
     title: str
     walk: Walk
@@ -44,8 +40,7 @@ class Recognized(NamedTuple):
     """The detected format of bytes.
 
     Args:
-        dialect: The name in FORMATS, or `unknown`.
-        title: The description of the format.
+        dialect: One of FORMATS, or `unknown`.
         fault: Where and why the bytes are invalid, or None.
     """
 
@@ -95,23 +90,14 @@ _PROBED_BYTES: Final = 1 << 20
 
 
 def read_as(name: str, data: bytes, limit: int = 1000) -> Recognized:
-    """Read bytes in one format.
-
-    Args:
-        name: One of FORMATS.
-        limit: Messages whose fields are recorded.
-    """
+    """Read bytes in one of FORMATS; record the fields of `limit` messages."""
     found = FORMATS[name]
     end = WalkEnd.of(found.walk, FieldReader(data, 0, found.order, limit))
     return Recognized(name, found.title, end.reader, end.fault)
 
 
 def recognize(data: bytes, limit: int = 1000) -> Recognized:
-    """Detect the format of bytes and read them.
-
-    Args:
-        limit: Messages whose fields are recorded.
-    """
+    """Detect the format of bytes and read them; record the fields of `limit` messages."""
     for beginning, name in _BY_BEGINNING:
         if data.startswith(beginning):
             return read_as(name, data, limit)

@@ -271,12 +271,8 @@ def _show_log() -> None:
 
 
 def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
-    """Let the first Ctrl-C or SIGTERM stop a pipeline gracefully, and the second one end the program immediately.
-
-    Must be called after a session starts, since Spark installs a signal handler.
-
-    Returns:
-        The received signals, a list that grows.
+    """Let the first Ctrl-C or SIGTERM stop a pipeline, the second one end the program; return the received signals, a
+    growing list. Must be called after a session starts, since Spark installs a signal handler.
     """
     came: list[int] = []
 

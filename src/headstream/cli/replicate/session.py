@@ -35,10 +35,7 @@ def open_session(
     """Yield a session, and stop it; a stopped Spark does not hide an error of the body.
 
     Args:
-        name: Its name in Spark, unless the settings have one.
-        settings: Spark settings.
-        places: Where it reads and writes tables: it gets the jars of object stores, as far as they can be had.
-        jar_sets: Names of further sets of jars.
+        places: Where the session reads and writes tables: it gets the available jars of object stores.
     """
     from headstream.replicate.storage.places import StorePlace
     from headstream.spark import session, stop
@@ -78,11 +75,7 @@ def _available(names: Sequence[str]) -> list[str]:
 
 @contextmanager
 def show_progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows a progress line on a terminal, and does nothing elsewhere.
-
-    Args:
-        first: Shown until the function is called.
-    """
+    """Yield a function that shows a progress line (at first `first`) on a terminal, and does nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return

@@ -28,11 +28,7 @@ _TABLES: Final = "tables.sqlite"
 
 
 def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True) -> Callable[..., Any]:
-    """Add --checkpoint and --config to a command, which gets the checkpoint's place as `checkpoint`.
-
-    Args:
-        is_required: Whether one of them has to be given; else the place can be None.
-    """
+    """Add --checkpoint and --config, one of which `is_required`, to a command; it gets the checkpoint's place as `checkpoint`."""
 
     @functools.wraps(function)
     def with_place(*arguments: Any, checkpoint: Place | None, config_file: Path | None, **options: Any) -> Any:
@@ -80,15 +76,7 @@ def _find_checkpoint(checkpoint: Place | None, config_file: Path | None) -> Plac
 
 
 def find_checkpoint(text: str, where: str) -> Place:
-    """Return the place of a pipeline's checkpoint.
-
-    Args:
-        text: A directory or the URI of an object store.
-        where: The setting that names it.
-
-    Raises:
-        InvalidInputError: there is no such directory, or the URI is invalid.
-    """
+    """Return the place of a checkpoint, a directory or URI named by the setting `where`; InvalidInputError: no such directory."""
     from headstream.replicate.storage.places import parse_place
 
     place = parse_place(text, is_table=False)
@@ -98,13 +86,7 @@ def find_checkpoint(text: str, where: str) -> Place:
 
 
 def ask_pipeline(checkpoint: Place, kind: RequestKind, arguments: dict[str, Any]) -> int | str:
-    """Make a request to a pipeline; return its number, in an object store its name.
-
-    Args:
-        checkpoint: The place of its checkpoint.
-        kind: As of replicate/parked/requests.py.
-        arguments: Its arguments, a JSON object.
-    """
+    """Make a request to a pipeline, with JSON arguments; return its number, in an object store its name."""
     from headstream.replicate.parked.ledger import Ledger
     from headstream.replicate.parked.remote_requests import ask_remotely
     from headstream.replicate.parked.requests import Requests
@@ -120,9 +102,7 @@ def ask_pipeline(checkpoint: Place, kind: RequestKind, arguments: dict[str, Any]
 def read_checkpoint(checkpoint: Place, *, with_log: bool = False, with_tables: bool = False) -> Iterator[Callable[[], Path]]:
     """Yield a function that returns a directory with the newest ledger and schema store of a checkpoint.
 
-    Args:
-        with_log: Whether to fetch the pipeline's own log from an object store too.
-        with_tables: Whether to fetch the state of its tables too.
+    From an object store, the pipeline's own log (`with_log`) and the state of its tables (`with_tables`) are fetched too.
     """
     if isinstance(checkpoint, Path):
         yield lambda: checkpoint
@@ -141,24 +121,12 @@ def read_checkpoint(checkpoint: Place, *, with_log: bool = False, with_tables: b
 
 
 @contextmanager
-def read_reports(checkpoints: Iterable[Place]) -> Iterator[dict[str, Callable[[], dict[str, Any]]]]:
-    """Yield the name of each pipeline, and a function that returns its newest report.
-
-    Args:
-        checkpoints: The places of their checkpoints.
-    """
-    with _open_reports(checkpoints) as reports:
-        yield {name: report.read for name, report in reports.items()}
-
-
-@contextmanager
 def read_pipelines(
     checkpoints: Iterable[Place], *, needs_right: bool, explain_avro: Callable[[bytes], dict[str, Any]] | None = None
 ) -> Iterator[PipelineReports]:
     """Yield what a console shows of pipelines, and how it decodes messages.
 
     Args:
-        checkpoints: The places of their checkpoints.
         needs_right: Whether only users with the right to read the server see them.
         explain_avro: Decodes a payload that names its Avro schema.
     """

@@ -17,27 +17,20 @@ def yes_option(function: _Function) -> _Function:
 
 
 def describe_loss(messages: int, size_bytes: int) -> str:
-    """Return what a deletion removes, as `1,234 messages (5.6 MB)`.
-
-    Args:
-        messages: Number of messages.
-        size_bytes: Their size on disk.
-    """
+    """Return what a deletion removes, as `1,234 messages (5.6 MB)`."""
     from rich.filesize import decimal
 
     return f"{messages:,} message{'s' * (messages != 1)} ({decimal(size_bytes)})"
 
 
 def confirm(action: str, *, yes: bool) -> None:
-    """Return only if the user or --yes confirms.
+    """Return only if the user or --yes confirms; else end with exit code 1.
 
     Args:
-        action: The action, as `Delete topic shop/orders with 5 messages (1.2 kB)`.
-        yes: Whether --yes was given.
+        action: As `Delete topic shop/orders with 5 messages (1.2 kB)`.
 
     Raises:
         click.UsageError: standard input is not a terminal, and --yes was not given; nothing was done.
-        click.exceptions.Exit: the answer was no; the exit code is 1.
     """
     if yes:
         return

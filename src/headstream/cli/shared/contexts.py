@@ -29,8 +29,7 @@ class Context:
 
     Args:
         url: Without credentials.
-        username: The login name, or None.
-        password: The password; None has the command ask for it.
+        password: Asked for if None.
         token: A personal access token instead of both, or None.
     """
 
@@ -41,11 +40,7 @@ class Context:
 
     @classmethod
     def of_url(cls, url: str) -> Context:
-        """Return a context from a URL, with its credentials separated.
-
-        Raises:
-            InvalidInputError: the URL is invalid.
-        """
+        """Return a context from a URL, with its credentials separated; InvalidInputError if the URL is invalid."""
         try:
             parts = restore_slashes(split_url(url))
             username, password = unquote(parts.username or "") or None, unquote(parts.password or "") or None
@@ -83,11 +78,7 @@ class Context:
 
 
 def place_of(url: str) -> str:
-    """Return a URL without credentials, options and fragment, as commands show it.
-
-    Raises:
-        InvalidInputError: the URL is invalid.
-    """
+    """Return a URL without credentials, options and fragment, as commands show it; InvalidInputError if it is invalid."""
     return split_url(Context.of_url(url).url)._replace(query="", fragment="").geturl()
 
 
@@ -98,10 +89,7 @@ def contexts_path() -> Path:
 
 
 class Contexts:
-    """The contexts of a user, as the file had them when it was read; changes are written to it.
-
-    Args:
-        path: The file; it can be missing.
+    """The contexts of a user, as the file (which can be missing) had them when it was read; changes are written to it.
 
     Raises:
         StorageError: the file cannot be read.
@@ -142,11 +130,7 @@ class Contexts:
             raise NotFoundError(f"there is no context {name!r}", where=str(self._path), advice=advice) from None
 
     def create(self, name: str, context: Context) -> None:
-        """Store a context; the first one becomes the current one.
-
-        Raises:
-            AlreadyExistsError: the name exists.
-        """
+        """Store a context; the first one becomes the current one. AlreadyExistsError if the name exists."""
         if name in self._contexts:
             raise AlreadyExistsError(f"the context {name!r} exists already", where=str(self._path), advice="Delete it first")
         self._contexts[name] = replace(context)

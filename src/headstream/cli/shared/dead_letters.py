@@ -23,35 +23,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """Letters of an open log.
-
-    Args:
-        aside: Their status in the pipeline; None if the topic is not a pipeline's.
-    """
+    """Dead letters of an open log; `aside` is their status in the pipeline, None if the topic is not a pipeline's."""
 
     log: Client
     topic: str
     aside: SetAside | None
 
     def find(self, chosen: FilterInput) -> Iterator[ReceivedMessage]:
-        """Yield those that can be redriven and discarded, and that match a filter."""
+        """Yield dead letters that can be redriven and discarded, and match a filter."""
         from headstream.client.dead_letters.letters import letters_of
 
         found = letters_of(self.log, self.topic, chosen.where, chosen.on_error)
         return found if self.aside is None else self.aside.choose(found)
 
     def state_of(self, letter: ReceivedMessage) -> str:
-        """Return the state of a letter, for people."""
+        """Return the state of a dead letter, for people."""
         return letter.state.name.lower() if self.aside is None else self.aside.state_of(letter.offset)
 
 
 @dataclass(frozen=True, slots=True)
 class LetterSource:
-    """Where a command finds letters.
-
-    Args:
-        checkpoint: The pipeline whose own log has the topic, in place of `url`; or None.
-    """
+    """Where a command finds dead letters: `url`, or the log of the pipeline of a checkpoint."""
 
     topic: str
     url: str
@@ -59,11 +51,7 @@ class LetterSource:
 
     @contextmanager
     def open(self, *, is_plain: bool = False) -> Iterator[Letters]:
-        """Yield the letters; the log is closed when the block ends.
-
-        Args:
-            is_plain: Whether messages are read and sent as they are stored, without the interceptors of the configuration.
-        """
+        """Yield the dead letters, and close the log afterwards; `is_plain`: without the configured interceptors."""
         if self.checkpoint is None:
             with open_log(self.url, is_plain=is_plain) as log:
                 yield Letters(log, self.topic, None)
@@ -76,12 +64,7 @@ class LetterSource:
                 yield Letters(log, self.topic, SetAside(directory, self.topic))
 
     def ask(self, kind: Literal["redrive", "discard"], offsets: Iterable[int]) -> int | str:
-        """Ask the pipeline to redrive or discard letters; return the request's number, in an object store its name.
-
-        Args:
-            kind: What to do.
-            offsets: Their offsets, ascending.
-        """
+        """Request the pipeline to redrive or discard dead letters at ascending offsets; return the request's number or name."""
         from headstream.core.model.offset_ranges import ranges_of
         from headstream.replicate.parked.letters import REDRIVEN_STATES
         from headstream.replicate.parked.requests import Selection, SetAsideRanges

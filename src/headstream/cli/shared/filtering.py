@@ -32,10 +32,9 @@ class FilterInput(NamedTuple):
     """What a user asks for.
 
     Args:
-        where: The filter, or None.
-        on_error: What happens to a message that it cannot be applied to.
+        on_error: What happens to a message that the filter cannot be applied to.
         explains: Whether to show how the filter is evaluated, instead of messages.
-        states: The states of the messages it is applied to; None is all.
+        states: The states of the messages to filter; None is all.
     """
 
     where: str | None
@@ -49,7 +48,7 @@ class FilterInput(NamedTuple):
         return {"states": self.states, "where": self.where, "on_filter_error": self.on_error}
 
     def explain(self, log: Client, output: str, topic: str | None = None) -> bool:
-        """Show how the filter is evaluated, and what of a topic it reads, if that is asked for; return whether it is."""
+        """Show how the filter is evaluated, and its share of a topic, if --explain is given; return whether it is."""
         if self.where is None or not self.explains:
             return False
         plan = asdict(log.explain_filter(self.where, topic, states=self.states, on_filter_error=self.on_error))

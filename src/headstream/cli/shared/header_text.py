@@ -44,11 +44,7 @@ def encode_base64(data: bytes) -> str:
 
 
 def decode_base64(text: str) -> bytes:
-    """Return the bytes of a base64 text.
-
-    Raises:
-        HeaderError: it is not base64.
-    """
+    """Return the bytes of a base64 text; HeaderError if it is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:  # ValueError: characters beyond ASCII
@@ -68,15 +64,7 @@ def encode_header_value(value: HeaderValue) -> Any:
 
 
 def decode_header_value(kind: str, value: Any) -> HeaderValue:
-    """Return the header value of a kind and a JSON value.
-
-    Args:
-        kind: A kind's name, `unknown(n)`, or `kip82(n)`.
-        value: As encode_header_value() returns it.
-
-    Raises:
-        HeaderError: the kind is unknown, or the value is invalid for it.
-    """
+    """Return the header value of a kind (or `unknown(n)`, `kip82(n)`) and a JSON value of encode_header_value(); HeaderError."""
     if kind == "raw" or _UNNAMED.fullmatch(kind):
         if not isinstance(value, str):
             raise HeaderError(f"a {kind} value is base64 text, not {_json_name(value)}")
@@ -105,11 +93,7 @@ def format_header(key: str, value: HeaderValue) -> str:
 
 
 def parse_header(text: str) -> tuple[str, HeaderValue]:
-    """Return the header of a text `k=value` or `k=kind:value`; the first equals sign ends the key.
-
-    Raises:
-        HeaderError: the key is missing, or the value is invalid for its kind.
-    """
+    """Return the header of `k=value` or `k=kind:value`; the first equals sign ends the key. HeaderError if it is invalid."""
     key, equals, spec = text.partition("=")
     if not equals:
         raise HeaderError(f"{text!r} is not a header", advice="Write k=value or k=kind:value, as in attempt=uint8:3")

@@ -33,13 +33,7 @@ def encode_line(message: Message, payload_as: str | None = None) -> str:
 
 
 def decode_line(line: bytes) -> Message:
-    """Return the message in one line of JSON.
-
-    Args:
-        line: UTF-8, with or without a newline.
-
-    Returns:
-        The message of the line: topic, partition, offset and timestamp are None if the line omits them.
+    """Return the message in one line of JSON, UTF-8; what the line omits of topic, partition, offset and timestamp is None.
 
     Raises:
         DecodeError: it is not JSON.
@@ -82,11 +76,7 @@ def _encode_whole(message: Message) -> dict[str, Any]:
 
 
 def decode_document(document: object) -> Message:
-    """Return the message of a JSON object.
-
-    Raises:
-        InvalidInputError: it is not a message; the text names the member.
-    """
+    """Return the message of a JSON object; InvalidInputError names the invalid member."""
     if not isinstance(document, dict):
         raise InvalidInputError("a line must contain one JSON object")
     members: dict[str, Any] = {"payload": None}

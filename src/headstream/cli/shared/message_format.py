@@ -36,7 +36,7 @@ def encode_payload(data: bytes | None, form: str) -> str:
     """Return a payload or key as text.
 
     Args:
-        data: The bytes; None is null, written as the empty text, or as `null` for JSON.
+        data: Null (None) is written as the empty text, or as `null` for JSON.
         form: `text` (UTF-8, invalid bytes as \\xNN), `json` (on one line if it is JSON, else a JSON string), `hex`, or
             `base64`.
     """
@@ -59,15 +59,7 @@ def _as_json(data: bytes | None) -> str:
 
 
 def parse_format(template: str, payload_form: str = "text") -> MessageFormat:
-    """Return the formatter of a template.
-
-    Args:
-        template: As described in the module's docstring.
-        payload_form: One of PAYLOAD_FORMS.
-
-    Raises:
-        InvalidInputError: a letter after % or a backslash is unknown; the text has its position.
-    """
+    """Return the formatter of a template (above); InvalidInputError for an unknown letter after % or a backslash."""
     fields: dict[str, MessageFormat] = {
         "t": lambda message: message.topic,
         "p": lambda message: str(message.partition),

@@ -35,7 +35,6 @@ class MessageForm:
     """The form in which messages are printed.
 
     Args:
-        output: table, json or jsonl.
         payload_as: One of PAYLOAD_FORMS; None is the default of `output`: readable text in tables, base64 in JSON.
         line: The formatter of --format, or None.
     """
@@ -91,13 +90,7 @@ def print_message_table(messages: Sequence[ReceivedMessage], form: MessageForm) 
 
 
 def print_message_lines(messages: Iterable[ReceivedMessage], form: MessageForm, *, flush: bool = False) -> None:
-    """Print messages as they arrive, one per line.
-
-    Args:
-        messages: Any number of messages.
-        form: A line for people, a JSON list, JSON lines (import's form), or a line of --format.
-        flush: Whether each is flushed at once.
-    """
+    """Print messages as they arrive, one per line, each flushed if `flush`."""
     if form.line is None and form.output == "json":
         write_json_list((encode_document(message, form.payload_as) for message in messages), flush=flush)
         return
@@ -112,12 +105,7 @@ def print_message_lines(messages: Iterable[ReceivedMessage], form: MessageForm, 
 
 
 def describe_bytes(data: bytes | None, limit: int = _SHOWN_CHARACTERS) -> str:
-    """Return bytes as readable text: text if they are printable UTF-8, else base64.
-
-    Args:
-        data: A payload or key; None is a null payload.
-        limit: Maximum number of characters; a longer text ends with the total number of bytes.
-    """
+    """Return bytes as text if they are printable UTF-8, else base64; one longer than `limit` ends with the number of bytes."""
     if data is None:
         return "(null)"
     if not data:

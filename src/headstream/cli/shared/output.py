@@ -32,15 +32,7 @@ class OutputClosedError(Exception):
 
 
 def print_text(text: str, *, flush: bool = False) -> None:
-    """Write one line to standard output.
-
-    Args:
-        text: Without a newline.
-        flush: Whether to flush it at once.
-
-    Raises:
-        OutputClosedError: the reader has closed the pipe.
-    """
+    """Write one line to standard output, flushed if `flush`; OutputClosedError if the reader has closed the pipe."""
     try:
         sys.stdout.write(f"{text}\n")
         if flush:
@@ -50,11 +42,7 @@ def print_text(text: str, *, flush: bool = False) -> None:
 
 
 def check_reader() -> None:
-    """Check that the reader of standard output still has it open, if it is a pipe.
-
-    Raises:
-        OutputClosedError: the reader has closed it.
-    """
+    """Check that the reader of standard output, if it is a pipe, has it open; else raise OutputClosedError."""
     try:
         if not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
             return
@@ -67,13 +55,7 @@ def check_reader() -> None:
 
 
 def print_objects(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: str) -> None:
-    """Print many objects of one type.
-
-    Args:
-        rows: Their members, as in JSON.
-        columns: The members that a table shows, in order.
-        form: table, json or jsonl.
-    """
+    """Print many objects of one type, given as in JSON; a table shows the members `columns`, in order."""
     if form == "table":
         print_table(columns, ([_show(row[name]) for name in columns] for row in rows))
     elif form == "json":
@@ -84,12 +66,7 @@ def print_objects(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], for
 
 
 def print_object(members: Mapping[str, Any], form: str) -> None:
-    """Print one object: its members one below the other, or as JSON.
-
-    Args:
-        members: Its members, as in JSON.
-        form: table, json or jsonl.
-    """
+    """Print one object, given as in JSON: its members one below the other, or as JSON."""
     if form == "table":
         print_table((), ([name, _show(value)] for name, value in members.items()))
     else:
@@ -97,12 +74,7 @@ def print_object(members: Mapping[str, Any], form: str) -> None:
 
 
 def write_json_list(documents: Iterable[Any], *, flush: bool = False) -> None:
-    """Print a list of JSON documents, one per line, as they arrive; the list is closed even after Ctrl-C.
-
-    Args:
-        documents: Any number of documents.
-        flush: Whether each is flushed at once.
-    """
+    """Print a list of JSON documents, one per line, as they arrive; the list is closed even after Ctrl-C."""
     before = ""
     try:
         print_text("[", flush=flush)
@@ -117,9 +89,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], folded: S
     """Print aligned columns; on a terminal that is too narrow, each row as its members, one below the other.
 
     Args:
-        columns: Their names; empty for members: a name and its value.
-        rows: The cells, as text; numbers are right-aligned.
-        folded: Columns to fold on a narrow terminal; empty for those with long cells.
+        folded: Columns to fold on a narrow terminal; empty for columns with long cells.
     """
     cells = [[escape(cell) for cell in row] for row in rows]
     if fits(columns, cells, folded):
@@ -184,11 +154,7 @@ def escape(text: str) -> str:
 
 
 def format_time(time_us: int) -> str:
-    """Return a time in ISO 8601, in UTC, to the microsecond.
-
-    Args:
-        time_us: Microseconds since 1970 UTC; beyond the year 9999 the number itself is returned.
-    """
+    """Return a time in ISO 8601, in UTC, to the microsecond; the number itself beyond the year 9999."""
     try:
         seconds, micros = divmod(time_us, 1_000_000)
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{micros:06d}Z"

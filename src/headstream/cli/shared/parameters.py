@@ -32,12 +32,7 @@ else:
 
 
 class Checked(_ParamType):
-    """A parameter parsed by one of our functions; its errors become usage errors.
-
-    Args:
-        name: Its name in --help.
-        read: Text -> value, or HeadstreamError.
-    """
+    """A parameter that `read` parses, named `name` in --help; its errors become usage errors."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name = name
@@ -105,11 +100,7 @@ class StorablePlace(LocalPath):
 
 
 def parse_states(text: str) -> tuple[str, ...] | None:
-    """Return the states in a text such as `available,poisoned`, or None for `all`.
-
-    Raises:
-        InvalidInputError: a state is unknown.
-    """
+    """Return the states in a text such as `available,poisoned`, or None for `all`; InvalidInputError for an unknown one."""
     if text.strip().lower() == "all":
         return None
     names = tuple(name.strip().lower() for name in text.split(","))
@@ -119,11 +110,7 @@ def parse_states(text: str) -> tuple[str, ...] | None:
 
 
 def url_option(function: _Function, *, is_required: bool = True) -> _Function:
-    """Add --url, with HEADSTREAM_URL and the current context as defaults.
-
-    Args:
-        is_required: Whether a missing URL is a usage error; else the command calls require_url() where it needs one.
-    """
+    """Add --url, with HEADSTREAM_URL and the current context as defaults; if not required, commands call require_url()."""
     return click.option(
         "--url",
         envvar="HEADSTREAM_URL",
@@ -168,11 +155,7 @@ def stream_argument(function: _Function) -> _Function:
 
 
 def start_parameter(*names: str) -> Checked:
-    """Return the type of an option for a start: an offset, a time, or one of some names.
-
-    Args:
-        names: The allowed ones of first, last and next.
-    """
+    """Return the type of an option for a start: an offset, a time, or one of `names` (of first, last and next)."""
 
     def read(text: str) -> PollingStrategy:
         from headstream.client.arguments import start_of
@@ -202,11 +185,7 @@ def until_option(function: _Function) -> _Function:
 def complete_names(
     names: Callable[[Client, click.Context], list[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return a shell completion of names in the log; without names if the log does not answer quickly.
-
-    Args:
-        names: Returns the names, given the log and the preceding arguments.
-    """
+    """Return a shell completion of names, found by the log and the preceding arguments; none if the log is slow."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         from headstream.cli.shared.secrets import resolve_url
@@ -231,11 +210,7 @@ PARTITION: Final = click.IntRange(0)
 
 
 def open_log(url: str, *, is_plain: bool = False) -> Client:
-    """Return the client of a URL; asks for a missing password on a terminal. The caller closes the client.
-
-    Args:
-        is_plain: Whether messages are read and sent as they are stored, without interceptors.
-    """
+    """Return the client of a URL, for the caller to close; asks for a missing password. `is_plain`: without interceptors."""
     from headstream.cli.shared.secrets import add_password
     from headstream.connect import connect, connect_plain
 

@@ -22,26 +22,14 @@ RIGHTS_HELP: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Rights at one place.
-
-    Args:
-        place: A stream, `stream/topic`, or nothing: everywhere.
-        rights: Names of rights that exist there.
-    """
+    """Names of rights at one place: a stream, `stream/topic`, or nothing: everywhere."""
 
     place: str
     rights: tuple[str, ...]
 
 
 def parse_grant(text: str) -> Grant:
-    """Return the grant of a text.
-
-    Args:
-        text: `RIGHT,...`, `STREAM=RIGHT,...` or `STREAM/TOPIC=RIGHT,...`.
-
-    Raises:
-        InvalidInputError: a right is unknown.
-    """
+    """Return the grant of `RIGHT,...`, `STREAM=RIGHT,...` or `STREAM/TOPIC=RIGHT,...`; InvalidInputError: unknown right."""
     place, equals, names = text.rpartition("=")
     kind = TopicPermissions if "/" in place else StreamPermissions if equals else GlobalPermissions
     known = tuple(field.name for field in fields_of(kind))
@@ -56,15 +44,7 @@ def parse_grant(text: str) -> Grant:
 
 
 def build_permissions(log: Client, grants: Iterable[Grant]) -> Permissions | None:
-    """Return the permissions of grants, None if there are none.
-
-    Args:
-        log: Looks up streams and topics, since permissions refer to their ids.
-        grants: From parse_grant().
-
-    Raises:
-        NotFoundError: a stream or topic does not exist.
-    """
+    """Return the permissions of grants, None if there are none; NotFoundError if a stream or topic does not exist."""
     everywhere = GlobalPermissions()
     streams: dict[int, StreamPermissions] = {}
     topics: dict[int, dict[int, TopicPermissions]] = {}
@@ -87,12 +67,7 @@ def build_permissions(log: Client, grants: Iterable[Grant]) -> Permissions | Non
 
 
 def format_permissions(permissions: Permissions | None, log: Client) -> list[str]:
-    """Return permissions in the form that parse_grant() reads.
-
-    Args:
-        permissions: Rights by the ids of streams and topics.
-        log: Looks up their names; deleted or invisible ones are shown by id, `#7`.
-    """
+    """Return permissions as parse_grant() reads them; deleted or invisible streams and topics are shown by id, `#7`."""
     if permissions is None:
         return []
     streams, topics = _names(log, permissions.streams)

@@ -27,10 +27,6 @@ def open_schemas(place: str | None, where: str) -> Callable[[bytes], dict[str, A
 
     The variables HEADSTREAM_SCHEMAS_USERNAME and HEADSTREAM_SCHEMAS_PASSWORD, or HEADSTREAM_SCHEMAS_TOKEN, log in at a registry.
 
-    Args:
-        place: The registry's URL, or a directory.
-        where: The setting that names it.
-
     Raises:
         InvalidInputError: there is no such directory.
         InvalidOptionError: the URL is invalid.

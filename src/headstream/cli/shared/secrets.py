@@ -14,14 +14,7 @@ _WITH_LOGIN: Final = ("headstream:", "http:", "https:", "kafka:", "quic:")
 
 
 def read_secret(what: str, *, is_new: bool = False) -> str:
-    """Return a secret typed by the user, or a line of standard input without a terminal.
-
-    Args:
-        is_new: Whether it must be typed twice.
-
-    Raises:
-        UsageError: it is missing.
-    """
+    """Return a secret typed by the user (twice if `is_new`), or a line of standard input without a terminal; UsageError: none."""
     if sys.stdin.isatty():
         secret: str = click.prompt(what, hide_input=True, confirmation_prompt=is_new, err=True)
         return secret
@@ -32,14 +25,7 @@ def read_secret(what: str, *, is_new: bool = False) -> str:
 
 
 def resolve_url(url: str | None) -> str | None:
-    """Return the URL that commands use: the given one, or that of the current context, with the credentials that are stored.
-
-    Args:
-        url: From --url or HEADSTREAM_URL, or None.
-
-    Returns:
-        The URL, or None if neither is set.
-    """
+    """Return the given URL, or that of the current context, with the credentials that are stored; None if neither is set."""
     if url:
         return url
     contexts = Contexts(contexts_path())
@@ -48,12 +34,8 @@ def resolve_url(url: str | None) -> str | None:
 
 
 def add_password(url: str) -> str:
-    """Return a URL with its password; on a terminal, asks for a missing one.
-
-    Call it after all other arguments are checked: an invalid command must not ask for a password.
-
-    Args:
-        url: From resolve_url().
+    """Return a URL of resolve_url() with its password; on a terminal, asks for a missing one. Call it after all other
+    arguments are checked: an invalid command must not ask for a password.
     """
     if not url.startswith(_WITH_LOGIN):
         return url

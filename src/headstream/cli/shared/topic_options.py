@@ -17,20 +17,12 @@ _AGE_UNITS_US: Final = {name: DURATION_UNITS_US[name] for name in ("s", "m", "h"
 
 
 def parse_age_us(text: str) -> int | None:
-    """Return the microseconds of `90s`, `30m`, `12h` or `7d`, or None for `forever`.
-
-    Raises:
-        InvalidInputError: it is none of these.
-    """
+    """Return the microseconds of `0s`, `90s`, `12h` or `7d`, or None for `forever`; else InvalidInputError."""
     return None if text.strip().lower() == "forever" else _read_age_us(text, "forever")
 
 
 def parse_compaction_us(text: str) -> int | None:
-    """Return the microseconds of `0s`, `30m`, `12h` or `7d`, or None for `none`.
-
-    Raises:
-        InvalidInputError: it is none of these.
-    """
+    """Return the microseconds of `0s`, `30m`, `12h` or `7d`, or None for `none`; else InvalidInputError."""
     return None if text.strip().lower() == "none" else _read_age_us(text, "none")
 
 
@@ -41,32 +33,15 @@ def _read_age_us(text: str, none: str) -> int:
         raise InvalidInputError(f"{text!r} is not an age", advice=f"Write 90s, 30m, 12h, 7d or {none}") from None
 
 
-def parse_grace_us(text: str) -> int | None:
-    """Return the microseconds of `0s`, `30m`, `12h` or `7d`, or None for `forever`.
-
-    Raises:
-        InvalidInputError: it is none of these.
-    """
-    return None if text.strip().lower() == "forever" else _read_age_us(text, "forever")
-
-
 def parse_hold(text: str) -> bool:
-    """Return whether a text is `on`.
-
-    Raises:
-        InvalidInputError: it is neither `on` nor `off`.
-    """
+    """Return whether a text is `on`; InvalidInputError if it is neither `on` nor `off`."""
     if text.strip().lower() not in ("on", "off"):
         raise InvalidInputError(f"{text!r} is neither on nor off", advice="Write on or off")
     return text.strip().lower() == "on"
 
 
 def parse_topic_size(text: str) -> int | None:
-    """Return the bytes of `500MB` or `10 GiB`, or None for `unlimited`.
-
-    Raises:
-        InvalidInputError: it is none of these.
-    """
+    """Return the bytes of `500MB` or `10 GiB`, or None for `unlimited`; else InvalidInputError."""
     if text.strip().lower() == "unlimited":
         return None
     try:
@@ -78,11 +53,7 @@ def parse_topic_size(text: str) -> int | None:
 
 
 def parse_deduplication(text: str) -> int | None:
-    """Return the number in a text, or None for `none`.
-
-    Raises:
-        InvalidInputError: it is neither.
-    """
+    """Return the number in a text, or None for `none`; else InvalidInputError."""
     if text.strip().lower() == "none":
         return None
     if not text.strip().isdecimal():
@@ -91,20 +62,12 @@ def parse_deduplication(text: str) -> int | None:
 
 
 def parse_header_names(text: str) -> str | None:
-    """Return a list of names of headers, separated by commas, or None for `none`.
-
-    Raises:
-        InvalidOptionError: it is no such list.
-    """
+    """Return a list of names of headers, separated by commas, or None for `none`; InvalidOptionError if it is invalid."""
     return None if text.strip().lower() == "none" else ",".join(split_header_names(text))
 
 
 def parse_kafka_headers(text: str) -> str:
-    """Return the name of a convention.
-
-    Raises:
-        InvalidOptionError: it is unknown.
-    """
+    """Return the name of a convention; InvalidOptionError if it is unknown."""
     check_kafka_headers(text)
     return text
 
@@ -150,7 +113,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
     (
         "--deletion-grace",
         "deletion_grace_us",
-        Checked("age", parse_grace_us),
+        Checked("age", parse_age_us),
         "7d",
         "Time within which messages marked for deletion can be restored, and after which they have left the disk, for example "
         "7d or 0s; forever: never removed.",

@@ -37,11 +37,10 @@ _SERVER_COUNTS: Final = (
 
 
 def read_sample(log: Client, url: str, topics: Iterable[str], checkpoints: Mapping[str, Callable[[], Path]]) -> Sample:
-    """Return what a log says now.
+    """Return the current state of a log.
 
     Args:
-        topics: The topics whose groups are read, one request each.
-        checkpoints: The checkpoints of Replicate pipelines, each with a function that returns a directory with its newest ledger.
+        checkpoints: Checkpoints of Replicate pipelines, each with a function that returns a directory with its newest ledger.
     """
     found = tuple(log.topics())
     groups = []
@@ -147,7 +146,7 @@ def top(
 
 
 class _Watched:
-    """A log whose samples are compared."""
+    """A log and its last sample."""
 
     def __init__(
         self, log: Client, url: str, topics: tuple[str, ...], checkpoints: Mapping[str, Callable[[], Path]], interval_s: float

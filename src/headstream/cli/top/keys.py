@@ -31,11 +31,7 @@ def single_keys() -> Iterator[None]:
 
 
 def read_key(seconds: float) -> str | None:
-    """Return the key that was pressed within a time, or None.
-
-    Args:
-        seconds: How long to wait for one.
-    """
+    """Return the key that was pressed within some seconds, or None."""
     if not sys.stdin.isatty():
         time.sleep(seconds)
         return None

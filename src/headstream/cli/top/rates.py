@@ -14,11 +14,10 @@ ORDERS: Final = ("rate", "size", "messages", "name")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a log said at one time.
+    """The state of a log at one time.
 
     Args:
-        time_us: When, microseconds since 1970 UTC.
-        groups: The groups of some topics.
+        time_us: Microseconds since 1970 UTC.
         server: The load of a server, or the counts of a Kafka cluster; empty for a directory.
         pipelines: Checkpoint -> the status of its Replicate pipeline.
     """
@@ -36,10 +35,7 @@ class TopicRates:
 
     Args:
         topic: `stream/topic`.
-        partitions: Number of partitions.
-        messages: Number of existing messages.
         size_bytes: Size of all segments.
-        messages_per_second: Messages that arrived.
         bytes_per_second: Bytes that arrived, or None if some were removed meanwhile.
     """
 
@@ -56,11 +52,9 @@ class GroupRates:
     """One consumer group.
 
     Args:
-        topic: `stream/topic`.
-        members: Members that the log knows of.
         lag: Number of messages left to read.
         messages_per_second: Messages that it committed.
-        caught_up_in_seconds: When the lag is 0 at the present rates; 0 if it is, None if it does not shrink.
+        caught_up_in_seconds: Until the lag is 0 at the present rates; 0 if it is, None if it does not shrink.
     """
 
     topic: str
@@ -76,13 +70,9 @@ class Overview:
     """A log at one time, and its rates since the sample before.
 
     Args:
-        time_us: When, microseconds since 1970 UTC.
-        interval_seconds: The time between both samples.
-        messages_per_second: Messages that arrived in all topics.
+        time_us: Microseconds since 1970 UTC.
         topics: All topics, in the requested order.
         groups: Groups, the largest lag first.
-        server: As in the sample.
-        pipelines: As in the sample.
     """
 
     time_us: int
@@ -95,11 +85,7 @@ class Overview:
 
 
 def compare(before: Sample, after: Sample, order: str = "rate") -> Overview:
-    """Return the rates between two samples.
-
-    Args:
-        order: One of ORDERS, for the topics.
-    """
+    """Return the rates between two samples; the order of the topics is one of ORDERS."""
     seconds = max(after.time_us - before.time_us, 1) / 1e6
     earlier = {topic.full_name: topic for topic in before.topics}
     topics = [_compare_topic(earlier.get(topic.full_name), topic, seconds) for topic in after.topics]

@@ -25,10 +25,6 @@ def draw(overview: Overview, place: str, order: str, watched_count: int, lines: 
     """Return an overview as what rich can print.
 
     Args:
-        overview: What to show.
-        place: The log's URL, without credentials.
-        order: The order of the topics.
-        watched_count: The number of topics whose groups were read.
         lines: Lines of the screen, which limits the rows; None shows all.
     """
     parts: list[RenderableType] = [_head(overview, place)]

@@ -26,12 +26,7 @@ from headstream.errors import (
 
 
 def find_topic_name(transport: Transport, topic: str | TopicName) -> TopicName:
-    """Return the name of a topic given by names or ids; see the rule above.
-
-    Raises:
-        InvalidInputError: the input is not a valid name.
-        TopicNotFoundError: a part is a number that matches neither a name nor an id.
-    """
+    """Return the name of a topic given by names or ids; InvalidInputError, or TopicNotFoundError for an unknown number."""
     name = topic_name(topic, transport)
     streams, topics = _meanings(name.stream), _meanings(name.topic)
     if len(streams) == len(topics) == 1:
@@ -51,12 +46,7 @@ def find_topic_name(transport: Transport, topic: str | TopicName) -> TopicName:
 
 
 def find_stream_name(transport: Transport, name: str) -> str:
-    """Return the name of a stream given by name or id; see the rule above.
-
-    Raises:
-        InvalidInputError: the input is not text.
-        StreamNotFoundError: a number matches neither a name nor an id.
-    """
+    """Return the name of a stream given by name or id; InvalidInputError, or StreamNotFoundError for an unknown number."""
     if not isinstance(name, str):
         raise InvalidInputError(f"{name!r} is not a stream", advice="Write its name, or its id as text")
     meanings = _meanings(name)

@@ -23,13 +23,7 @@ def fetch_request(states: frozenset[int] | None, where: Filter | None) -> PollRe
 
 
 class Ahead:
-    """The one batch that a consumer has requested and not yet read; inactive for an embedded log.
-
-    Args:
-        messages: The transport's message commands.
-        topic: The topic to poll.
-        request: What each poll asks for, but for its offset.
-    """
+    """The one batch that a consumer has requested and not yet read; inactive for an embedded log."""
 
     def __init__(self, messages: MessageCommands, topic: TopicName, request: PollRequest) -> None:
         self._messages = messages if isinstance(messages, AheadCommands) else None
@@ -43,11 +37,7 @@ class Ahead:
         return self._messages is not None
 
     def ask(self, position: tuple[int, int] | None) -> None:
-        """Request the next batch.
-
-        Args:
-            position: Partition and offset, or None if no more messages are expected.
-        """
+        """Request the batch at a position (partition and offset), or none if no more messages are expected."""
         self.cancel()
         if self._messages is None or position is None:
             return

@@ -37,11 +37,8 @@ _calling: Final[ContextVar[LoopCallbacks | None]] = ContextVar("_calling", defau
 class LoopCallbacks:
     """Runs the callbacks of a consumer in the event loop, while the consumer's thread waits for them.
 
-    Args:
-        options: The user's arguments of AsyncClient.consumer().
-
     Attributes:
-        options: The arguments for Client.consumer().
+        options: With the user's callbacks replaced, for Client.consumer().
         is_used: Whether there is a callback.
     """
 
@@ -56,11 +53,7 @@ class LoopCallbacks:
         self.is_used = assigned is not None or revoked is not None
 
     def use_loop(self) -> None:
-        """Run callbacks in the running event loop from now on.
-
-        Raises:
-            InvalidInputError: the caller is one of the callbacks.
-        """
+        """Run callbacks in the running event loop from now on; InvalidInputError if the caller is one of the callbacks."""
         if _calling.get() is self:
             raise InvalidInputError(
                 "a callback used the consumer that called it",
@@ -89,7 +82,6 @@ class _AsyncReading(Generic[_Reader]):
     Args:
         make: Creates the wrapped consumer, at the first use.
         timeout_ms: Iteration ends after this time without a message; None waits without limit.
-        interrupt: See Worker.
     """
 
     def __init__(
@@ -119,12 +111,7 @@ class _AsyncReading(Generic[_Reader]):
             self._consumer = self._make()
 
     async def _in_slices(self, call: Callable[[float], _T], timeout_ms: float | None, put_back: Callable[[_T], object]) -> _T:
-        """Call with slices of a timeout, between which a cancellation takes effect, until something is returned.
-
-        Args:
-            call: Called with a time to wait at most, milliseconds.
-            timeout_ms: How long to wait in total; None waits without limit.
-        """
+        """Call with slices of a timeout until something is returned; a cancellation takes effect between slices."""
         loop = asyncio.get_running_loop()
         until_s = math.inf if timeout_ms is None else loop.time() + timeout_ms / 1000
         slices = slices_ms()

@@ -13,14 +13,14 @@ _T = TypeVar("_T")
 if TYPE_CHECKING:
 
     class AsyncDecodingConsumer(AsyncConsumer, Generic[_T]):
-        """An asynchronous consumer whose messages have a value."""
+        """An asynchronous consumer of decoded messages."""
 
         def __aiter__(self) -> AsyncIterator[DecodedMessage[_T]]: ...
         async def __anext__(self) -> DecodedMessage[_T]: ...
         async def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[DecodedMessage[_T]]: ...  # type: ignore[override]
 
     class AsyncDecodingTopicsConsumer(AsyncTopicsConsumer, Generic[_T]):
-        """An asynchronous consumer of several topics whose messages have a value."""
+        """An asynchronous consumer of decoded messages of several topics."""
 
         def __aiter__(self) -> AsyncIterator[DecodedMessage[_T]]: ...
         async def __anext__(self) -> DecodedMessage[_T]: ...

@@ -86,11 +86,7 @@ class Consumer(BaseConsumer):
         return self._settler
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """Begin a loop; with `on_error`, the message at which an earlier one ended has to be settled before.
-
-        Raises:
-            InvalidInputError: it is not settled: whether it failed is unknown.
-        """
+        """Begin a loop; with `on_error`, InvalidInputError if the message at which an earlier loop ended is not settled yet."""
         current = None if self._settler is None else self._settler.current
         if current is not None:
             raise InvalidInputError(

@@ -30,14 +30,7 @@ def make_consumer(
     interception: Interception | None,
     decode: Transform | None,
 ) -> Consumer:
-    """Return a consumer of one topic.
-
-    Args:
-        topic: The topic's current metadata.
-        options: As for Client.consumer(), checked.
-        interception: The client's interceptors, or None.
-        decode: Returns a message with its value, or None.
-    """
+    """Return a consumer of one topic with checked options; `decode` returns a message with its value."""
     states = state_codes(options.get("states", ("available",)))
     make, partitions = _find_reading(transport, topic, options), options.get("partitions")
     chosen = ReadingOptions(

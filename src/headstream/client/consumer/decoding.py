@@ -41,14 +41,7 @@ class DecodedMessage(ReceivedMessage, Generic[_T]):
 
 
 def message_decoder(decode: Any) -> Transform:
-    """Return the function that decodes a consumer's messages.
-
-    Args:
-        decode: A Serializer, or a function from bytes to a value.
-
-    Raises:
-        InvalidOptionError: it is neither.
-    """
+    """Return the function that decodes messages from a Serializer or a function of bytes; InvalidOptionError if it is neither."""
     name, function = decoder_of(decode)
 
     def transform(message: ReceivedMessage) -> ReceivedMessage:
@@ -81,7 +74,7 @@ _COPIED: Final = [(slot.__get__, slot.__set__) for slot in _SLOTS]
 if TYPE_CHECKING:
 
     class DecodingConsumer(Consumer, Generic[_T]):
-        """A consumer whose messages have a value."""
+        """A consumer of decoded messages."""
 
         def __iter__(self) -> Iterator[DecodedMessage[_T]]: ...
         def __next__(self) -> DecodedMessage[_T]: ...
@@ -89,7 +82,7 @@ if TYPE_CHECKING:
         def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[DecodedMessage[_T]]: ...  # type: ignore[override]
 
     class DecodingTopicsConsumer(TopicsConsumer, Generic[_T]):
-        """A consumer of several topics whose messages have a value."""
+        """A consumer of decoded messages of several topics."""
 
         def __iter__(self) -> Iterator[DecodedMessage[_T]]: ...
         def __next__(self) -> DecodedMessage[_T]: ...

@@ -55,7 +55,6 @@ class Fetching:
 
     Args:
         positions: Partition -> offset of the next message to poll.
-        transform: Called with each message when it is delivered, or None.
     """
 
     def __init__(self, positions: Mapping[int, int], transform: Transform | None = None) -> None:
@@ -101,8 +100,7 @@ class Fetching:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether one partition is read, whose last poll found its end, and all of it is delivered; of several, one can have
-        more by now."""
+        """Whether the one partition that is read is delivered up to the end its last poll found; false for several."""
         return len(self._turn) == 1 and not self._buffer and self._ends.get(self._turn[0]) == self._positions[self._turn[0]]
 
     def next_polls(self) -> Iterable[tuple[int, int]]:
@@ -193,8 +191,7 @@ class Fetching:
         """Return up to `count` messages; release() marks them as done.
 
         Args:
-            count: How many at most.
-            is_first: Whether the caller begins with them; otherwise they belong to the messages of the call before.
+            is_first: False if the messages belong to those of the previous call.
         """
         if is_first:
             self._handed_out_before = frozenset(self._handed_out)
@@ -214,12 +211,8 @@ class Fetching:
         return messages
 
     def undeliver(self, messages: Iterable[ReceivedMessage]) -> None:
-        """Have the messages that the last deliver(), or hand_out() since its first call, returned as the next ones again.
-
-        Those of partitions that are not read any more are dropped.
-
-        Args:
-            messages: All of them, in their order.
+        """Return the messages of the last deliver(), or hand_out() since its first call, to the front of the buffer, in
+        order. Messages of partitions that are not read any more are dropped.
         """
         entries: list[tuple[ReceivedMessage, int, int]] = []
         next_offsets: dict[int, int] = {}
@@ -275,7 +268,7 @@ class Fetching:
         return done
 
     def put_back(self, offsets: Mapping[int, int]) -> None:
-        """Have the next commit include offsets whose commit has failed, in partitions that are still read."""
+        """Add offsets of a failed commit, in partitions that are still read, to the next commit."""
         for partition, offset in offsets.items():
             if partition in self._positions:
                 self._done.setdefault(partition, offset)
@@ -297,13 +290,10 @@ class Fetching:
             self._delivered = None
 
     def follow(self, assignment: Assignment) -> tuple[list[int], list[int]]:
-        """Apply a group member's new assignment.
+        """Apply a new assignment; return revoked partitions to release (no message in progress), and new ones for begin().
 
         Undelivered messages of a revoked partition are dropped: its next owner fetches them, or this member, if the partition
         comes back to it before it was released.
-
-        Returns:
-            The revoked partitions without a message in progress, to release; and the new ones, for begin().
         """
         held = {**assignment.partitions, **assignment.revoked}
         before, self._assignment = self._assignment, assignment

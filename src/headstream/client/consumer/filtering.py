@@ -15,8 +15,8 @@ class FilterCounts(NamedTuple):
     """The messages that a consumer's filter has examined.
 
     Args:
-        scanned: The number of messages examined.
-        failed: How many of them it could not be applied to.
+        scanned: Messages examined.
+        failed: Of them, messages that the filter could not be applied to.
     """
 
     scanned: int
@@ -28,14 +28,12 @@ class FilterPlan:
     """How a filter is evaluated.
 
     Args:
-        headers: The headers that it reads.
-        fields: The fields of a message that it reads.
         evaluated: Where it is evaluated: `in this process`, `by the server` or `in this client`.
         on: What it is evaluated on: `stored bytes` or `decoded messages`.
         page: How much of a partition one request examines.
-        states: The states of the messages that it is applied to, by code; None for all.
-        on_filter_error: What happens to a message that it cannot be applied to.
-        summarized: Those of the headers that the topic summarizes; empty without a topic.
+        states: Codes of the states of messages that it is applied to; None for all.
+        on_filter_error: What happens to a message that the filter cannot be applied to.
+        summarized: The headers that the topic summarizes; empty without a topic.
         segments: How many segments of the topic it skips, and how many there are; None if no topic is given, and over `kafka://`.
     """
 
@@ -54,10 +52,6 @@ class FilterPlan:
 def make_filter(where: str | None, on_error: str, states: frozenset[int] | None) -> Filter | None:
     """Return the filter of a poll or consumer, None if there is none.
 
-    Args:
-        on_error: What happens to a message that it cannot be applied to.
-        states: Codes of the polled states; None is all.
-
     Raises:
         InvalidInputError: the text is not a filter.
         InvalidOptionError: `on_error` is unknown, or the filter names `_state` although only available messages are polled.
@@ -69,17 +63,7 @@ def make_filter(where: str | None, on_error: str, states: frozenset[int] | None)
 def plan_filter(
     transport: Transport, where: str, on_error: str, states: frozenset[int] | None, topic: TopicName | None
 ) -> FilterPlan:
-    """Return how a filter is evaluated.
-
-    Args:
-        on_error: What happens to a message that it cannot be applied to.
-        states: Codes of the polled states; None is all.
-        topic: The topic whose segments are counted, or None.
-
-    Raises:
-        InvalidInputError, InvalidOptionError: as make_filter().
-        TopicNotFoundError: the topic does not exist.
-    """
+    """Return how a filter is evaluated, with the topic's segments if one is given; errors as make_filter()."""
     found = check_states(parse_filter(where, on_error), states)
     place = "by the server" if isinstance(transport, RemoteAccess) else "in this process"
     on, page = "stored bytes", "up to 16 MiB of stored messages"

@@ -12,13 +12,7 @@ PartitionsCallback: TypeAlias = Callable[[str, frozenset[int]], object]
 
 
 class AssignmentListener:
-    """Notifies of the partitions of one consumer.
-
-    Args:
-        topic: `stream/topic`.
-        on_assigned: Called with new partitions.
-        on_revoked: Called with lost partitions.
-    """
+    """Notifies of the partitions of one consumer; the topic is `stream/topic`."""
 
     def __init__(self, topic: str, on_assigned: PartitionsCallback | None, on_revoked: PartitionsCallback | None) -> None:
         self._topic = topic

@@ -15,8 +15,7 @@ from headstream.errors import HeadstreamError, RebalancedError
 from headstream.forks import tell_of_forks
 
 _REPORTS_A_SESSION: Final = 3
-"""Reports per session timeout while a member delivers buffered messages: until it has been silent for its session
-timeout, no other member gets its partitions."""
+"""Reports per session timeout while a member delivers buffered messages; until it passes, no other member gets its partitions."""
 _MOST_JOINS: Final = 10
 """Maximum attempts to join: a member can be removed before its first report, since it ends with its connection."""
 
@@ -25,9 +24,8 @@ class GroupMembership:
     """One member of a group; it also leaves when the object is garbage collected.
 
     Args:
-        topic: Stream and topic.
-        session_timeout_ms: How long the member can be silent while others wait.
-        is_shared: Whether it leases messages, and owns no partitions.
+        session_timeout_ms: How long the member may be silent while others wait.
+        is_shared: Whether the member leases messages, and owns no partitions.
     """
 
     def __init__(
@@ -69,7 +67,6 @@ class GroupMembership:
         """Send a heartbeat and return the assignment; a member removed from its group joins again.
 
         Args:
-            released: Revoked partitions that it has finished.
             is_resting: Whether no message is in progress and the member reports before it takes another one.
         """
         self.is_resting = is_resting
@@ -89,16 +86,7 @@ class GroupMembership:
         return assignment
 
     def commit(self, offsets: Mapping[int, int], generations: Mapping[int, int], *, is_resting: bool) -> bool:
-        """Commit, and return whether the group has changed and the consumer has to report.
-
-        Args:
-            offsets: Partition -> offset of the next message.
-            generations: Partition -> the generation it was polled from.
-            is_resting: As for report().
-
-        Raises:
-            RebalancedError: another member owns one of the partitions now.
-        """
+        """Commit offsets of next messages, and return whether to report; RebalancedError: a partition was lost."""
         self.is_resting = is_resting
         now = self._transport.groups.commit(
             self._topic, self.member, offsets, generation=self.generation, generations=generations, is_resting=is_resting

@@ -1,4 +1,4 @@
-"""Partitions: those of a topic that one consumer reads in order: all, named ones, or those that its group assigns to it.
+"""Partitions: all or named partitions of a topic, or those that its group assigns, which one consumer reads in order.
 
 With a group the consumer shares the topic's partitions with other members: before each poll and after a change it reports
 finished partitions and receives its assignment.
@@ -29,15 +29,8 @@ from headstream.errors import CorruptSendError, PartitionNotFoundError
 class Partitions:
     """The partitions of one consumer; begin() starts reading.
 
-    Args:
-        topic: The topic's current metadata.
-        fetching: Positions and messages, of no partition yet.
-        options: What the user has chosen.
-
     Attributes:
-        topic: Stream and topic.
-        request: What each poll asks for, but for its offset.
-        share: The consumer's membership of its group; None if the group does not assign partitions.
+        share: The membership of the group; None if the group does not assign partitions.
 
     Raises:
         PartitionNotFoundError: the topic has no such partition.
@@ -88,7 +81,7 @@ class Partitions:
 
     @contextmanager
     def noting_damage(self) -> Iterator[None]:
-        """Note a partition whose next messages are damaged: it is not polled any more until a seek in it."""
+        """Exclude a partition with damaged next messages from polls until a seek in it."""
         try:
             yield
         except CorruptSendError as error:
@@ -96,11 +89,7 @@ class Partitions:
             raise
 
     def poll(self) -> bool:
-        """Poll the partitions in turn until one has messages, and return whether one has.
-
-        Raises:
-            CorruptSendError: a partition is damaged, and the others have no more messages.
-        """
+        """Poll partitions in turn until one has messages; return whether one has. CorruptSendError: all others are at the end."""
         polls = self.fetching.next_polls()
         if self._prepared is not None:
             self._prepared.prepare(self.topic, dict(polls))
@@ -119,12 +108,7 @@ class Partitions:
         return False
 
     def wait(self, timeout_ms: float, positions: Mapping[int, int]) -> None:
-        """Allow the group to reassign partitions, and wait for messages or a change of the group.
-
-        Args:
-            timeout_ms: For how long; 0 does not wait.
-            positions: Partition -> offset of the message to wait for.
-        """
+        """Let the group reassign partitions, and wait for messages at `positions` or a change of the group."""
         self.rest()
         messages, share = self._transport.messages, self.share
         if timeout_ms <= 0:
@@ -149,11 +133,7 @@ class Partitions:
     # -- offsets ------------------------------------------------------------------------------------------------------
 
     def mark_done(self, message: Message | None) -> None:
-        """Mark everything delivered as done, or a message and all before it in its partition; a commit follows.
-
-        Raises:
-            RebalancedError: another member may own the partition now.
-        """
+        """Mark all delivered messages, or one and those before it in its partition, as done; RebalancedError."""
         if message is None:
             self.fetching.release()
             return
@@ -162,12 +142,7 @@ class Partitions:
             raise not_read(partition, self.topic)
 
     def commit(self, offsets: Mapping[int, int], *, is_resting: bool) -> bool:
-        """Commit, and return whether the group has changed.
-
-        Args:
-            offsets: Partition -> offset of the next message.
-            is_resting: Whether no message is in progress and the consumer reports before it takes another one.
-        """
+        """Commit offsets of next messages, and return whether the group has changed; see GroupMembership.commit()."""
         if self.share is not None:
             return self.share.commit(offsets, self.fetching.generations, is_resting=is_resting)
         assert self._options.committer is not None
@@ -242,11 +217,7 @@ class Partitions:
 
 
 class PartitionReading(Reading):
-    """A reading of partitions in order.
-
-    Args:
-        partitions: The partitions, not begun.
-    """
+    """A reading of partitions in order, which are not begun yet."""
 
     def __init__(self, partitions: Partitions) -> None:
         self.partitions = partitions
@@ -263,7 +234,7 @@ class PartitionReading(Reading):
 
     @property
     def is_scanning(self) -> bool:
-        """Whether a filter has found nothing so far in what was fetched, and there is more to fetch at once."""
+        """Whether a filter has matched no fetched message yet, and further messages can be fetched at once."""
         return self.partitions.fetching.is_scanning
 
     @property

@@ -1,4 +1,4 @@
-"""PlainReading: partitions in order, and what is done is a committed offset per partition."""
+"""PlainReading: partitions in order; one committed offset per partition marks processed messages."""
 
 from __future__ import annotations
 
@@ -16,12 +16,7 @@ from headstream.errors import HeadstreamError, RebalancedError, ServerUnreachabl
 
 
 class PlainReading(PartitionReading):
-    """The reading of a consumer without `on_error`.
-
-    Args:
-        topic: The topic's current metadata.
-        options: What the user has chosen.
-    """
+    """The reading of a consumer without `on_error`."""
 
     def __init__(self, transport: Transport, topic: Topic, options: ReadingOptions) -> None:
         self._fetching = Fetching({}, options.transform)
@@ -46,7 +41,7 @@ class PlainReading(PartitionReading):
         self._store()
 
     def fetch(self, wanted: int | None) -> bool:
-        """Poll the partitions unless messages are buffered, and return whether some are; FETCH_COUNT are asked for anyway."""
+        """Poll the partitions unless messages are buffered, and return whether some are; each poll requests FETCH_COUNT."""
         self._had_messages = not self._fetching.is_empty
         with self.partitions.noting_damage():
             self.partitions.follow()

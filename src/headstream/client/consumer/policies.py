@@ -1,4 +1,4 @@
-"""Policies: what `on_error` and `mode="shared"` need is checked before a consumer is made, its dead-letter topic included."""
+"""Policies: check the options of `on_error` and `mode="shared"`, dead-letter topic included, before a consumer is created."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ from headstream.errors import InvalidOptionError, UnsupportedError
 
 
 def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -> RetryPolicy:
-    """Return what a consumer does with failing messages; a missing dead-letter topic is created.
-
-    Args:
-        topic: The topic's current metadata.
-        options: As for Client.consumer().
+    """Return the policy for failing messages; a missing dead-letter topic is created.
 
     Raises:
-        InvalidOptionError: an option is missing, or the dead-letter topic would drop letters.
+        InvalidOptionError: an option is missing, or the dead-letter topic would drop dead letters.
         UnsupportedError: the log is in Kafka.
     """
     retry, group, given = options.get("on_error"), options.get("group"), options.get("dead_letter")
@@ -57,12 +53,8 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
 def make_lease_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -> tuple[RetryPolicy, int]:
     """Return what a worker does with failing messages, and how long it leases a message, microseconds.
 
-    Args:
-        topic: The topic's current metadata.
-        options: As for Client.consumer().
-
     Raises:
-        InvalidOptionError: an option is missing or does not fit the mode, or the dead-letter topic would drop letters.
+        InvalidOptionError: an option is missing or does not fit the mode, or the dead-letter topic would drop dead letters.
         UnsupportedError: the log is in Kafka.
     """
     if not isinstance(transport, LeaseAccess):

@@ -28,13 +28,7 @@ def find_offset(transport: Transport, topic: TopicName, partition: int, strategy
     """Resolve a strategy to an offset in a partition.
 
     Args:
-        topic: Stream and topic.
-        partition: From 1.
-        strategy: Anything but `next`; `last` is after the newest message.
-
-    Raises:
-        TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
-        InvalidInputError: the strategy is `next`.
+        strategy: InvalidInputError for `next`; `last` is after the newest message.
     """
     kind = check_start(strategy, topic).kind
     if kind is PollingKind.OFFSET:
@@ -55,15 +49,7 @@ def numbers_of(topic: Topic) -> range:
 
 
 def check_partitions(topic: Topic, partitions: Iterable[int] | None) -> list[int]:
-    """Return the named partitions, ascending, or all of a topic.
-
-    Args:
-        partitions: Their numbers, or None for all.
-
-    Raises:
-        PartitionNotFoundError: the topic has no such partition.
-        InvalidOptionError: the list is empty.
-    """
+    """Return the named partitions, ascending, or all; PartitionNotFoundError, or InvalidOptionError for an empty list."""
     name, known = f"{topic.stream}/{topic.name}", [partition.number for partition in topic.partitions]
     if partitions is None:
         return known
@@ -79,11 +65,7 @@ def check_partitions(topic: Topic, partitions: Iterable[int] | None) -> list[int
 
 
 def position_of(message: Message, topic: TopicName) -> tuple[int, int]:
-    """Return partition and offset of a message that was read from a topic.
-
-    Raises:
-        InvalidInputError: the message is not from this topic.
-    """
+    """Return partition and offset of a message; InvalidInputError if it is not from this topic."""
     if not isinstance(message, Message):
         raise InvalidInputError(f"{message!r} is not a message", advice="Commit a message that this consumer has delivered")
     if message.topic != str(topic) or message.partition is None or message.offset is None:
@@ -104,7 +86,7 @@ def unnamed(topic: TopicName) -> InvalidOptionError:
 
 
 def not_read(partition: int, topic: TopicName) -> RebalancedError:
-    """Return the error of a call for a message whose partition the consumer has lost."""
+    """Return the error of a call for a message of a lost partition."""
     return RebalancedError(
         f"the consumer does not read partition {partition} any more",
         where=str(topic),

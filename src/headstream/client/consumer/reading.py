@@ -33,8 +33,7 @@ class ReadingOptions:
         states: State codes to deliver; None is all.
         where: The filter that chooses among them, or None.
         session_timeout_ms: How long a group member can be silent before it loses partitions that others wait for.
-        on_assigned: Called with the topic and the partitions that the consumer starts to read, from a call of the consumer.
-        on_revoked: Called with the partitions it stops reading, if possible before another member starts to read them.
+        on_assigned: Called with the topic and new partitions, from a call of the consumer.
         transform: Called with each message when it is delivered, or None.
         chain: The client's interceptors, whose hook of commits is called, or None.
     """
@@ -62,7 +61,7 @@ class Reading(ABC):
 
     @property
     def is_scanning(self) -> bool:
-        """Whether a filter has found nothing so far in what was fetched, and there is more to fetch at once."""
+        """Whether a filter has matched no fetched message yet, and further messages can be fetched at once."""
         return False
 
     @property
@@ -95,11 +94,7 @@ class Reading(ABC):
 
     @abstractmethod
     def fetch(self, wanted: int | None) -> bool:
-        """Fetch messages unless some are buffered, and return whether some are.
-
-        Args:
-            wanted: How many messages the caller takes at once; None takes them one by one.
-        """
+        """Fetch messages unless some are buffered, and return whether some are; `wanted`: None takes them one by one."""
 
     @abstractmethod
     def wait(self, timeout_ms: float) -> None:
@@ -115,11 +110,11 @@ class Reading(ABC):
 
     @abstractmethod
     def commit(self, message: Message | None) -> None:
-        """Record that everything delivered is done, or what commit() of the consumer says of one message."""
+        """Record that all delivered messages are done, or one message as in Consumer.commit()."""
 
     @abstractmethod
     def end(self, *, commit: bool) -> None:
-        """Release what is not done, after finish() if `commit`; close() follows, even if this raises an error."""
+        """Release unfinished messages, after finish() if `commit`; close() follows, even after an error."""
 
     @abstractmethod
     def close(self) -> None:

@@ -32,11 +32,6 @@ def poll_checked(
 ) -> tuple[Polled, list[ReceivedMessage]]:
     """Poll and verify each payload; after a mismatch, poll once more from that message.
 
-    Args:
-        topic: Where to poll.
-        partition: From 1.
-        polled: The result of such a poll, if already made, or None.
-
     Returns:
         All messages, or those before a repeated mismatch: the next poll starts there and raises.
 
@@ -92,12 +87,8 @@ def poll_existing(
     partition: int,
     request: PollRequest,
 ) -> list[ReceivedMessage]:
-    """Poll as poll_checked(); with a filter, or for the states that messages have for a group, again and again, until there are
-    enough messages or all existing ones are examined.
-
-    Raises:
-        HeadstreamError: as poll_checked(), if it is raised by the first message found; otherwise the messages before it are
-            returned.
+    """Poll as poll_checked(); with a filter, or for states of a group, repeat until there are enough messages or all existing
+    ones are examined. An error after the first message found ends the result instead of being raised.
     """
     polled, messages = poll_checked(transport, topic, partition, request)
     group = request.consumer
@@ -120,11 +111,7 @@ def poll_existing(
 
 
 def _take_whole(polled: Polled, topic: TopicName) -> tuple[Polled, list[ReceivedMessage]]:
-    """Return the messages before the first payload mismatch, and the poll cut off there.
-
-    Raises:
-        DecodeError: the bytes are not messages.
-    """
+    """Return the messages before the first payload mismatch, and the poll cut off there; DecodeError: no messages."""
     if isinstance(polled, PolledMessages):
         return polled, list(polled.messages)
     name, partition = str(topic), polled.partition

@@ -23,11 +23,7 @@ _log: Final = logging.getLogger("headstream.client")
 
 
 class Settler(ABC):
-    """The part of a reading that records single messages.
-
-    Attributes:
-        policy: What it does with failing messages.
-    """
+    """The part of a reading that records single messages."""
 
     policy: RetryPolicy
 
@@ -38,12 +34,7 @@ class Settler(ABC):
 
     @abstractmethod
     def place_of(self, message: Message) -> Place:
-        """Return the place of a message that is in progress.
-
-        Raises:
-            InvalidInputError: it is not in progress.
-            RebalancedError: another member of the group owns its partition now.
-        """
+        """Return the place of a message in progress; InvalidInputError: it is not, RebalancedError: its partition was lost."""
 
     @abstractmethod
     def failures_of(self, place: Place) -> int:
@@ -51,11 +42,7 @@ class Settler(ABC):
 
     @abstractmethod
     def settle_done(self, place: Place) -> None:
-        """Record that a message is done; it is stored when this returns.
-
-        Raises, as settle_failed():
-            LeaseLostError: its lease had ended: nothing is recorded, and it is not in progress any more.
-        """
+        """Durably record that a message is done; LeaseLostError, as settle_failed(): the lease had ended, nothing is recorded."""
 
     @abstractmethod
     def settle_failed(self, place: Place, failure: Failure) -> None:
@@ -71,8 +58,8 @@ class Settler(ABC):
         """Record that an attempt failed: the message is tried again, or given up after the last attempt.
 
         Args:
-            reason: Why it is given up, if this was its last attempt.
-            delay_us: How long it waits, microseconds; None is the policy's delay.
+            reason: Stored if this was the last attempt.
+            delay_us: Microseconds; None is the policy's delay.
         """
         self.settle_failed(place, self.policy.failure(self.failures_of(place) + 1, error, reason, delay_us))
 
@@ -84,7 +71,7 @@ class Settler(ABC):
 
 
 class LeaseSettler(Settler):
-    """A Settler whose messages are leased."""
+    """A Settler of leased messages."""
 
     @abstractmethod
     def extend(self, place: Place, lease_us: int) -> None:
@@ -101,7 +88,7 @@ class LeaseSettler(Settler):
 
 @contextmanager
 def warning_of_lost_leases() -> Iterator[None]:
-    """Log the loss of a lease: the user has not asked for what is recorded, and the loop goes on."""
+    """Log the loss of a lease in a step that the user did not request; the loop continues."""
     try:
         yield
     except LeaseLostError as lost:

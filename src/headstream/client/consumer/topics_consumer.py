@@ -37,7 +37,7 @@ _LOOK_S: Final = 5.0
 
 _FIRST_WAIT_MS: Final = 5.0
 _LAST_WAIT_MS: Final = 100.0
-"""How long to wait on one topic while none has messages, before polling the others; short at first."""
+"""Wait on one topic while none has messages, before other topics are polled; short at first."""
 _GONE: Final = (TopicNotFoundError, StreamNotFoundError, PartitionNotFoundError)
 """Errors of calls for a topic that is being deleted."""
 

@@ -41,7 +41,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class ErasedPartition:
-    """What an erasure found in a partition, and what it removed.
+    """The result of an erasure in a partition.
 
     Args:
         topic: `stream/topic`.
@@ -49,7 +49,6 @@ class ErasedPartition:
         found_bytes: The stored bytes of the found messages.
         failed_count: Messages that the filter could not be applied to: they stay.
         offsets: The offsets of the found messages.
-        removal: What was removed.
     """
 
     topic: str
@@ -65,14 +64,9 @@ class Erasure:
     """One erasure.
 
     Args:
-        log: The client; it needs the right to manage the topics.
         topic: `stream/topic`.
         dead_letters: Topics in which copies of the matching messages are erased too.
         on_error: What happens to a message that the filter cannot be applied to: `skip`, `deliver` or `raise`.
-        on_progress: Called often.
-
-    Raises:
-        InvalidInputError: the filter is invalid.
     """
 
     def __init__(
@@ -179,11 +173,7 @@ def _origin_is(topic: Topic) -> str:
 
 
 def find_letter_topics(log: Client, topic: str) -> list[str]:
-    """Return the topics that have dead letters of a topic among the first messages of a partition.
-
-    Args:
-        topic: `stream/topic`.
-    """
+    """Return the topics that have dead letters of `topic` (`stream/topic`) among the first messages of a partition."""
     found = log.topic(topic)
     where, names = parse_filter(_origin_is(found)), []
     for each in log.topics():

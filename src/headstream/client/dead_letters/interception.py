@@ -19,11 +19,7 @@ _REASON_BYTES = min(MAX_REASON_BYTES, 255)
 
 
 class DeadLetters:
-    """The dead-letter producers of one client; thread-safe.
-
-    Args:
-        make: Creates the producer of a topic, and the topic if it is missing.
-    """
+    """The dead-letter producers of one client; thread-safe. `make` also creates a missing topic."""
 
     def __init__(self, make: Callable[[str], ForwardingProducer]) -> None:
         self._make = make
@@ -36,11 +32,7 @@ class DeadLetters:
         self._producers: dict[str, ForwardingProducer] = {}
 
     def send(self, aside: SetAsideError) -> Receipt:
-        """Send a message that an interceptor set aside, and return its receipt.
-
-        Raises:
-            HeadstreamError: it was not accepted.
-        """
+        """Send a message that an interceptor set aside, and return its receipt; HeadstreamError if it was not accepted."""
         message = aside.message
         origin: list[tuple[str, object]] = [(f"{ORIGIN_PREFIX}topic", message.topic or "")]
         if message.offset is not None and message.partition is not None:
@@ -56,19 +48,11 @@ class DeadLetters:
         return producer.send(message.payload, key=message.key, headers=headers, id=message.id)
 
     def store(self, aside: SetAsideError) -> None:
-        """Send a message that an interceptor set aside, and return when it is stored.
-
-        Raises:
-            HeadstreamError: it is not stored.
-        """
+        """Send a message that an interceptor set aside, and return when it is stored; HeadstreamError if it is not."""
         self.send(aside).result()
 
     def flush(self) -> None:
-        """Wait until everything sent is stored.
-
-        Raises:
-            HeadstreamError: some messages could not be stored.
-        """
+        """Wait until everything sent is stored; HeadstreamError if some messages could not be stored."""
         with self._lock:
             producers = list(self._producers.values())
         for producer in producers:

@@ -33,12 +33,10 @@ _MOST_REASONS: Final = 500
 
 
 class LetterPage(NamedTuple):
-    """Letters of a bounded part of a partition.
+    """Dead letters of a bounded part of a partition.
 
     Args:
-        letters: Its available messages that match.
-        next_offset: Where the next page begins.
-        is_last: Whether there is no next page.
+        next_offset: Start of the next page.
         scanned_count: Messages that were read.
     """
 
@@ -50,16 +48,15 @@ class LetterPage(NamedTuple):
 
 @dataclass(slots=True)
 class LetterReason:
-    """Letters of one origin, group and reason.
+    """Dead letters of one origin, group and reason.
 
     Args:
-        topic: The topic that they come from; None if they are no letters.
+        topic: The topic of origin; None if they are not dead letters.
         group: The group that gave them up, if any.
         reason_code: One of DeadLetterReason, if any.
-        reason: The last error; None if there is none, or for all reasons that are not counted separately.
-        is_rest: Whether these are the letters whose reasons are not counted separately.
-        count: How many there are.
-        first_failed_us: The time of the first failure of all, microseconds since 1970 UTC; None if unknown.
+        reason: The last error; None if there is none, or for reasons that are not counted separately.
+        is_rest: Whether these are the dead letters whose reasons are not counted separately.
+        first_failed_us: The first failure of all, microseconds since 1970 UTC; None if unknown.
         last_failed_us: The time of the last one.
     """
 
@@ -74,7 +71,7 @@ class LetterReason:
     last_failed_us: int | None = None
 
     def add(self, letter: ReceivedMessage) -> None:
-        """Count a letter."""
+        """Count a dead letter."""
         self.count += 1
         attempts = _value_of(letter, ATTEMPTS_HEADER)
         if isinstance(attempts, int):
@@ -93,7 +90,7 @@ class LetterReasons:
         self._found: dict[tuple[Any, ...], LetterReason] = {}
 
     def add(self, letter: ReceivedMessage) -> None:
-        """Count a letter."""
+        """Count a dead letter."""
         topic, group = _text_of(letter, f"{ORIGIN_PREFIX}topic"), _text_of(letter, f"{ORIGIN_PREFIX}group")
         code, reason = _text_of(letter, REASON_CODE_HEADER), _text_of(letter, REASON_HEADER)
         is_rest = (topic, group, code, reason, False) not in self._found and len(self._found) >= _MOST_REASONS
@@ -107,12 +104,7 @@ class LetterReasons:
 
 
 def letters_of(log: Client, topic: str, where: str | None = None, on_filter_error: str = "skip") -> Iterator[ReceivedMessage]:
-    """Yield the available messages of a dead-letter topic that match a filter.
-
-    Args:
-        where: A filter, or None for all.
-        on_filter_error: As for Client.consumer().
-    """
+    """Yield the available messages of a dead-letter topic that match a filter; `on_filter_error` as for Client.consumer()."""
     with log.consumer(topic, where=where, on_filter_error=on_filter_error, timeout_ms=0) as consumer:
         while messages := consumer.poll(_PAGE):
             yield from messages
@@ -128,17 +120,7 @@ def read_letters(
     where: str | None = None,
     count: int = _PAGE,
 ) -> LetterPage:
-    """Return one page of letters; at most 4 MiB of messages are read.
-
-    Args:
-        from_offset: Where the page begins.
-        until_offset: Where the last page ends; None is the partition's end.
-        where: A filter of letters, or None for all.
-
-    Raises:
-        InvalidInputError: the filter is invalid.
-        HeadstreamError: the partition does not exist, or the user has no right to it.
-    """
+    """Return one page of dead letters, from at most 4 MiB of messages; `until_offset` None is the end of the partition."""
     chosen = make_filter(where, "skip", _AVAILABLE)
     name, start = TopicName.parse(topic), PollingStrategy.offset(from_offset)
     polled, letters = poll_checked(
@@ -152,20 +134,13 @@ def read_letters(
 
 
 def discard_letters(log: Client, topic: str, offsets: Mapping[int, Sequence[int]]) -> None:
-    """Mark letters for deletion: consumers skip them, and retention removes them.
-
-    Args:
-        offsets: Partition -> offsets.
-
-    Raises:
-        PermissionDeniedError: the user cannot set states in the topic.
-    """
+    """Mark dead letters for deletion: consumers skip them, retention removes them. PermissionDeniedError: see set_state()."""
     for partition, found in offsets.items():
         log.set_state(topic, partition, found, "marked_for_deletion", reason="discarded")
 
 
 def place_of_origin(letter: ReceivedMessage) -> tuple[str, int] | None:
-    """Return the topic and the partition that a letter came from, or None if it is no letter."""
+    """Return the topic and partition of origin of a dead letter, None for other messages."""
     headers = letter.headers
     topic, partition = headers.get(f"{ORIGIN_PREFIX}topic"), headers.get(f"{ORIGIN_PREFIX}partition")
     if topic is None or partition is None:

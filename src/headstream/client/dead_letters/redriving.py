@@ -1,11 +1,11 @@
 """Redriving: sends dead letters back to where they came from, once each, also through kills.
 
-    1. the letter becomes unavailable, and the reason says where the copy goes, and where that partition ends
-    2. the message is appended there: same payload, key, id and headers, without the letter's, with hs.redrive and hs.redrives
-    3. the letter is marked for deletion
+    1. the dead letter becomes unavailable; the reason has the partition of the copy, and that partition's end
+    2. the message is appended there: same payload, key, id and headers; hs.redrive and hs.redrives replace the dead letter's
+    3. the dead letter is marked for deletion
 
 A redrive begins with the letters that an earlier one left between 1 and 3: if the copy is found after that end, it is not made
-again. If its topic is gone or refuses it, the letter becomes available again. Redrives of one topic at a time share its
+again. If its topic is gone or refuses it, the letter becomes available again. Simultaneous redrives of one topic share its
 partitions as a group does.
 """
 
@@ -58,7 +58,7 @@ _OF_LETTERS: Final = frozenset(
         *(REASON_CODE_HEADER, REASON_HEADER, REDRIVE_HEADER, REDRIVES_HEADER),
     )
 )
-"""Headers of letters, which the message did not have."""
+"""Headers that dead letters have and their messages had not."""
 
 
 @dataclass(slots=True)
@@ -66,10 +66,10 @@ class RedriveCounts:
     """What a redrive did.
 
     Args:
-        matched: Letters that were chosen.
-        redriven: Letters that were sent back.
-        resumed: Letters of an interrupted redrive that were finished.
-        foreign: Chosen messages that were left where they are: they are no letters, or their topic is gone.
+        matched: Chosen dead letters.
+        redriven: Dead letters that were sent back.
+        resumed: Dead letters of an interrupted redrive that were finished.
+        foreign: Chosen messages that stay: they are no dead letters, or their topic is gone.
     """
 
     matched: int = 0
@@ -83,9 +83,8 @@ class Redrive:
 
     Args:
         log: A client without interceptors: messages are sent as they are stored.
-        where: A filter of letters, or None for all.
-        per_second: The most letters per second, None for no limit.
-        on_filter_error: What run() does with letters that the filter cannot be applied to, as for Client.consumer().
+        per_second: Maximum dead letters per second; None for no limit.
+        on_filter_error: What run() does if the filter cannot be applied, as for Client.consumer().
     """
 
     def __init__(
@@ -105,11 +104,11 @@ class Redrive:
         self.counts = RedriveCounts()
 
     def run(self) -> RedriveCounts:
-        """Send the chosen letters back, and return what was done.
+        """Send the chosen dead letters back, and return the counts.
 
         Raises:
             GroupInUseError: another redrive has all partitions.
-            PermissionDeniedError: the user cannot send to a topic of origin, or set states of letters.
+            PermissionDeniedError: the user cannot send to a topic of origin, or set states of dead letters.
         """
         share = self._join()
         try:
@@ -132,21 +131,12 @@ class Redrive:
         seconds: float = _PAGE_S,
         resumes: bool = True,
     ) -> tuple[int, bool]:
-        """Send the chosen letters of a bounded part of one partition back; `counts` has what was done.
+        """Send chosen dead letters of a bounded part of a partition back; return where to go on, and whether it is the end.
 
         Args:
-            partition: The partition of the dead-letter topic.
-            from_offset: Where to begin.
-            until_offset: Where the last page ends; None is the partition's end.
-            seconds: No letter is begun after this time.
-            resumes: Whether to finish what an interrupted redrive has begun in the partition, which reads all its states.
-
-        Returns:
-            Where to go on, and whether that is the end.
-
-        Raises:
-            GroupInUseError: another redrive has the partition.
-            PermissionDeniedError: as run().
+            until_offset: End of the last page; None is the partition's end.
+            seconds: No dead letter is begun after this time.
+            resumes: Whether to first finish an interrupted redrive of the partition, which reads all its states.
         """
         until_s = time.monotonic() + seconds
         share = self._join()
@@ -187,7 +177,7 @@ class Redrive:
                     self._send_back(letter)
 
     def _resume(self, partition: int) -> None:
-        """Finish what an interrupted redrive has begun; what cannot be sent any more becomes a letter again."""
+        """Finish an interrupted redrive; a message that cannot be sent any more becomes a dead letter again."""
         for change in self._log.states(self._topic, partition):
             if not _is_begun(change):
                 continue
@@ -215,12 +205,7 @@ class Redrive:
             time.sleep(self._pause_s)
 
     def _send(self, letter: ReceivedMessage, topic: str, number: int) -> None:
-        """Take the three steps; if the topic refuses the message, the letter is one again.
-
-        Args:
-            topic: Where its message goes.
-            number: Its partition; without it the message goes to the first one.
-        """
+        """Take the three steps; if the topic refuses the message, the letter becomes available. A missing partition becomes 1."""
         partitions = {each.number: each for each in self._log.topic(topic).partitions}
         number = number if number in partitions else min(partitions)
         intent = f"{_INTENT}{topic} {number} {partitions[number].end_offset}"
@@ -234,7 +219,7 @@ class Redrive:
         self._settle(letter, "redriven")
 
     def _restore(self, letter: ReceivedMessage) -> None:
-        """Make a letter available again, unless its state was changed meanwhile: an erasure can have marked it."""
+        """Make a dead letter available again, unless its state was changed meanwhile, as by an erasure."""
         for change in self._log.states(self._topic, letter.partition):
             if change.offset == letter.offset and _is_begun(change):
                 self._log.set_state(self._topic, letter.partition, letter.offset, "available")
@@ -267,7 +252,7 @@ class Redrive:
         return f"{self._topic}/{letter.partition}/{letter.offset}"
 
     def _is_sent(self, letter: ReceivedMessage, topic: str, partition: int, end: int) -> bool:
-        """Return whether a topic has the copy of a letter, at or after an offset."""
+        """Return whether a topic has the copy of a dead letter, at or after an offset."""
         try:
             partitions = {each.number: each for each in self._log.topic(topic).partitions}
         except NotFoundError:
@@ -287,5 +272,5 @@ class Redrive:
 
 
 def _is_begun(change: StateChange) -> bool:
-    """Return whether a state is that of a letter between the steps 1 and 3."""
+    """Return whether a dead letter is between the steps 1 and 3, by its state."""
     return change.state == MessageState.UNAVAILABLE.value and change.reason.startswith(_INTENT)

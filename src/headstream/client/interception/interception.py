@@ -32,12 +32,7 @@ class Interception:
         return InterceptedProducer(self._transport, topic, options, self.chain, self.dead_letters)
 
     def receive(self, message: ReceivedMessage) -> ReceivedMessage | None:
-        """Return a message to deliver, or None when it is stored in a dead-letter topic.
-
-        Raises:
-            InterceptorError: an interceptor raised an error.
-            HeadstreamError: a dead letter could not be stored.
-        """
+        """Return a message to deliver, None if stored in a dead-letter topic; InterceptorError, HeadstreamError: not stored."""
         skips = self._skips
         if skips is not None:
             try:
@@ -58,15 +53,7 @@ class Interception:
     def receive_polled(
         self, topic: TopicName, messages: Iterable[ReceivedMessage], committer: OffsetOwner | None
     ) -> list[ReceivedMessage]:
-        """Return polled messages without those set aside; an error is raised for the first message only.
-
-        Args:
-            messages: The messages as stored.
-            committer: Commits the messages that are returned or set aside; None does not.
-
-        Raises:
-            InterceptorError: an interceptor raised an error for the first message.
-        """
+        """Return polled messages without those set aside, commit both if `committer` is given; only the first raises."""
         received: list[ReceivedMessage] = []
         done: dict[int, int] = {}
         for message in messages:

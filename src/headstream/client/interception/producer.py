@@ -21,13 +21,7 @@ from headstream.interceptors.chain import Chain, SetAsideError
 
 
 class InterceptedProducer(Producer):
-    """A producer that runs interceptors.
-
-    Args:
-        topic: The topic's current metadata.
-        options: How messages are batched.
-        dead_letters: Where messages go that an interceptor set aside.
-    """
+    """A producer that runs interceptors."""
 
     def __init__(
         self, transport: Transport, topic: Topic, options: SendingOptions, chain: Chain, dead_letters: DeadLetters
@@ -50,11 +44,7 @@ class InterceptedProducer(Producer):
         return self._chain.is_async or super().is_full
 
     def _intercept(self, *arguments: *SendArguments) -> SendArguments | Receipt:
-        """Return a message's arguments after the interceptors, or its receipt as a dead letter.
-
-        Raises:
-            InterceptorError: an interceptor raised an error; see Producer.send().
-        """
+        """Return a message's arguments after the interceptors, or its receipt as a dead letter; InterceptorError."""
         self._raise_report()
         payload, key, headers, id, partition = arguments
         number = partition if isinstance(partition, int) else None
@@ -116,12 +106,7 @@ def _skips_nothing(headers: HeadersInput | None) -> bool:
 
 
 class _ReportingDelivery:
-    """Delivers batches, and reports the outcome of their messages to interceptors before anybody else sees it.
-
-    Args:
-        topic: `stream/topic`.
-        reports: Errors of interceptors, for the producer to raise.
-    """
+    """Delivers batches, and reports outcomes to interceptors first; `reports` collects their errors for the producer to raise."""
 
     def __init__(self, delivery: BatchDelivery, topic: str, reports: list[InterceptorError], chain: Chain) -> None:
         self._delivery = delivery

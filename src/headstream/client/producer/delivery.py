@@ -53,19 +53,14 @@ class BatchDelivery(Protocol):
         """The producer id of numbered batches; None if unnumbered or not yet assigned."""
 
     def deliver(self, batch: Batch) -> Appended:
-        """Send a batch, with retries until its deadline, and return its position."""
+        """Send a batch, with retries until its deadline, and return its position; OutcomeUnknownError, else it is not stored."""
 
     def release(self) -> None:
         """Release the producer's state on the server."""
 
 
 class Delivery:
-    """Delivers the batches of one producer; one thread.
-
-    Args:
-        messages: The transport's message commands.
-        finds_repeats: Whether the topic deduplicates by message id.
-    """
+    """Delivers the batches of one producer; one thread. `finds_repeats`: the topic deduplicates by message id."""
 
     def __init__(self, messages: MessageCommands, topic: TopicName, *, finds_repeats: bool) -> None:
         self._finds_repeats = finds_repeats
@@ -83,12 +78,7 @@ class Delivery:
         return None if self._producer is None else self._producer.producer_id
 
     def deliver(self, batch: Batch) -> Appended:
-        """Send a batch, with retries until its deadline, and return its position.
-
-        Raises:
-            OutcomeUnknownError: it is unknown whether the batch is stored.
-            HeadstreamError: the batch is not stored.
-        """
+        """Send a batch, with retries until its deadline, and return its position; OutcomeUnknownError, else it is not stored."""
         backoff = Backoff(0, random.random, until_s=batch.deadline_us / 1e6)
         ids_left = _MOST_IDS
         while True:

@@ -26,7 +26,6 @@ class SentEncoder:
     """Encodes messages for one topic.
 
     Args:
-        topic: The topic's current metadata.
         gives_ids: Whether a message without an id gets a random one here, by which its topic deduplicates.
         keeps_reserved: Whether headers with reserved names are accepted, as of messages that were stored elsewhere.
     """
@@ -41,14 +40,7 @@ class SentEncoder:
     def encode(
         self, payload: bytes | bytearray | memoryview | None, key: bytes | None, headers: HeadersInput | None, id: MessageIdInput
     ) -> tuple[bytes, int]:
-        """Check a message against the topic's limits, and return its encoding and the size of its headers, bytes.
-
-        Args:
-            payload: See Producer.send().
-            key: See Producer.send().
-            headers: See Producer.send().
-            id: See Producer.send().
-        """
+        """Check a message (see Producer.send()) against the topic's limits; return its encoding and its headers' bytes."""
         if not isinstance(payload, (bytes, type(None))):
             payload = _as_bytes(payload)
         if not isinstance(key, (bytes, type(None))):

@@ -23,7 +23,6 @@ class EncodingProducer(Generic[_T]):
     """Sends values to one topic; thread-safe if the encoder is. Created by Client.producer(); use it in a `with` statement.
 
     Args:
-        producer: Sends the payloads; see Producer for its guarantees and errors.
         topic: `stream/topic`, for errors.
         encode: A Serializer, or a function from a value to bytes.
 
@@ -44,18 +43,13 @@ class EncodingProducer(Generic[_T]):
         id: MessageIdInput = 0,
         partition: PartitionInput = None,
     ) -> Receipt:
-        """Encode a value and send it; see Producer.send().
+        """Encode a value and send it; the other arguments are those of Producer.send().
 
         Args:
-            value: The value; None is a null payload, which deletes its key in a topic that compacts.
-            key: See Producer.send().
-            headers: See Producer.send().
-            id: See Producer.send().
-            partition: See Producer.send().
+            value: None is a null payload, which deletes its key in a topic that compacts.
 
         Raises:
             SerializerError: the value cannot be encoded; nothing was sent.
-            HeadstreamError: see Producer.send().
         """
         return self.producer.send(self._encode(value), key=key, headers=headers, id=id, partition=partition)
 
@@ -98,7 +92,6 @@ class AsyncEncodingProducer(Generic[_T]):
     """Sends values to one topic. Created by AsyncClient.producer(); use it in an `async with` statement.
 
     Args:
-        producer: Sends the payloads.
         topic: `stream/topic`, for errors.
         encode: A Serializer, or a function from a value to bytes.
 
@@ -161,15 +154,7 @@ class AsyncEncodingProducer(Generic[_T]):
 
 
 def payload_encoder(topic: str, encode: Any) -> Callable[[Any], bytes | None]:
-    """Return the function that encodes a producer's values; None stays a null payload.
-
-    Args:
-        topic: `stream/topic`, for errors.
-        encode: A Serializer, or a function from a value to bytes.
-
-    Raises:
-        InvalidOptionError: it is neither.
-    """
+    """Return the function that encodes a producer's values (None stays None); InvalidOptionError as EncodingProducer."""
     name, function = encoder_of(encode)
 
     def encode_payload(value: Any) -> bytes | None:

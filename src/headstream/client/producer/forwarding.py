@@ -10,12 +10,7 @@ from headstream.core.model.topology import Topic
 
 
 class ForwardingProducer(Producer):
-    """A producer of dead letters and of mirrored messages.
-
-    Args:
-        topic: The topic's current metadata.
-        options: How messages are batched.
-    """
+    """A producer of dead letters and of mirrored messages."""
 
     def __init__(self, transport: Transport, topic: Topic, options: SendingOptions) -> None:
         super().__init__(transport, topic, options)

@@ -77,12 +77,7 @@ class OutcomeCounter:
 
 
 def explain(failed: Sequence[Batch], topic: TopicName, error: Exception | None = None) -> Exception:
-    """Return an error that carries the messages of failed batches.
-
-    Args:
-        failed: The batches, at least one.
-        error: The cause; by default the first batch's error.
-    """
+    """Return an error that carries the messages of failed batches; its cause is by default the first batch's error."""
     if error is None:
         error = failed[0].error
         if error is None:

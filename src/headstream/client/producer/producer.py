@@ -158,7 +158,7 @@ class Producer:
         return receipt
 
     def _intercept(self, *arguments: *SendArguments) -> SendArguments | Receipt:
-        """Return what is sent, or the receipt of what was stored elsewhere; overridden by a producer with interceptors."""
+        """Return the arguments to send, or the receipt of a message stored elsewhere; overridden for interceptors."""
         return arguments
 
     def send_and_wait(
@@ -303,11 +303,7 @@ class Producer:
         return bell
 
     def _wait_until_settled(self, number: int, timeout_s: float | None = None) -> bool:
-        """Wait until all batches up to a number are settled, and return whether they are stored; None waits without limit.
-
-        Raises:
-            HeadstreamError: some of them failed.
-        """
+        """Wait until all batches up to a number are settled, return whether they are stored; HeadstreamError if some failed."""
         if not self._wait(lambda: self._sending.is_settled(number), timeout_s):
             return False
         with self._lock:

@@ -141,13 +141,7 @@ class Receipt:
 
 
 class Undelivered(Sequence[Message]):
-    """Messages that could not be delivered, decoded on access.
-
-    Args:
-        batches: Partition and sent messages of each batch.
-        topic: `stream/topic`.
-        count: Number of messages.
-    """
+    """Messages that could not be delivered, decoded on access."""
 
     def __init__(self, batches: Sequence[tuple[int, bytes | bytearray]], topic: str, count: int) -> None:
         self._batches = tuple(batches)

@@ -22,11 +22,7 @@ _FRESH_S: Final = 30.0
 
 
 class Senders:
-    """Producers by topic; thread-safe.
-
-    Args:
-        make: Creates a producer.
-    """
+    """Producers by topic; thread-safe."""
 
     def __init__(self, make: Callable[[TopicName], Producer]) -> None:
         self._make = make
@@ -39,11 +35,7 @@ class Senders:
         self._known: OrderedDict[TopicName, tuple[Producer, float]] = OrderedDict()
 
     def send(self, topic: TopicName, send: Callable[[Producer], Receipt]) -> Delivered:
-        """Send a message through the producer of a topic, and return its position once it is stored.
-
-        Args:
-            send: Called with the producer to send the message.
-        """
+        """Send a message with the producer of a topic, by `send`, and return its position once it is stored."""
         began_s = time.monotonic()
         while True:
             producer, made_s = self._find(topic)

@@ -31,8 +31,7 @@ MAX_DELIVERY_TIMEOUT_MS: Final = 3_600_000
 
 _MAX_IGGY_BATCH_BYTES: Final = 10_000_000
 _MAX_IGGY_HEADER_BYTES: Final = 100_000
-"""Maximum payload and header value bytes of one send to a topic with limits `iggy`. This module counts all message and
-header bytes, an upper bound."""
+"""Maximum payload and header value bytes of one send with limits `iggy`. This module counts all bytes, an upper bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +44,6 @@ class SendingOptions:
         batch_count: A batch with this many messages is sent at once.
         buffer_bytes: Maximum unacknowledged bytes before send() blocks.
         delivery_timeout_ms: How long a batch is retried after its linger, milliseconds; then it fails.
-
-    Raises:
-        InvalidOptionError: an option is out of range.
     """
 
     linger_ms: float = DEFAULT_LINGER_MS
@@ -85,18 +81,14 @@ class Batch:
     """Messages sent to a partition together.
 
     Args:
-        number: Ascending in the order of creation.
-        partition: From 1.
         due_us: When it is sent, full or not.
         deadline_us: When it fails.
-        data: The messages as sent, back to back.
-        count: Number of messages.
+        data: Encoded messages, back to back.
         is_closed: Whether it accepts no more messages.
-        appended: Their position, once stored.
-        error: Why they failed, or None.
-        is_in_doubt: Whether a failed batch is stored is unknown.
-        watched: Number of receipts that report their outcome.
-        callbacks: What to call when the batch is settled.
+        error: The cause of the failure, or None.
+        is_in_doubt: Whether it is unknown if a failed batch is stored.
+        watched: Number of receipts that report the outcome.
+        callbacks: Called when the batch is settled.
     """
 
     number: int
@@ -125,12 +117,10 @@ class Sending:
 
     Args:
         partitions: The numbers of the topic's partitions.
-        options: How messages are batched.
-        owner: The producer of the batches.
         choose: Returns the partition of a key; its other argument is the number of partitions.
 
     Attributes:
-        is_due: Whether the message added last filled a batch.
+        is_due: Whether the last added message filled a batch.
     """
 
     def __init__(
@@ -175,14 +165,7 @@ class Sending:
         return self._pending_bytes
 
     def add(self, message: bytes, header_bytes: int, key: bytes | None, partition: int | None, now_us: int) -> Batch:
-        """Put a message into the open batch of its partition, as the last one, and return that batch.
-
-        Args:
-            message: One message as sent.
-            key: Its key, hashed if no partition is given.
-            partition: From 1, or None.
-            now_us: Current time, microseconds.
-        """
+        """Put a message into the open batch of its partition (None: by the hash of the key), and return the batch."""
         target = partition
         if target is None and key is not None:
             target = self._choose(key, len(self._partitions))

@@ -1,7 +1,7 @@
 """The interface between a client and what stores its messages, and its implementations over a network.
 
 transport.py           streams, messages, offsets, groups: what each transport offers
-delivery_transport.py  what those offer besides whose groups remember single messages
+delivery_transport.py  further commands, of transports with deliveries of single messages
 remote/                Iggy's protocol with Headstream's extensions, over TCP, QUIC and HTTP
 kafka/                 Kafka, by librdkafka
 """

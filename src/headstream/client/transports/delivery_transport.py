@@ -1,4 +1,4 @@
-"""Commands of a transport whose groups remember single messages: what is unfinished, and what is leased; see transport.py."""
+"""Commands for single messages of groups (unfinished, leased), of transports that have them; see transport.py."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LeaseCommands(Protocol):
 
 @runtime_checkable
 class DeliveryAccess(Protocol):
-    """Further commands of a transport whose groups remember unfinished messages."""
+    """Further commands of a transport that stores the unfinished messages of groups."""
 
     @property
     def deliveries(self) -> DeliveryCommands:
@@ -69,7 +69,7 @@ class DeliveryAccess(Protocol):
 
 @runtime_checkable
 class LeaseAccess(Protocol):
-    """Further commands of a transport whose groups lease messages to workers."""
+    """Further commands of a transport with leases of messages to workers."""
 
     @property
     def leases(self) -> LeaseCommands:
@@ -77,11 +77,7 @@ class LeaseAccess(Protocol):
 
 
 def find_views(transport: object) -> DeliveryViewCommands:
-    """Return what shows the unfinished messages of a log's groups.
-
-    Raises:
-        UnsupportedError: the log is in Kafka.
-    """
+    """Return the views of unfinished messages of a log's groups; UnsupportedError if the log is in Kafka."""
     if not isinstance(transport, DeliveryAccess):
         raise UnsupportedError(
             "Kafka remembers one offset of a group, and no single messages",

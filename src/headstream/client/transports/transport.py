@@ -139,7 +139,7 @@ class NumberedCommands(Protocol):
 
 
 class PolledAhead(Protocol):
-    """A requested poll whose result has not been read."""
+    """A requested poll with an unread result."""
 
     def result(self) -> Polled:
         """Return the result, once."""
@@ -245,7 +245,7 @@ class Transport(Protocol):
 
 @runtime_checkable
 class TopicNaming(Protocol):
-    """Further calls of a transport whose topics have names without a stream too."""
+    """Further calls of a transport that has topic names without a stream."""
 
     def topic_name(self, name: str) -> TopicName:
         """Return the topic of a name without a slash."""
@@ -253,7 +253,7 @@ class TopicNaming(Protocol):
 
 @runtime_checkable
 class KeyPartitioning(Protocol):
-    """Further calls of a transport whose partitions have other numbers than ours, and whose keys choose others."""
+    """Further calls of a transport with its own partition numbers and its own hash of keys."""
 
     @property
     def first_partition(self) -> int:
@@ -273,7 +273,7 @@ class ClusterCounts(Protocol):
 
 @runtime_checkable
 class OwnConnections(Protocol):
-    """Further calls of a transport whose producers and consumers have connections of their own."""
+    """Further calls of a transport with a connection per producer and consumer."""
 
     def for_producer(self) -> Transport:
         """Return a transport to the same log for one producer, which closes it."""

@@ -44,37 +44,18 @@ _NULL_WHOLE: Final = Headers({NULL_HEADER: _NULL}).as_bytes()
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Return a header block, without its length.
-
-    Args:
-        headers: The headers; order and repeats are preserved.
-    """
+    """Return a header block, without its length."""
     return headers.as_bytes()
 
 
 def decode_headers(data: BytesLike, at: int = 0) -> Headers:
-    """Return the headers of a block, reserved ones included; unknown kinds retain their bytes.
-
-    Args:
-        data: Bytes that end with the block.
-        at: The byte position where the block begins.
-
-    Raises:
-        DecodeError: the bytes are not a header block.
-    """
+    """Return the headers of a block at the end of the data, reserved ones included; unknown kinds retain their bytes."""
     reader = Reader(data, at)
     return _open(reader.pull_bytes(reader.remaining, "a header block"), at)
 
 
 def encode_sent(messages: Iterable[Message]) -> bytes:
-    """Return messages in the format of a send.
-
-    Args:
-        messages: Their id, key, headers and payload are written.
-
-    Raises:
-        HeaderError: a message's first header would be decoded as its key or its null payload.
-    """
+    """Return messages in the format of a send; HeaderError if a first header would be decoded as key or null payload."""
     parts: list[bytes] = []
     for message in messages:
         parts.append(message.id.to_bytes(16, "little"))
@@ -83,14 +64,7 @@ def encode_sent(messages: Iterable[Message]) -> bytes:
 
 
 def decode_sent(data: BytesLike) -> list[Message]:
-    """Return the messages of a send.
-
-    Args:
-        data: Sent messages, back to back.
-
-    Raises:
-        DecodeError: the bytes are not sent messages.
-    """
+    """Return the messages of a send."""
     reader = Reader(data)
     messages = []
     while reader.remaining:
@@ -101,11 +75,7 @@ def decode_sent(data: BytesLike) -> list[Message]:
 
 
 def encode_polled(messages: Iterable[Message], *, dialect: Dialect = "binary") -> bytes:
-    """Return messages in the format of the log and of polls.
-
-    Args:
-        messages: Messages with an offset and a timestamp; the checksum is written unchanged.
-        dialect: `binary`, or `binary-first`, which cannot hold a state or a checksum.
+    """Return messages in the format of the log and of polls; the checksum is written unchanged.
 
     Raises:
         InvalidInputError: a message has no offset or timestamp, or one out of range, or the dialect cannot hold its state.
@@ -137,17 +107,7 @@ def encode_polled(messages: Iterable[Message], *, dialect: Dialect = "binary") -
 def decode_polled(
     data: BytesLike, *, topic: str | None = None, partition: int | None = None, dialect: Dialect = "binary"
 ) -> list[ReceivedMessage]:
-    """Return stored or polled messages.
-
-    Args:
-        data: Messages, back to back.
-        topic: `stream/topic`, set in every message.
-        partition: Set in every message.
-        dialect: `binary`, or `binary-first`, where every message is available and its checksum is computed.
-
-    Raises:
-        DecodeError: the bytes are not polled messages.
-    """
+    """Return stored or polled messages; with `binary-first` every message is available and its checksum is computed."""
     view = memoryview(data).cast("B") if len(data) else memoryview(b"")
     head = _POLLED_HEAD if dialect == "binary" else _FIRST_HEAD
     messages, at, size = list[ReceivedMessage](), 0, len(view)

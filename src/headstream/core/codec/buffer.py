@@ -21,16 +21,7 @@ _F32: Final = struct.Struct("<f")
 
 
 class Reader:
-    """A cursor over bytes.
-
-    Args:
-        data: The bytes; they are copied only when pulled.
-        at: The byte position to begin at.
-        end: The byte position to end at; None for the end of the data.
-
-    Raises:
-        DecodeError: the positions are outside the data.
-    """
+    """A cursor over bytes, copied only when pulled, up to `end` (None for the end of the data)."""
 
     __slots__ = ("_view", "at", "end")
 
@@ -55,12 +46,7 @@ class Reader:
         return at
 
     def pull_struct(self, layout: struct.Struct, what: str) -> tuple[Any, ...]:
-        """Return the fields of a fixed layout.
-
-        Args:
-            layout: The struct layout of the fields.
-            what: The name of the fields, for the error.
-        """
+        """Return the fields of a fixed layout; `what` names them in the error."""
         return layout.unpack_from(self._view, self._step(layout.size, what))
 
     def pull_u8(self, what: str) -> int:
@@ -93,15 +79,7 @@ class Reader:
         return self._view[at : at + size]
 
     def pull_text(self, size: int, what: str) -> str:
-        """Return the next `size` bytes as UTF-8 text.
-
-        Args:
-            size: The number of bytes.
-            what: The name of the text, for the error.
-
-        Raises:
-            DecodeError: fewer bytes remain, or they are not UTF-8.
-        """
+        """Return the next `size` bytes as UTF-8 text."""
         at = self._step(size, what)
         try:
             return str(self._view[at : at + size], "utf-8")
@@ -117,14 +95,7 @@ class Reader:
         return self.pull_text(self.pull_u32(f"the length of {what}"), what)
 
     def pull_end(self, what: str) -> None:
-        """Check that all bytes are consumed.
-
-        Args:
-            what: The name of the last field, for the error.
-
-        Raises:
-            DecodeError: bytes remain.
-        """
+        """Check that all bytes are consumed; `what` is the last field's name."""
         if self.at != self.end:
             raise DecodeError(f"{self.end - self.at} bytes too many after {what}", self.at)
 

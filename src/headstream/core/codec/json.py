@@ -56,10 +56,6 @@ class JsonPoll(NamedTuple):
 def encode_headers(headers: Headers, *, keep_last: bool = False) -> dict[str, Any] | None:
     """Return headers as a JSON object, None for no headers.
 
-    Args:
-        headers: Without a repeated key, unless keep_last is set.
-        keep_last: Whether to write only the last header of each key, as Iggy's servers do.
-
     Raises:
         HeaderError: a key repeats, which a JSON object cannot hold, or a value's kind exists only in another dialect.
     """
@@ -77,15 +73,7 @@ def encode_headers(headers: Headers, *, keep_last: bool = False) -> dict[str, An
 
 
 def decode_headers(document: object, where: str = "headers") -> Headers:
-    """Return the headers of a decoded JSON value; None and {} are no headers.
-
-    Args:
-        document: The value of the member "headers".
-        where: Its path in the document, for errors.
-
-    Raises:
-        DecodeError: the value is invalid; `where` has the path.
-    """
+    """Return the headers of a decoded JSON value; None and {} are no headers. `where` is its path in the document, for errors."""
     if document is None:
         return Headers()
     if not isinstance(document, dict):
@@ -108,15 +96,7 @@ def decode_headers(document: object, where: str = "headers") -> Headers:
 
 
 def encode_sent(messages: Iterable[Message], partitioning: Partitioning | None = None) -> bytes:
-    """Return messages in the format of a send.
-
-    Args:
-        messages: Their id, key, headers and payload are written.
-        partitioning: How the partition is chosen; None for balanced.
-
-    Raises:
-        HeaderError: JSON cannot represent the headers of a message.
-    """
+    """Return messages in the format of a send, balanced by default; HeaderError if JSON cannot represent a message's headers."""
     where = partitioning if partitioning is not None else Partitioning.balanced()
     document = {
         "partitioning": {"kind": where.kind.name.lower(), "value": base64.b64encode(where.value).decode("ascii")},
@@ -126,14 +106,7 @@ def encode_sent(messages: Iterable[Message], partitioning: Partitioning | None =
 
 
 def decode_sent(data: BytesLike) -> JsonSend:
-    """Return the content of a send.
-
-    Args:
-        data: The whole document, UTF-8.
-
-    Raises:
-        DecodeError: the data is not JSON, or not messages; `where` has the path.
-    """
+    """Return the content of a send, a whole document in UTF-8; the DecodeError has the path of the fault."""
     document = _decode_object(data)
     json_value = document.get("partitioning")
     if not isinstance(json_value, dict):
@@ -160,7 +133,6 @@ def encode_polled(messages: Iterable[Message], partition: int, current_offset: i
     """Return messages in the format of a poll's reply.
 
     Args:
-        messages: With offset and timestamp; the checksum is written unchanged.
         keep_last: Whether to write only the last header of each key, as Iggy's servers do, instead of raising.
 
     Raises:
@@ -188,15 +160,7 @@ def encode_polled(messages: Iterable[Message], partition: int, current_offset: i
 
 
 def decode_polled(data: BytesLike, *, topic: str | None = None) -> JsonPoll:
-    """Return the content of a poll's reply.
-
-    Args:
-        data: The whole document, UTF-8.
-        topic: `stream/topic`, set in every message.
-
-    Raises:
-        DecodeError: the data is not JSON, or not messages; `where` has the path.
-    """
+    """Return the content of a poll's reply, a whole document in UTF-8; the DecodeError has the path of the fault."""
     document = _decode_object(data)
     partition = _read_number(document, "partition_id", _MAX_U32, "")
     current_offset = _read_number(document, "current_offset", _MAX_U64, "")
@@ -210,16 +174,7 @@ def decode_polled(data: BytesLike, *, topic: str | None = None) -> JsonPoll:
 def decode_message(
     document: object, *, topic: str | None = None, partition: int | None = None, where: str = "message"
 ) -> Message:
-    """Return the polled message of a decoded JSON object.
-
-    Args:
-        topic: `stream/topic`, set in the message.
-        partition: Set in the message.
-        where: Its path in the document, for errors.
-
-    Raises:
-        DecodeError: the object is invalid; `where` has the path.
-    """
+    """Return the polled message of a decoded JSON object; `where` is its path in the document, for errors."""
     if not isinstance(document, dict):
         raise DecodeError(f"a message is an object, not {_name(document)}", 0, where=where)
     key, headers, payload = _read_body(document, where)

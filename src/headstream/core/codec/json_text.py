@@ -23,7 +23,6 @@ def decode_json(data: bytes, *, decimals: bool = False) -> Any:
     """Return the JSON document of some bytes.
 
     Args:
-        data: UTF-8.
         decimals: Whether numbers with a point or an exponent, and the number -0, are a Decimal with all their digits, instead of
             a float.
 
@@ -53,9 +52,6 @@ def decode_json(data: bytes, *, decimals: bool = False) -> Any:
 def encode_json(document: Any) -> bytes:
     """Return a document as compact UTF-8 JSON, with its members in order.
 
-    Args:
-        document: Of dict, list, str, int, float, Decimal, bool and None.
-
     Raises:
         InvalidInputError: it contains anything else, a NaN or infinity, or half of a surrogate pair.
     """
@@ -70,11 +66,6 @@ def encode_json(document: Any) -> bytes:
 
 def dump_json(document: Any, *, separators: tuple[str, str] | None = None, indent: int | None = None) -> str:
     """Return a document as JSON text, as json.dumps() does, with every digit of a Decimal.
-
-    Args:
-        document: As of encode_json().
-        separators: Between the items of a list or object, and between a name and its value; None as json.dumps().
-        indent: Spaces of each level; None writes one line.
 
     Raises:
         TypeError: it contains another type.

@@ -45,11 +45,7 @@ def _is_requested() -> bool:
 
 
 def choose() -> None:
-    """Run all modules interpreted if the environment asks for it.
-
-    Raises:
-        EnvironmentSetupError: this is a free-threaded Python that runs without its GIL, which the kernels and the log rely on.
-    """
+    """Run all modules interpreted if the environment asks for it; EnvironmentSetupError in a Python without its GIL."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise EnvironmentSetupError(
             "Headstream cannot run in a free-threaded Python without the GIL",

@@ -18,8 +18,5 @@ def new_buffer(size: int) -> bytearray:
 
     A buffer of zeros, as bytearray(size) makes it, has all its pages written at once: that takes longer than reading as many
     bytes from a socket or a cached file.
-
-    Args:
-        size: Its size, bytes.
     """
     return c.new_bytes(size)

@@ -25,8 +25,6 @@ class SchemaId(NamedTuple):
     """The id of a schema: a number, or a GUID.
 
     Args:
-        number: From 0; None for a GUID.
-        guid: In lower-case hexadecimal digits with hyphens; None for a number.
         begin: The position in the payload, or the key, at which the value begins: 0 for an id in a header.
     """
 
@@ -43,11 +41,7 @@ class SchemaId(NamedTuple):
 
 
 def read_schema_id(data: bytes) -> SchemaId | None:
-    """Return the id that bytes begin with, None if they begin with neither form.
-
-    Args:
-        data: A header's bytes, or a payload.
-    """
+    """Return the id that bytes begin with, None if they begin with neither form."""
     if len(data) >= _NUMBER_BYTES and data[0] == 0:
         return SchemaId(int.from_bytes(data[1:_NUMBER_BYTES], "big"), None, _NUMBER_BYTES)
     if len(data) >= _GUID_BYTES and data[0] == 1:
@@ -56,13 +50,7 @@ def read_schema_id(data: bytes) -> SchemaId | None:
 
 
 def find_schema_id(data: bytes, headers: Headers, *, is_key: bool = False) -> SchemaId | None:
-    """Return the id of a value's schema: that of its header, else that before it; None if there is neither.
-
-    Args:
-        data: The payload, or the key.
-        headers: Of the message; the last one of the name counts.
-        is_key: Whether it is a key.
-    """
+    """Return the id of a value's schema: that of the last header of its name, else that before it; None if there is neither."""
     named = headers.getall(KEY_SCHEMA_HEADER if is_key else VALUE_SCHEMA_HEADER)
     found = read_schema_id(named[-1].data) if named else None
     if found is not None:

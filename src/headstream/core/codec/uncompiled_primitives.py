@@ -192,22 +192,14 @@ def writable(data: bytearray) -> memoryview:
 
 
 def readable(view: memoryview) -> memoryview:
-    """Return a pointer to the bytes of a memoryview.
-
-    Raises:
-        BufferError: they are not contiguous.
-    """
+    """Return a pointer to the bytes of a memoryview."""
     if not view.c_contiguous:
         raise BufferError("the buffer is not contiguous")
     return view.cast("B")
 
 
 def changeable(view: memoryview) -> memoryview:
-    """Return a writable pointer to the bytes of a memoryview.
-
-    Raises:
-        BufferError: they are not contiguous, or read-only.
-    """
+    """Return a writable pointer to the bytes of a memoryview."""
     if view.readonly:
         raise BufferError("the buffer is read-only")
     return readable(view)

@@ -29,6 +29,7 @@ from headstream.core.filters.expression import (
     Or,
 )
 from headstream.core.filters.parser import ANY_CHARACTERS, ONE_CHARACTER
+from headstream.core.model.header_arithmetic import is_number
 from headstream.core.model.header_kinds import HeaderKind
 from headstream.core.model.header_values import HeaderValue
 from headstream.core.model.message import ReceivedMessage
@@ -99,11 +100,7 @@ def _truth_of(value: _Value) -> int:
 
 
 def find_failure(expression: Expression, message: ReceivedMessage) -> str:
-    """Return why an expression fails for a message: the headers that it compares, with their kinds.
-
-    Args:
-        expression: A typed expression whose value for the message is FAILED.
-    """
+    """Return why a typed expression fails for a message: the headers that it compares, with their kinds."""
     match expression:
         case And(parts) | Or(parts):
             return next(find_failure(part, message) for part in parts if evaluate(part, message) == FAILED)
@@ -170,12 +167,7 @@ _FIELDS: Final[dict[Field, Callable[[ReceivedMessage], _Value]]] = {
 
 
 def compare_values(test: str, left: bool | int | float | bytes, right: bool | int | float | bytes) -> int:
-    """Return the truth value of a comparison of two values: FALSE, TRUE, or FAILED if they have different types.
-
-    Args:
-        test: One of = <> < <= > >=.
-        right: Another one.
-    """
+    """Return the truth value of a comparison of two values: FALSE, TRUE, or FAILED if they have different types."""
     return _compare(test, left, right)
 
 
@@ -196,15 +188,11 @@ def _order(left: _Value, right: _Value) -> float | None:
         return left - right
     if isinstance(left, bytes) and isinstance(right, bytes):
         return (left > right) - (left < right)
-    if _is_number(left) and _is_number(right):
+    if is_number(left) and is_number(right):
         if left != left or right != right:
             return float("nan")
         return (left > right) - (left < right)  # type: ignore[operator]  # both are numbers
     return None
-
-
-def _is_number(value: _Value) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @lru_cache(maxsize=256)

@@ -35,13 +35,7 @@ FIELD_TYPES: Final = {field: ValueType.TEXT if field is Field.KEY else ValueType
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A literal.
-
-    Args:
-        at: Where it begins in the filter, characters from 0.
-        text: Its source, for errors.
-        is_quoted: Whether it is a text in quotes, which can stand for a state, a time or an id beside such a field.
-    """
+    """A literal; a text in quotes can stand for a state, a time or an id beside such a field. `at` is the character, from 0."""
 
     value: LiteralValue
     at: int
@@ -51,11 +45,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The last value of a header.
-
-    Args:
-        at: Where it begins in the filter.
-    """
+    """The last value of a header."""
 
     name: str
     at: int
@@ -63,11 +53,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class FieldOf:
-    """A field of the message.
-
-    Args:
-        at: Where it begins in the filter.
-    """
+    """A field of the message."""
 
     field: Field
     at: int
@@ -102,11 +88,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """Whether a text matches a pattern.
-
-    Args:
-        pattern: UTF-8, in which the byte 0xFF stands for any characters and 0xFE for any one character.
-    """
+    """Whether a text matches a pattern: UTF-8, in which 0xFF stands for any characters and 0xFE for any one character."""
 
     operand: Operand
     pattern: bytes

@@ -24,7 +24,7 @@ _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 
 
 class OnFilterError(enum.Enum):
-    """What happens to a message for which a filter compares values that cannot be compared, as a number with a text."""
+    """Policy for a message for which a filter compares values that cannot be compared, as a number with a text."""
 
     SKIP = "skip"
     DELIVER = "deliver"
@@ -37,12 +37,7 @@ _CODES: Final = {OnFilterError.SKIP: 0, OnFilterError.DELIVER: 1, OnFilterError.
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter. Created by parse_filter().
-
-    Args:
-        on_error: What happens to a message that it cannot be applied to.
-        program: Its program; see core/codec/batch/stored/filter_scan.py.
-    """
+    """A filter. Created by parse_filter()."""
 
     text: str
     on_error: OnFilterError
@@ -60,11 +55,7 @@ class Filter:
         return tuple(dict.fromkeys(each.field.value for each in operands_of(self.expression) if isinstance(each, FieldOf)))
 
     def with_states(self, states: frozenset[int] | None) -> Filter:
-        """Return a filter that matches messages in some states only, and cannot fail for others.
-
-        Args:
-            states: State codes; None returns this filter.
-        """
+        """Return a filter that matches messages in some states only, and cannot fail for others."""
         if states is None:
             return self
         codes = tuple(Literal(code, 0, str(code)) for code in sorted(states))
@@ -72,13 +63,7 @@ class Filter:
         return replace(self, expression=expression, program=compile_expression(expression))
 
     def select(self, stored: BytesLike, count: int, size_bytes: int) -> Matches:
-        """Return the messages that match.
-
-        Args:
-            stored: Stored messages, back to back.
-            count: The maximum number of matching messages.
-            size_bytes: Approximate maximum size of the matching messages; at least one is returned.
-        """
+        """Return the messages that match: at most `count`, approximately `size_bytes`, at least one."""
         return filter_stored(stored, self.program, count, size_bytes, on_failure=_CODES[self.on_error])
 
     def may_match(self, messages: MessagesSummary) -> bool:
@@ -86,11 +71,7 @@ class Filter:
         return may_match(self.expression, messages)
 
     def examine(self, message: ReceivedMessage) -> tuple[bool, bool]:
-        """Return whether a decoded message is delivered, and whether the filter cannot be applied to it.
-
-        Raises:
-            HeaderError: it cannot, and this is an error.
-        """
+        """Return whether a decoded message is delivered, and whether the filter cannot be applied to it (or HeaderError)."""
         truth = evaluate(self.expression, message)
         if truth != FAILED:
             return truth == TRUE, False
@@ -144,14 +125,8 @@ _ALL: Final = parse_filter("TRUE")
 
 
 def check_states(found: Filter, states: frozenset[int] | None) -> Filter:
-    """Return a filter that is applied to messages in some states.
-
-    Args:
-        states: Their codes; None for all.
-
-    Raises:
-        InvalidOptionError: the filter names `_state`, but only available messages are asked for: it would find nothing, or all.
-    """
+    """Return a filter for messages in states (None for all); InvalidOptionError if it names `_state` and gets only available
+    ones."""
     if states == _AVAILABLE and Field.STATE.value in found.fields:
         raise InvalidOptionError(
             "the filter names _state, but only available messages are asked for",

@@ -57,23 +57,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_expression(source: str) -> Expression:
-    """Return the expression of a filter.
-
-    Raises:
-        InvalidInputError: it is not one; the error names the character.
-    """
+    """Return the expression of a filter."""
     return _Parser(source).parse()
 
 
 def parse_time(text: str) -> int:
-    """Return a time as microseconds since 1970 UTC.
-
-    Args:
-        text: ISO 8601; without a zone it is UTC.
-
-    Raises:
-        ValueError: it is no time.
-    """
+    """Return an ISO 8601 time, UTC without a zone, as microseconds since 1970 UTC; ValueError if it is none."""
     when = datetime.fromisoformat(text.strip())
     return (when.replace(tzinfo=when.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
 

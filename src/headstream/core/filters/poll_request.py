@@ -1,4 +1,4 @@
-"""PollRequest: what a poll of one partition asks for, the same for a broker, a server and Kafka."""
+"""PollRequest: the parameters of a poll of one partition, for a broker, a server and Kafka."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AVAILABLE_ONLY: Final = frozenset({MessageState.AVAILABLE.value})
 
 
 class PollRequest(NamedTuple):
-    """What a poll of a partition asks for; a tuple, since each poll makes one: a frozen dataclass costs four times as much.
+    """Parameters of a poll of a partition; a tuple, since each poll makes one: a frozen dataclass costs four times as much.
 
     Args:
         start: Where to begin; an expired offset starts at the first retained one.
@@ -44,10 +44,7 @@ class PollRequest(NamedTuple):
         return PollRequest(start, count, self.states, self.size_bytes, consumer, self.auto_commit, self.where, self.until_offset)
 
     def check(self, topic: object) -> None:
-        """Check what the types do not tell.
-
-        Args:
-            topic: Where it polls, for the error.
+        """Check ranges and combinations of parameters, which the types leave open.
 
         Raises:
             InvalidInputError: a number is less than 1.

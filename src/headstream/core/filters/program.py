@@ -41,11 +41,7 @@ _MAX_NUMBER: Final = (1 << 16) - 1
 
 
 def compile_expression(expression: Expression) -> bytes:
-    """Return the program of a typed expression.
-
-    Raises:
-        InvalidInputError: it has more steps or values than a program can have.
-    """
+    """Return the program of a typed expression; InvalidInputError if it has too many steps or values."""
     return _Compiler(expression).compile()
 
 

@@ -40,16 +40,11 @@ _MAX_PAIRS: Final = 4096
 """Pairs of listed values that are compared one by one: 64 with 64."""
 
 _OF_FIELDS: Final = {Field.KEY: ANY_TEXT, Field.SIZE: ValueSummary(has_null=True, numbers=(0, float("inf")))}
-"""What is known of the fields of all messages; of the others, that they are numbers."""
+"""Possible values of the fields that are not numbers, for all messages; all other fields are numbers."""
 
 
 class MessagesSummary:
-    """What is known of some messages.
-
-    Args:
-        headers: By name, of the summarized headers; of others nothing is known.
-        fields: Of the fields of which more is known than of all messages'.
-    """
+    """Possible values in some messages, of the summarized headers by name and of some fields."""
 
     __slots__ = ("_fields", "_headers")
 
@@ -69,20 +64,12 @@ class MessagesSummary:
 
 
 def may_match(expression: Expression, messages: MessagesSummary) -> bool:
-    """Return whether an expression can be true, or fail, for one of the messages.
-
-    Args:
-        messages: What is known of the messages.
-    """
+    """Return whether an expression can be true, or fail, for one of the messages."""
     return bool(possible_truths(expression, messages) & (_TRUE | _FAILED))
 
 
 def possible_truths(expression: Expression, messages: MessagesSummary) -> int:
-    """Return the truth values that an expression can have for the messages, the bit 1 << value for each.
-
-    Args:
-        messages: What is known of the messages.
-    """
+    """Return the truth values that an expression can have for the messages, the bit 1 << value for each."""
     match expression:
         case And(parts):
             return reduce(_and, (possible_truths(part, messages) for part in parts))
@@ -171,7 +158,7 @@ _Range: TypeAlias = tuple[Any, Any] | None
 
 
 def _may_equal(left: ValueSummary, right: ValueSummary, ones: tuple[Any, Any], others: tuple[Any, Any]) -> bool:
-    """Return whether values of two ranges can be equal; if one has a single value, the other's Bloom filter is asked."""
+    """Return whether values of two ranges can be equal; a single value is looked up in the Bloom filter of the other range."""
     if others[0] == others[1]:
         return left.may_equal(others[0])
     if ones[0] == ones[1]:

@@ -1,4 +1,4 @@
-"""Summarizes the headers of messages, chunk by chunk: what pruning.py asks before they are read.
+"""Summarizes the headers of messages, chunk by chunk, for pruning.py, which decides by them what is read.
 
 The Bloom filters have their greatest size from the beginning, and are folded in half while few of their bits are set: a value's
 bits modulo half the size are its bits in the folded filter. So neither values nor hashes are kept, and the memory is bounded.
@@ -29,11 +29,7 @@ _USELESS: Final = 0.5
 
 
 class HeaderSummarizer:
-    """Summarizes headers of messages.
-
-    Args:
-        messages_count: About how many messages there will be.
-    """
+    """Summarizes headers of about so many messages."""
 
     def __init__(self, names: Sequence[str], messages_count: int) -> None:
         self._names = HeaderNames(names)
@@ -46,14 +42,7 @@ class HeaderSummarizer:
         self.messages_count = 0
 
     def add(self, stored: BytesLike) -> None:
-        """Add messages.
-
-        Args:
-            stored: Stored messages, back to back.
-
-        Raises:
-            DecodeError: a message is cut short.
-        """
+        """Add messages."""
         lists = [found.listed is not None for found in self._found]
         count, values = summarize_headers(stored, self._names, lists, self._blooms, self._hashes)
         self.messages_count += count
@@ -70,7 +59,7 @@ class HeaderSummarizer:
 
 
 class _Found:
-    """What was found of one header so far."""
+    """The values found of one header so far."""
 
     __slots__ = ("booleans", "has_floats", "has_nan", "has_null", "has_opaque", "listed", "numbers", "texts")
 

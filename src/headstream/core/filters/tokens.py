@@ -18,7 +18,7 @@ MAX_FILTER_BYTES: Final = 2048
 """The longest filter: percent-encoded it fits in the first line of an HTTP request, which has at most 8,190 bytes."""
 
 _SHOWN_CHARACTERS: Final = 60
-"""How much of a long filter an error shows."""
+"""Characters of a long filter that an error shows."""
 
 _TOKEN: Final = re.compile(
     r"""(?P<word>[A-Za-z_$][A-Za-z0-9_.$]*)
@@ -38,7 +38,6 @@ class Token(NamedTuple):
         kind: `word`, `name`, `number`, `text`, `symbol` or `end`.
         text: The word as written; the content of a name or text; a symbol.
         at: Where it begins, characters from 0.
-        source: It as written.
     """
 
     kind: str
@@ -53,11 +52,7 @@ class Token(NamedTuple):
 
 
 def tokenize(source: str) -> list[Token]:
-    """Return the tokens of a filter; the last one is the end.
-
-    Raises:
-        InvalidInputError: the filter is too long, or has a character that begins no token.
-    """
+    """Return the tokens of a filter; the last one is the end."""
     try:
         size = len(source.encode())
     except UnicodeEncodeError as error:
@@ -96,13 +91,7 @@ def _unknown(source: str, at: int) -> InvalidInputError:
 
 
 def filter_error(source: str, at: int, what: str, *, advice: str | None = None) -> InvalidInputError:
-    """Return the error at a character of a filter, with the filter and a caret below that character.
-
-    Args:
-        at: The character, from 0; the length of the filter is its end.
-        what: What is wrong there.
-        advice: What to do about it.
-    """
+    """Return the error at a character (from 0) of a filter, with the filter and a caret below that character."""
     begin = max(0, min(at - _SHOWN_CHARACTERS // 2, len(source) - _SHOWN_CHARACTERS))
     end = min(len(source), begin + _SHOWN_CHARACTERS)
     before, after = "..." if begin else "", "..." if end < len(source) else ""

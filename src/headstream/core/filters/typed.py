@@ -46,15 +46,7 @@ _READERS: Final[dict[Field, tuple[Callable[[str], int], str]]] = {
 
 
 def apply_types(expression: Expression, source: str) -> Expression:
-    """Return an expression whose literals have the types of the fields beside them.
-
-    Args:
-        expression: As parsed.
-        source: The filter, for errors.
-
-    Raises:
-        InvalidInputError: two values are compared whose types differ, or a value is not a condition.
-    """
+    """Return an expression whose literals have the types of the fields beside them."""
     return _Typing(source).apply(expression)
 
 

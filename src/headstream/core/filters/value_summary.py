@@ -1,4 +1,4 @@
-"""ValueSummary: what is known of the values that a header or a field has in some messages.
+"""ValueSummary: the possible values of a header or a field in some messages.
 
 Everything in it may be wider than the truth, never narrower: values that no message has may be possible, but not the
 reverse. So a filter that no possible value satisfies is satisfied by no message.
@@ -29,11 +29,7 @@ class Bloom:
     """A Bloom filter of whole numbers and texts; a value that it lacks is in no message.
 
     Bit number (low + i * (high | 1)) modulo the number of bits is set for i from 0 to hashes - 1, where low and high are the
-    halves of hash_value(); see core/codec/batch/stored/summaries.py.
-
-    Args:
-        bits: The bits, a power of two of bytes; bit n is bit n % 8 of byte n // 8.
-        hashes: How many bits are set for a value.
+    halves of hash_value(). The bits are a power of two of bytes; bit n is bit n % 8 of byte n // 8.
     """
 
     bits: bytes | memoryview
@@ -56,11 +52,8 @@ class ValueSummary:
     """The possible values of a header or a field.
 
     Args:
-        has_null: Whether it can be missing or null.
-        has_opaque: Whether it can have a kind that this version does not know.
         numbers: The least and the greatest possible number, infinities included; None if there is none. NaN is not among them.
-        has_nan: Whether it can be NaN.
-        texts: The least possible text, and one that none is greater than, None for no bound; None if there is no text.
+        texts: Least possible text and upper bound of texts, which is None if there is none; None if no text is possible.
         values: All possible values but null, those of unknown kinds and NaN; None if they are not listed.
         bloom: The possible whole numbers and texts; None if it is missing.
         has_floats: Whether `bloom` lacks possible numbers, because they are floats.

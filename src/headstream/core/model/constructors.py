@@ -1,4 +1,4 @@
-"""Constructors of header values, one a kind, and the default kind of each plain Python type.
+"""Constructors of header values, one per kind, and the default kind of each plain Python type.
 
 A constructor is a class, so that it is a type too: `uint8(3)` returns a HeaderValue of that kind, and each such HeaderValue is an
 instance of `uint8`, also a received one. Thus `attempt: hs.uint8` says the kind of a handler's parameter.
@@ -91,12 +91,7 @@ def _fits(value: int, kind: HeaderKind) -> bool:
 
 
 class KindType(type):
-    """The type of the constructors.
-
-    Attributes:
-        of: The kind that the constructor is called after.
-        make: Returns the HeaderValue of a kind and a Python value.
-    """
+    """The type of the constructors."""
 
     of: HeaderKind
     make: Any
@@ -229,9 +224,6 @@ def header_value(value: HeaderInput) -> HeaderValue:
 
     bool, int, float, str, bytes and None become bool, int64, float64, string, raw and null: never the
     narrowest kind that fits, so that a header keeps its kind when its value grows.
-
-    Raises:
-        HeaderError: the type has no kind, or the value does not fit; the text names the alternatives.
     """
     make = _BY_TYPE.get(type(value))
     if make is not None:

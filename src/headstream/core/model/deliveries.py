@@ -1,4 +1,4 @@
-"""Deliveries: what a consumer group has not finished in a partition, and what a consumer does with a message that fails.
+"""Deliveries: the unfinished messages of a consumer group in a partition, and the retries of messages that fail.
 
 base       the committed offset: everything before it is done
 frontier   one past the last message that the group has begun; everything between base and frontier is done, except
@@ -38,7 +38,7 @@ MAX_ATTEMPT_BYTES: Final = 100
 
 
 class RetryOrder(enum.StrEnum):
-    """What waits while a message is tried again."""
+    """The messages that wait while a message is tried again."""
 
     PARTITION = "partition"
     KEY = "key"
@@ -69,11 +69,8 @@ class DeliveryChange(NamedTuple):
     """A step of one message, or for DONE and PENDING of a range; repeating it changes nothing.
 
     Args:
-        until_offset: One past the last message.
         failures: For FAILED and POISONED: how often it has failed, this time included.
         delay_us: For FAILED: how long it waits, microseconds.
-        reason: For POISONED: why.
-        error: For FAILED and POISONED: the error's text.
     """
 
     step: DeliveryStep
@@ -86,15 +83,7 @@ class DeliveryChange(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """An attempt that failed.
-
-    Args:
-        number: Which one, from 1.
-        ended_us: When it failed, microseconds since 1970 UTC.
-        begun_us: When its message was leased; 0 if that is not known.
-        worker: Who made it, at most MAX_ATTEMPT_BYTES.
-        error: The error's text, likewise.
-    """
+    """An attempt that failed; worker and error have at most MAX_ATTEMPT_BYTES each. `begun_us` is 0 if it is unknown."""
 
     number: int
     ended_us: int
@@ -105,19 +94,15 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SettleRequest:
-    """What became of messages of a group in one partition.
+    """Steps of a group's messages in one partition, to be recorded.
 
     Args:
-        changes: The steps; repeating them changes nothing.
         frontier: One past the last message that the group has begun: what is before it and neither fails nor waits is done.
         member: The member that owns the partition; None for a consumer of partitions of its own.
         generation: The generation of the member's last report.
         partition_generation: The generation of the partition that was polled, if known.
-        dead_letter: Where poisoned messages are copied to.
         is_resting: As for Groups.report().
-        worker: The name of the consumer, for people.
         succeeded: How many attempts have succeeded since the last call, for pauses.
-        pause_rule: When the group is paused, or None.
     """
 
     changes: Sequence[DeliveryChange]
@@ -133,12 +118,7 @@ class SettleRequest:
 
 
 class Settled(NamedTuple):
-    """What the log says to a consumer that has recorded steps.
-
-    Args:
-        generation: The generation of its group, 0 without a member.
-        paused_us: For how long the group is paused, microseconds; 0 while it runs.
-    """
+    """The reply to recorded steps; the generation is 0 without a member."""
 
     generation: int
     paused_us: int = 0
@@ -149,16 +129,12 @@ class Delivery:
     """A message that a group has not finished, and that has failed or was begun.
 
     Args:
-        failures: How often it has failed.
         is_begun: Whether an attempt has begun and not ended: its consumer is at work, or was killed.
         failed_us: The last failure, microseconds since 1970 UTC; 0 if there is none.
         delay_us: How long it waits after the last failure, microseconds.
-        first_error: The text of the first error.
-        last_error: The text of the last error.
         reason: Why it goes into the dead letter; empty while it is tried.
         copied_to: While it goes into the dead letter: the topic, its partition and that one's end before the copy; then
             the offset of the copy.
-        attempts: The last failed attempts, oldest first.
     """
 
     offset: int
@@ -180,15 +156,11 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDeliveries:
-    """What a group has not finished in a partition.
+    """The unfinished messages of a group in a partition.
 
     Args:
-        base: The committed offset, None if there is none.
         frontier: One past the last message that was begun.
-        pending: Ranges of waiting messages.
-        failing: Messages that failed or were begun, by offset.
         now_us: The log's time, microseconds since 1970 UTC.
-        poisoned_count: How many messages the group has put into the dead letter.
         paused_us: For how long the group is paused, microseconds; 0 while it runs.
     """
 

@@ -25,13 +25,12 @@ class DeliveryCounts:
     """The messages of a group in a partition, counted by their status.
 
     Args:
-        partition: From 1.
-        pending: Those that wait for their first attempt.
-        leased: Those that a worker has, or that are in work.
-        delayed: Those that have failed, and wait for their next attempt.
-        deferred: Those that are set aside.
-        poisoned: Those that were given up, ever.
-        open_letters: The newest of them whose dead letter is neither redriven nor discarded, at most 100.
+        pending: Messages that wait for their first attempt.
+        leased: Messages that a worker has, or that are in work.
+        delayed: Messages that have failed, and wait for their next attempt.
+        deferred: Messages that are set aside.
+        poisoned: Messages that were given up, ever.
+        open_letters: The newest given-up messages whose dead letter is neither redriven nor discarded, at most 100.
         oldest_leased_us: When the oldest lease began, microseconds since 1970 UTC, or None.
         oldest_poisoned_us: When the oldest of the open letters was given up, microseconds since 1970 UTC, or None.
     """
@@ -49,13 +48,7 @@ class DeliveryCounts:
 
 @dataclass(frozen=True, slots=True)
 class GroupDeliveries:
-    """What a group has not finished, counted.
-
-    Args:
-        now_us: The log's time, microseconds since 1970 UTC.
-        pause: Whether it is paused.
-        partitions: Its counts by partition.
-    """
+    """The unfinished messages of a group, counted by partition."""
 
     now_us: int
     pause: GroupPause
@@ -64,20 +57,9 @@ class GroupDeliveries:
 
 @dataclass(frozen=True, slots=True)
 class MessageStory:
-    """What a group has done with one message, as far as its journal knows.
+    """History of one message in a group, as far as the group's journal has it; times are microseconds since 1970 UTC.
 
-    Args:
-        status: What the group does with it now.
-        failures: How often it has failed.
-        attempts: The last failed attempts, oldest first.
-        worker: Who has it.
-        leased_us: Since when, microseconds since 1970 UTC.
-        lease_until_us: Until when.
-        next_attempt_us: When it is tried again, at the earliest.
-        first_failed_us: When it failed for the first time.
-        first_error: The error of that attempt.
-        reason: Why it was given up.
-        letter: Topic, partition and offset of its dead letter, or None.
+    `letter` is topic, partition and offset of its dead letter, or None.
     """
 
     partition: int

@@ -7,16 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 DEFAULT_SESSION_TIMEOUT_MS: Final = 60_000
-"""How long a member can be silent while others wait for its partitions: longer than a message should take."""
+"""Longest silence of a member while other members wait for its partitions: longer than a message should take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The identity of a group member.
-
-    Args:
-        id: Unique among all members of the log's groups.
-    """
+    """A group member, by an id that is unique among all members of the log's groups."""
 
     group: str
     id: int

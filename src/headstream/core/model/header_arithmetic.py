@@ -70,12 +70,13 @@ class HeaderArithmetic:
         return round(_number(self), digits)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Return whether a value is an int or a float, not a bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _number(header: HeaderArithmetic) -> Any:
-    if not _is_number(header.value):
+    if not is_number(header.value):
         raise TypeError(f"{header!r} is not a number")
     return header.value
 
@@ -83,6 +84,6 @@ def _number(header: HeaderArithmetic) -> Any:
 def _calculate(calculate: Callable[[Any, Any], Any], left: object, right: object) -> Any:
     """Return the result for plain values; NotImplemented if a header is not a number, so that Python raises TypeError."""
     plain = [each.value if isinstance(each, HeaderArithmetic) else each for each in (left, right)]
-    if any(isinstance(each, HeaderArithmetic) and not _is_number(each.value) for each in (left, right)):
+    if any(isinstance(each, HeaderArithmetic) and not is_number(each.value) for each in (left, right)):
         return NotImplemented
     return calculate(*plain)

@@ -28,11 +28,7 @@ _HEADER_END: Final = struct.Struct("<BI")
 
 
 def check_key(key: str) -> str:
-    """Return a header key if it is valid: 1 to 255 bytes of UTF-8, case-sensitive.
-
-    Raises:
-        HeaderError: the key is invalid.
-    """
+    """Return a header key; HeaderError unless it is 1 to 255 bytes of UTF-8."""
     if not isinstance(key, str):
         raise HeaderError(f"a header key is a str, not {type(key).__name__}")
     if key.isascii():
@@ -57,14 +53,7 @@ class HeaderLayout(Protocol):
         """The layout's name; two layouts of the same name write the same bytes."""
 
     def split(self, block: bytes, at: int) -> list[HeaderSpan]:
-        """Return the position of each header in a block.
-
-        Args:
-            at: Byte position of the block in its input, for errors.
-
-        Raises:
-            DecodeError: a length or a key is invalid.
-        """
+        """Return the position of each header in a block; `at` is the block's byte position in its input, for errors."""
 
     def decode_value(self, block: bytes, span: HeaderSpan, at: int) -> HeaderValue:
         """Return the value at a span that split() returned; DecodeError if its bytes are invalid for its kind."""
@@ -74,12 +63,7 @@ class HeaderLayout(Protocol):
 
 
 class HeaderBlock:
-    """A block whose headers are located on first access; each value is decoded on its own first access.
-
-    Args:
-        at: Byte position of the block in its input, for errors.
-        layout: The encoding of the headers.
-    """
+    """A block whose headers are located on first access; each value is decoded on its own first access."""
 
     __slots__ = ("_spans", "_values", "at", "data", "layout")
     _values: list[HeaderValue | None]

@@ -72,11 +72,7 @@ PlainValue: TypeAlias = None | bool | int | float | str | bytes
 
 
 def parse_kind(name: str) -> int:
-    """Return the code of a kind's name, as in HeaderValue.kind_name.
-
-    Raises:
-        HeaderError: the name is unknown.
-    """
+    """Return the code of a kind's name, as in HeaderValue.kind_name."""
     code = _CODES.get(name)
     if code is not None:
         return code

@@ -325,11 +325,7 @@ _new: Final[Any] = HeaderValue.__new__
 
 
 def trusted_value(kind: HeaderKind, data: bytes) -> HeaderValue:
-    """Return a value from bytes known to be valid for the kind, unchecked.
-
-    Args:
-        kind: A HeaderKind, not its number.
-    """
+    """Return a value of a HeaderKind (not its number) from bytes known to be valid for it, unchecked."""
     value: HeaderValue = _new(HeaderValue)
     _set_kind(value, kind)
     _set_data(value, data)
@@ -337,14 +333,7 @@ def trusted_value(kind: HeaderKind, data: bytes) -> HeaderValue:
 
 
 def value_of(code: int, data: bytes) -> HeaderValue:
-    """Return the value of a kind's code and bytes; a fast path skips the check if any such bytes are valid.
-
-    Args:
-        code: As for HeaderValue.
-
-    Raises:
-        HeaderError: the bytes are invalid for that kind.
-    """
+    """Return the value of a kind's code and bytes; a fast path skips the check if any such bytes are valid."""
     kind = _KINDS.get(code)
     if kind is not None and (len(data) == _PLAIN_WIDTHS.get(code) or code == 1):
         value: HeaderValue = _new(HeaderValue)

@@ -333,11 +333,7 @@ class Headers:
 
 
 def undecoded_headers(data: bytes, at: int) -> Headers:
-    """Return the headers of a block in the binary transport's layout that has at least one header.
-
-    Args:
-        at: Byte position of the block in its input, for errors.
-    """
+    """Return the headers of a block in the binary transport's layout that has at least one header."""
     return _make(None, HeaderBlock(data, at, BINARY), _NO_SERIALIZERS, read_only=True)
 
 

@@ -24,9 +24,6 @@ def check_name(name: str, noun: str) -> str:
     Args:
         name: 1 to 255 bytes of UTF-8.
         noun: What it names; a stream's name has no dot and no slash, a consumer's or group's can contain NUL.
-
-    Raises:
-        InvalidInputError: the name is not text, is empty, too long, or has an invalid character.
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"a {noun} name is text, not {type(name).__name__}", advice="Give a str")
@@ -49,11 +46,7 @@ def has_control_character(name: str) -> bool:
 
 
 def check_new_name(name: str, noun: str) -> str:
-    """Return the name of a stream or topic that is created or renamed, if it is valid; as check_name().
-
-    Raises:
-        InvalidInputError: check_name() raises it, or the name has a control character; existing ones can have one.
-    """
+    """Return the name of a new stream or topic as check_name() does; existing names can have a control character."""
     check_name(name, noun)
     if has_control_character(name):
         raise InvalidInputError(f"a new {noun} name must not contain control characters", where=repr(name))
@@ -62,25 +55,14 @@ def check_new_name(name: str, noun: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicName:
-    """`stream/topic`: the full name of a topic.
-
-    Args:
-        stream: The stream's name, without dot or slash.
-    """
+    """`stream/topic`: the full name of a topic."""
 
     stream: str
     topic: str
 
     @classmethod
     def parse(cls, text: str) -> TopicName:
-        """Return the topic name in a text.
-
-        Args:
-            text: `stream/topic`; the first slash separates.
-
-        Raises:
-            InvalidInputError: the slash is missing, or a part is not a valid name.
-        """
+        """Return the topic name in a text; the first slash separates."""
         stream, slash, topic = text.partition("/")
         if not slash:
             raise InvalidInputError(f"{text!r} is not a topic", advice="Write stream/topic, as in shop/orders")
@@ -91,36 +73,21 @@ class TopicName:
 
 
 def parse_number(text: str) -> int | None:
-    """Return the id of a stream or topic in a text, or None if it is not an id.
-
-    Args:
-        text: A decimal number from 1 to 4294967295, without leading zeros.
-    """
+    """Return the id of a stream or topic in a text (1 to 4294967295, no leading zeros), or None if it is not an id."""
     if not (text.isascii() and text.isdecimal() and len(text) <= _ID_DIGITS) or text.startswith("0"):
         return None
     return int(text) if int(text) <= _MAX_ID else None
 
 
 def format_message_id(message_id: int) -> str:
-    """Return the text of a message id: the UUID whose bytes it is, little-endian.
-
-    Args:
-        message_id: Unsigned 128-bit.
-    """
+    """Return the text of a message id: the UUID whose bytes it is, little-endian."""
     import uuid  # takes a twentieth of `import headstream`
 
     return str(uuid.UUID(bytes=message_id.to_bytes(16, "little")))
 
 
 def parse_message_id(text: str) -> int:
-    """Return the number of a message id's text, the reverse of format_message_id().
-
-    Args:
-        text: A UUID, or a decimal number.
-
-    Raises:
-        InvalidInputError: the text is neither.
-    """
+    """Return the number of a message id's text, a UUID or a decimal number; InvalidInputError if it is neither."""
     import uuid
 
     if text.isdecimal() and int(text) < 1 << 128:

@@ -4,8 +4,8 @@ pending    waits, or was never leased          leased     one worker has it, unt
 delayed    failed: waits for its next attempt  deferred   set aside until it is asked for by its offset
 done       never delivered again               poisoned   done, with a copy in the dead letter
 
-A grant lends ranges of messages under one token. A step of a message needs the token that it was lent under: what a worker says
-after its lease has ended changes nothing, and is refused with what has happened since.
+A grant lends ranges of messages under one token. A step of a message needs the token that it was lent under: a step that
+a worker sends after its lease has ended changes nothing; the refusal has what happened since.
 """
 
 from __future__ import annotations
@@ -51,11 +51,8 @@ class LeaseChange(NamedTuple):
     """A step of messages that were leased together; repeating it changes nothing.
 
     Args:
-        token: The token of their lease.
         until_offset: One past the last message; FAILED and POISONED are steps of one message.
         delay_us: For FAILED: how long it waits; for EXTENDED: how long the lease lasts from now; microseconds.
-        reason: For POISONED: why; for DONE: SKIPPED, or empty.
-        error: For FAILED and POISONED: the error's text.
     """
 
     step: LeaseStep
@@ -68,12 +65,7 @@ class LeaseChange(NamedTuple):
 
 
 class LeaseRefusal(NamedTuple):
-    """A step that was refused, because the lease had ended.
-
-    Args:
-        until_offset: One past the last message.
-        what: What has happened to the first one.
-    """
+    """A step that was refused, because the lease had ended; `what` has happened to the first message since."""
 
     from_offset: int
     until_offset: int
@@ -81,24 +73,14 @@ class LeaseRefusal(NamedTuple):
 
 
 class SettledLeases(NamedTuple):
-    """What the log says to a worker that has recorded steps.
-
-    Args:
-        refused: The steps that were refused.
-        paused_us: For how long the group is paused, microseconds; 0 while it runs.
-    """
+    """The reply to a worker that has recorded steps; `paused_us` is 0 while the group runs."""
 
     refused: list[LeaseRefusal]
     paused_us: int = 0
 
 
 class LeasedRange(NamedTuple):
-    """Leased messages that have failed equally often.
-
-    Args:
-        until_offset: One past the last message.
-        failures: How often each has failed, or its lease has ended.
-    """
+    """Messages leased together that have failed equally often, a lease that ended included."""
 
     from_offset: int
     until_offset: int
@@ -107,20 +89,16 @@ class LeasedRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaseRequest:
-    """What a worker asks for.
+    """A worker's request for messages.
 
     Args:
         token: Names the lease: a random number. A repeated request returns what it leased before.
-        count: Maximum number of messages.
         lease_us: How long it has them, microseconds.
-        worker: Its name, for people.
         attempts: After how many attempts a message whose lease ends is given up; None sets no limit.
         order: SKIP, or KEY: later messages of a key wait for the earlier ones.
-        dead_letter: Where messages go after their last attempt.
         partitions: Which to try, in this order; empty tries all.
         starts: Partition -> where the group begins if it has no committed offset; else the first message.
         deferred: Deferred messages of the only partition that are asked for by offset.
-        pause_rule: When the group is paused, or None.
     """
 
     token: int
@@ -138,11 +116,9 @@ class LeaseRequest:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a worker got.
+    """Leased messages of one partition (0 if nothing was leased), or when to ask again.
 
     Args:
-        partition: The partition of the messages; 0 if nothing was leased.
-        generation: The generation of the partition.
         ends: Partition -> its end when nothing in it could be leased: a worker waits for messages from there on.
         wait_us: When something can be leased without a new message: a delay or a lease ends, microseconds; None if nothing is.
         is_paused: Whether the group is paused until then, or another worker has the message on trial.

@@ -18,12 +18,8 @@ _CATALOG_NAME: Final = re.compile(r"[^\W\d][\w{}]*(?:\.[\w{}]+){2}|\{\w+\}\.\{\w
 
 
 def find_path_problem(text: str, *, is_table: bool = False) -> tuple[str, str] | None:
-    """Return what is wrong with a path and what to do, or None if it is a local path.
-
-    Args:
-        text: The path as given, or as pathlib prints it.
-        is_table: Whether it is for Delta tables, so that a catalog's table name can be meant.
-    """
+    """Return what is wrong with a path and what to do, or None if it is local; one for Delta tables can be a catalog's table
+    name."""
     found = _SCHEME.match(text)
     if found is not None:
         scheme = found[1].lower()
@@ -42,15 +38,7 @@ def find_path_problem(text: str, *, is_table: bool = False) -> tuple[str, str] |
 
 
 def parse_local_path(text: str, *, is_table: bool = False) -> str:
-    """Return a local path: the text itself, or the path of a file:// URL.
-
-    Args:
-        text: As given by a user.
-        is_table: Whether it is for Delta tables, so that a catalog's table name can be meant.
-
-    Raises:
-        InvalidOptionError: its scheme is unsupported, or it is a catalog's table name.
-    """
+    """Return a local path: the text itself, or the path of a file:// URL; InvalidOptionError as find_path_problem() finds."""
     if text[:5].lower() == "file:":
         parts = urlsplit(text)
         path = unquote(parts.path)

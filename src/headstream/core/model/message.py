@@ -41,14 +41,7 @@ class MessageState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """A recorded change of a stored message's state.
-
-    Args:
-        offset: The message's offset in its partition.
-        state: A state code, 1 to 255.
-        reason: The reason given by its author.
-        changed_us: Time of the change, microseconds since 1970 UTC.
-    """
+    """A change of a stored message's state (1 to 255); the time is microseconds since 1970 UTC."""
 
     offset: int
     state: int
@@ -58,23 +51,12 @@ class StateChange:
 
 
 def state_name(state: int) -> str:
-    """Return the name of a state: `available`, ..., or `unknown(n)`.
-
-    Args:
-        state: A state code, 0 to 255.
-    """
+    """Return the name of a state: `available`, ..., or `unknown(n)`."""
     return MessageState(state).name.lower() if 0 <= state <= 255 else f"unknown({state})"
 
 
 def parse_state(name: str) -> MessageState:
-    """Return the state of a name, `unknown(n)` included.
-
-    Args:
-        name: A name as state_name() returns it; case-insensitive.
-
-    Raises:
-        InvalidInputError: the name is unknown.
-    """
+    """Return the state of a name, `unknown(n)` included and case-insensitive; InvalidInputError if the name is unknown."""
     text = name.strip().lower()
     if text.startswith("unknown(") and text.endswith(")") and text[8:-1].isdecimal() and int(text[8:-1]) < 256:
         return MessageState(int(text[8:-1]))
@@ -182,11 +164,7 @@ class ReceivedMessage(Message):
 
 
 def set_attempt(message: ReceivedMessage, attempt: int) -> None:
-    """Set a message's attempt, when it is delivered.
-
-    Args:
-        attempt: From 1.
-    """
+    """Set a message's attempt, when it is delivered."""
     _put_attempt(message, attempt)
 
 
@@ -207,15 +185,7 @@ def stored_message(
 ) -> ReceivedMessage:
     """Return ReceivedMessage(...) of fields read from a log, which are known to be valid, unchecked.
 
-    Args:
-        payload: As for Message, as are the others.
-        key: As for Message.
-        id: Unsigned 128-bit.
-        offset: Offset in the partition.
-        timestamp: Microseconds since 1970 UTC.
-        state: 0 to 255.
-        checksum: CRC-32; -1 has it computed.
-        place: `stream/topic`, and the partition.
+    A checksum of -1 has it computed; `place` is `stream/topic` and the partition.
     """
     message: ReceivedMessage = _new(ReceivedMessage)
     _set_payload(message, payload)

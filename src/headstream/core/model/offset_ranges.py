@@ -12,11 +12,7 @@ from collections.abc import Iterable, Iterator
 
 
 class OffsetRanges:
-    """A mutable set of offsets; a search takes the logarithm of the number of ranges.
-
-    Args:
-        ranges: Its ranges: (from_offset, until_offset), in any order; they can overlap.
-    """
+    """A mutable set of offsets, made of ranges that can overlap; a search takes the logarithm of the number of ranges."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         self._begins = array("Q")

@@ -65,9 +65,5 @@ class Partitioning:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition of a key: xxHash32 modulo the count; remainder 0 is the last partition, as in Iggy.
-
-    Args:
-        partitions: The topic's number of partitions, 1 or more.
-    """
+    """Return the partition of a key: xxHash32 modulo the count; remainder 0 is the last partition, as in Iggy."""
     return xxhash.xxh32_intdigest(key) % partitions or partitions

@@ -1,6 +1,6 @@
 """Pauses: when too large a part of a group's last attempts fails, the group gets no messages for a while, and then one on trial.
 
-running    messages are delivered          paused    none is, until a time
+running    messages are delivered          paused    no message is delivered until a time
 on trial   one message is delivered: if its attempt succeeds the group runs again, if it fails the group is paused again
 """
 
@@ -14,17 +14,11 @@ MAX_PAUSE_ATTEMPTS: Final = 10_000
 """Attempts that a group remembers: one bit each, in a file."""
 
 MAX_PAUSE_US: Final = 24 * 3_600_000_000
-"""The longest pause: nobody is told that a group of a longer one is still wanted."""
+"""The longest pause: nothing reminds an operator of a group that is paused for longer."""
 
 
 class PauseRule(NamedTuple):
-    """When a group is paused, and for how long.
-
-    Args:
-        failures: So many failures
-        attempts: among so many last attempts pause it.
-        pause_us: For how long, microseconds.
-    """
+    """When a group is paused (so many failures among so many last attempts), and for how long, microseconds."""
 
     failures: int
     attempts: int
@@ -43,14 +37,11 @@ class PauseRule(NamedTuple):
 
 
 class GroupPause(NamedTuple):
-    """Whether a group is paused.
+    """Pause state of a group.
 
     Args:
         until_us: Until when, microseconds since 1970 UTC; 0 while it runs. A time that has passed: it is on trial.
-        begun_us: Since when.
-        failed_count: Failures among the last attempts.
         attempts_count: How many last attempts it remembers; 0 without a rule.
-        pauses_count: How often it was paused.
     """
 
     until_us: int = 0

@@ -94,15 +94,7 @@ class ConsumerKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetOwner:
-    """The owner of committed offsets: one consumer by its name, or a group whose members share them.
-
-    Args:
-        kind: One of ConsumerKind.
-        name: 1 to 255 bytes of UTF-8.
-
-    Raises:
-        InvalidInputError: the name is invalid.
-    """
+    """The owner of committed offsets: one consumer by its name, or a group whose members share them."""
 
     kind: ConsumerKind
     name: str
@@ -136,7 +128,6 @@ class Polled:
     Args:
         end_offset: One past the newest offset of the partition at the time of the poll.
         next_offset: Where to poll next: after the returned and the skipped messages.
-        count: Number of returned messages.
         chunks: Complete stored messages back to back, in order, in one or more pieces.
         generation: Distinguishes the partition from earlier ones of its name, before a purge or deletion; 0 if unknown.
         scanned_count: With a filter: the number of messages that it examined, with all messages of the segments that it skipped.
@@ -155,14 +146,7 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCounts:
-    """How much of a topic a filter reads.
-
-    Args:
-        segments_count: The number of its segments, the files that messages are stored in.
-        skipped_count: How many of them a filter skips, by their times and by summaries of their headers.
-        size_bytes: The size of its messages.
-        skipped_bytes: That of the skipped ones.
-    """
+    """How much of a topic a filter reads, and how much it skips by the times and header summaries of segments."""
 
     segments_count: int
     skipped_count: int
@@ -172,10 +156,6 @@ class SegmentCounts:
 
 @dataclass(frozen=True, slots=True)
 class PolledMessages(Polled):
-    """The result of a poll whose messages are values already: those of Kafka are not stored in our format.
-
-    Args:
-        messages: The messages, `count` of them.
-    """
+    """The result of a poll whose messages are values already: those of Kafka are not stored in our format."""
 
     messages: tuple[ReceivedMessage, ...] = ()

@@ -62,22 +62,12 @@ class Appended:
 
 
 def next_sequence(sequence: int, count: int) -> int:
-    """Return the sequence after `count` messages.
-
-    Args:
-        sequence: Sequence of the first one.
-        count: Number of messages.
-    """
+    """Return the sequence after `count` messages."""
     return (sequence + count) % SEQUENCES
 
 
 def producer_id_of(number: int, user_id: int) -> int:
-    """Return a producer's id.
-
-    Args:
-        number: Unique, below 2^43.
-        user_id: The owner of the producer.
-    """
+    """Return a producer's id; the number is unique, below 2^43."""
     return (user_id & _OWNER_MASK) << _COUNTER_BITS | number
 
 

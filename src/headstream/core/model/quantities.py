@@ -74,9 +74,6 @@ def parse_duration_us(spelled: str | int | timedelta, *, plain_unit: str | None 
 def parse_size_bytes(spelled: str | int) -> int:
     """Return the bytes of a size.
 
-    Args:
-        spelled: A text such as `10GB`, `512 MiB` or `4096`, or a number of bytes.
-
     Raises:
         InvalidInputError: it is not a size, is negative, or is beyond 2^64 - 1.
     """

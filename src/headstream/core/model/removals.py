@@ -7,14 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Result of removing the marked messages of a partition.
-
-    Args:
-        removed_count: Number of removed messages.
-        removed_bytes: The bytes by which the partition's segments became smaller.
-        rewritten_count: Number of segments that were rewritten.
-        left_count: Groups of segments that are still to be examined: call again.
-    """
+    """Result of removing the marked messages of a partition; `left_count` groups of segments are still to be examined."""
 
     removed_count: int = 0
     removed_bytes: int = 0

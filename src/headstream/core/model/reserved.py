@@ -66,11 +66,7 @@ def is_reserved(name: str) -> bool:
 
 
 def check_unreserved(headers: Headers) -> Headers:
-    """Return a sender's headers after checking that no name is reserved.
-
-    Raises:
-        HeaderError: a name is reserved.
-    """
+    """Return a sender's headers; HeaderError if a name is reserved."""
     for name in headers.keys():  # noqa: SIM118
         if is_reserved(name):
             raise HeaderError(

@@ -59,19 +59,12 @@ _OPTION_RANGES: Final = {
 
 
 _MAX_SUMMARY_HEADERS: Final = 8
-"""The most headers that a topic summarizes: each can take a MiB a segment."""
+"""The most headers that a topic summarizes: each can take 1 MiB per segment."""
 _MAX_HEADER_NAME_BYTES: Final = 255
 
 
 def split_header_names(text: str) -> tuple[str, ...]:
-    """Return the names in a list of headers, as in `tenant,user_id`.
-
-    Args:
-        text: 1 to 8 different names, separated by commas; spaces around them are not part of them.
-
-    Raises:
-        InvalidOptionError: it is no such list.
-    """
+    """Return the names, 1 to 8 different ones, in a list as in `tenant,user_id`; spaces around them are removed."""
     names = tuple(name.strip() for name in text.split(","))
     if len(names) > _MAX_SUMMARY_HEADERS or len(set(names)) < len(names):
         raise InvalidOptionError(
@@ -147,24 +140,13 @@ class TopicOptions:
 
 
 def check_kafka_headers(name: object) -> None:
-    """Check the name of a convention; InvalidOptionError if it is unknown.
-
-    Args:
-        name: None is Headstream's own.
-    """
+    """Check the name of a convention; InvalidOptionError if it is unknown."""
     if name is not None and name not in get_args(KafkaHeaders):
         raise InvalidOptionError(f"kafka_headers is {name!r}", advice=f"Use one of {', '.join(get_args(KafkaHeaders))}")
 
 
 def check_dead_letter_options(name: str, options: TopicOptions) -> None:
-    """Check that a topic keeps every dead letter.
-
-    Args:
-        name: `stream/topic`.
-
-    Raises:
-        InvalidOptionError: it drops letters that have an id or a key in common: of one message and two groups, for example.
-    """
+    """Raise InvalidOptionError if a topic would drop dead letters that have an id or a key in common, as of two groups."""
     if options.inspects_messages:
         what = "compacts" if options.compaction_delay_us is not None else "deduplicates"
         raise InvalidOptionError(
@@ -174,15 +156,7 @@ def check_dead_letter_options(name: str, options: TopicOptions) -> None:
 
 
 def check_legal_hold(name: object, legal_hold: bool) -> None:
-    """Check that messages of a topic may be removed.
-
-    Args:
-        name: `stream/topic`.
-        legal_hold: Whether it is under legal hold.
-
-    Raises:
-        LegalHoldError: it is.
-    """
+    """Raise LegalHoldError if a topic is under legal hold."""
     if legal_hold:
         raise LegalHoldError(
             f"the topic {str(name)!r} is under legal hold: nothing is removed from it",
@@ -192,14 +166,7 @@ def check_legal_hold(name: object, legal_hold: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create.
-
-    Args:
-        partitions: Number of partitions, 0 to 1000.
-        limits: Limits of its messages.
-        fsync: When acknowledged messages are synced to disk.
-        options: Retention, compaction, deduplication and summaries.
-    """
+    """A topic to create, with 0 to 1000 partitions."""
 
     name: TopicName
     partitions: int
@@ -301,11 +268,7 @@ class ClusterStats:
 
     Args:
         controller_id: The number of the broker that administers it; None while there is none.
-        brokers_count: Brokers that are running.
-        streams_count: Streams of its topics.
-        topics_count: Topics, but for Kafka's internal ones.
         messages_count: Offsets in them: compacted messages and marks of transactions included.
-        groups_count: Consumer groups.
     """
 
     cluster_id: str | None
@@ -336,35 +299,20 @@ class Stream:
 
 
 def check_partition_count(topic: object, count: int) -> None:
-    """Check the number of partitions of a new topic; InvalidOptionError if there are none or too many.
-
-    Args:
-        count: Its number of partitions.
-    """
+    """Check the number of partitions of a new topic; InvalidOptionError if there are none or too many."""
     if not 1 <= count <= MAX_PARTITIONS:
         raise InvalidOptionError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {count}", where=str(topic))
 
 
 def check_added_partitions(topic: object, have: int, count: int) -> None:
-    """Check an addition of partitions; InvalidOptionError if there would be too many, or none are added.
-
-    Args:
-        have: Its number of partitions.
-        count: Number of partitions to add.
-    """
+    """Check an addition of partitions; InvalidOptionError if there would be too many, or none are added."""
     most = MAX_PARTITIONS - have
     if not 1 <= count <= most:
         raise InvalidOptionError(f"{count} partitions cannot be added to {have}", where=str(topic), advice=f"Add 1 to {most}")
 
 
 def check_deleted_partitions(topic: object, have: int, count: int, *, least: int = 1) -> None:
-    """Check a deletion of partitions; InvalidOptionError if there would be too few, or none are deleted.
-
-    Args:
-        have: Its number of partitions.
-        count: Number of partitions to delete.
-        least: Minimum number of remaining partitions.
-    """
+    """Check a deletion of partitions; InvalidOptionError if fewer than `least` would remain, or none are deleted."""
     most = have - least
     if not 1 <= count <= most:
         raise InvalidOptionError(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class TransitionKind(enum.StrEnum):
-    """What has happened; paused and resumed are about a group as a whole, state_set about no group."""
+    """Kind of a transition; paused and resumed concern a whole group, state_set no group."""
 
     LEASED = "leased"
     EXTENDED = "extended"
@@ -24,14 +24,11 @@ class TransitionKind(enum.StrEnum):
 
 
 class Transition(NamedTuple):
-    """What has happened to messages of a partition, or to a group.
+    """An event of messages of a partition, or of a group.
 
     Args:
         until_offset: One past the last one.
-        worker: Who had them, as far as it is known.
-        failures: How often the message has failed, this time included.
         delay_us: How long it waits, the lease lasts, or the group is paused; microseconds.
-        reason: Why it is given up, or got its state.
         state: The name of the state that was set; empty for all others.
     """
 
@@ -47,5 +44,5 @@ class Transition(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many messages, or groups, it is about."""
+        """Number of messages, or groups, that it concerns."""
         return max(self.until_offset - self.from_offset, 1)

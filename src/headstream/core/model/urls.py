@@ -10,14 +10,7 @@ _SHOWN: Final = {ord(hidden): chr(bracket) for bracket, hidden in _HIDDEN.items(
 
 
 def split_url(text: str) -> SplitResult:
-    """Return the parts of a URL.
-
-    Args:
-        text: The URL; one of Kafka's can have several hosts, of which any can be an IPv6 address in brackets.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return the parts of a URL; one of Kafka's can have several hosts, of which any can be an IPv6 address in brackets."""
     if text[:8].lower() != "kafka://":
         return urlsplit(text)
     return SplitResult(*(part.translate(_SHOWN) for part in urlsplit(text.translate(_HIDDEN))))

@@ -126,12 +126,9 @@ class CodeEntry(NamedTuple):
     """The properties of a command that are known before its payload is decoded.
 
     Args:
-        name: Its name, as in `stream.get`.
         needs_login: Whether a session without a user is refused.
-        route: Its HTTP route, or None.
         is_lookup: Whether "not found", "not logged in" and "not permitted" are all answered with an empty reply,
             404 over HTTP.
-        refusal: The status for a session without a user.
     """
 
     code: Code
@@ -252,10 +249,6 @@ TABLE: Final[dict[int, CodeEntry]] = {entry.code: entry for entry in _ENTRIES}
 
 
 def name_of_code(code: int) -> str:
-    """Return the name of a command, `unknown(n)` for a code without one.
-
-    Args:
-        code: Unsigned 32-bit.
-    """
+    """Return the name of a command, `unknown(n)` for a code without one."""
     entry = TABLE.get(code)
     return f"unknown({code})" if entry is None else entry.name

@@ -26,14 +26,7 @@ class Encoding:
     """The encoding of one generation."""
 
     def decode(self, code: int, payload: BytesLike) -> Command[Any]:
-        """Return the command of a request.
-
-        Args:
-            payload: What the frame contains of it.
-
-        Raises:
-            HeadstreamError: the payload is not one of the command.
-        """
+        """Return the command of a request."""
         raise NotImplementedError
 
     def count_surplus(self, command: Command[Any], payload: BytesLike) -> int:
@@ -45,20 +38,11 @@ class Encoding:
         raise NotImplementedError
 
     def encode_polled(self, head: PolledMessages, chunks: Sequence[memoryview]) -> list[BytesLike]:
-        """Return the body of the response to a poll, in pieces.
-
-        Args:
-            head: The reply without its messages; partition 0 for a group member that does not own the partition.
-            chunks: Stored messages.
-        """
+        """Return the body of a poll's response, in pieces; partition 0 for a group member that does not own the partition."""
         raise NotImplementedError
 
     def status_of(self, code: int, error: BaseException, *, is_extended: bool) -> int:
-        """Return the status of an error, as refusals.status_of().
-
-        Args:
-            code: The code of the request.
-        """
+        """Return the status of an error, as refusals.status_of()."""
         return status_of(error, is_extended=is_extended)
 
 

@@ -43,11 +43,7 @@ def scan_frames(
     """Return the complete frames between two byte positions.
 
     Args:
-        view: The buffer; bytes.
-        at: The begin of a frame.
-        end: One past the last received byte.
         most: The maximum bytes of a frame, head included.
-        is_request: Whether they are requests, or else responses.
     """
     p: cython.p_const_uchar = c.readable(view)
     number: cython.longlong

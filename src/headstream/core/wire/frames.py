@@ -32,7 +32,7 @@ from headstream.core.wire.vsr.frames import scan_requests
 from headstream.errors import DecodeError
 
 MAX_FRAME_BYTES: Final = 65 << 20
-"""The largest valid send has 10,000,000 bytes of payloads and 100,000 of header values, and 24 bytes a message; an atomic
+"""The largest valid send has 10,000,000 bytes of payloads and 100,000 of header values, and 24 bytes per message; an atomic
 append has up to 64 MiB of messages, and names around them."""
 
 _MIN_BUFFER_BYTES: Final = 64 << 10
@@ -48,23 +48,14 @@ _VSR_BEGIN: Final = bytes(4)
 
 
 class Frame(NamedTuple):
-    """One whole frame.
-
-    Args:
-        number: The code of a request; the status of a response.
-        payload: The bytes after the head, as a view into the buffer.
-    """
+    """One whole frame: the code of a request or the status of a response, and a view into the buffer behind its head."""
 
     number: int
     payload: memoryview
 
 
 class FrameBufferPool:
-    """Free buffers, for all connections of a process.
-
-    Args:
-        most_bytes: The maximum size of the free buffers; others are released to the system.
-    """
+    """Free buffers, up to `most_bytes` in all, for all connections of a process; others are released to the system."""
 
     __slots__ = ("_free", "_most_bytes", "_size_bytes")
 
@@ -99,8 +90,6 @@ class FrameBuffer:
     """Received bytes of one connection, and the frames in them.
 
     Args:
-        is_request: Whether they are requests, or else responses.
-        pool: The source of buffers.
         most_bytes: The maximum bytes of a frame, head included; the first buffer is no larger.
         finds_vsr: Whether requests can be those of protocol 0.11, which begin with 4 zeros (vsr/frames.py).
 
@@ -199,22 +188,14 @@ class FrameBuffer:
         self._limit = len(buffer)
 
     def copy_in(self, data: memoryview) -> int:
-        """Copy bytes to writable(), and return their count, for received().
-
-        Args:
-            data: At most 64 KiB, while nothing is pending.
-        """
+        """Copy at most 64 KiB to writable(), while nothing is pending, and return their count, for received()."""
         if self._buffer is None and len(data) > self._min_bytes:
             self._begin_buffer(_MIN_BUFFER_BYTES)
         self.writable()[: len(data)] = data
         return len(data)
 
     def received(self, count: int) -> list[Frame]:
-        """Return the frames that are complete now.
-
-        Args:
-            count: How many bytes were written to the view of writable().
-        """
+        """Return the frames that are complete now."""
         self._end += count
         if self._fault is not None:
             self._begin = self._end
@@ -301,21 +282,12 @@ def response_head(status: int, size: int) -> bytes:
 
 
 def encode_request(code: int, payload: BytesLike | Sequence[BytesLike] = b"") -> bytes:
-    """Return a request.
-
-    Args:
-        payload: Its payload, as one or several buffers.
-    """
+    """Return a request."""
     return _join(payload, 4, code, is_request=True)
 
 
 def encode_response(status: int, body: BytesLike | Sequence[BytesLike] = b"") -> bytes:
-    """Return a response.
-
-    Args:
-        status: 0, or that of an error.
-        body: The reply, as one or several buffers.
-    """
+    """Return a response."""
     return _join(body, 0, status, is_request=False)
 
 

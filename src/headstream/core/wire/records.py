@@ -119,12 +119,7 @@ class _Maybe(RecordShape):
 
 
 class Records(Shape):
-    """Consecutive records, up to the end or as many as a preceding u32 says.
-
-    Args:
-        kind: The class of the records.
-        is_counted: Whether their count precedes them.
-    """
+    """Consecutive records of a class, up to the end or as many as a preceding u32 says."""
 
     def __init__(self, kind: type[Record], *, is_counted: bool = False) -> None:
         self.kind = kind
@@ -198,9 +193,7 @@ class HttpRequest(NamedTuple):
     """A command as an HTTP request.
 
     Args:
-        method: GET, POST, PUT or DELETE.
         path: Percent-encoded, from the first slash on.
-        query: Parameters, not encoded.
         body: The JSON document, or None for no body.
     """
 
@@ -231,11 +224,7 @@ class Command(Record, Generic[_R]):
         return self._route().method in ("POST", "PUT")
 
     def encode(self) -> bytes:
-        """Return the payload of its request.
-
-        Raises:
-            InvalidInputError: the protocol cannot represent a value.
-        """
+        """Return the payload of its request; InvalidInputError if the protocol cannot represent a value."""
         writer = Writer()
         self.push(writer)
         return writer.to_bytes()
@@ -253,11 +242,7 @@ class Command(Record, Generic[_R]):
 
     @classmethod
     def decode(cls: type[_Self], payload: BytesLike) -> _Self:
-        """Return the command of a request; bytes after its last field are ignored.
-
-        Raises:
-            DecodeError: the payload is not one of this command: status 3.
-        """
+        """Return the command of a request; bytes after its last field are ignored."""
         return cls.pull(Reader(payload))
 
     @classmethod
@@ -268,11 +253,7 @@ class Command(Record, Generic[_R]):
         return reader.remaining
 
     def validate(self) -> None:
-        """Check what does not depend on the server's state, after decoding and before authentication.
-
-        Raises:
-            HeadstreamError: with the precise `status`.
-        """
+        """Check all that does not depend on the server's state, after decoding and before login; an error has its `status`."""
 
     @classmethod
     def encode_reply(cls, value: _R) -> bytes:
@@ -283,11 +264,7 @@ class Command(Record, Generic[_R]):
 
     @classmethod
     def decode_reply(cls, body: BytesLike) -> _R:
-        """Return the reply of a response's body; bytes after its last field are ignored.
-
-        Raises:
-            DecodeError: the body is invalid.
-        """
+        """Return the reply of a response's body; bytes after its last field are ignored."""
         value: _R = cls.reply.pull(Reader(body), f"the reply to {cls.__name__}")
         return value
 
@@ -298,11 +275,7 @@ class Command(Record, Generic[_R]):
 
     @classmethod
     def reply_from_json(cls, document: Any) -> _R:
-        """Return the reply of a JSON document.
-
-        Raises:
-            DecodeError: the document is invalid.
-        """
+        """Return the reply of a JSON document."""
         value: _R = cls.reply.from_json_value(document, "reply")
         return value
 
@@ -325,11 +298,7 @@ class Command(Record, Generic[_R]):
         return HttpRequest(route.method, self.to_path(), query, body if has_body else None)
 
     def to_path(self) -> str:
-        """Return the percent-encoded path of the command's HTTP request.
-
-        Raises:
-            InvalidInputError: the command has no HTTP route, or a name is a number, which HTTP takes for an id.
-        """
+        """Return the percent-encoded path of the command's HTTP request; raises as to_json()."""
         path = self._route().path
         for field in fields_of(type(self)):
             if field.placeholder in path:
@@ -351,11 +320,7 @@ class Command(Record, Generic[_R]):
 
     @classmethod
     def decode_binary_http(cls: type[_Self], path: Mapping[str, str], body: BytesLike) -> _Self:
-        """Return the command of an HTTP request whose body is BINARY and repeats the parameters of the path.
-
-        Raises:
-            DecodeError: the body is not a payload of this command, or contradicts the path.
-        """
+        """Return the command of an HTTP request whose body is BINARY and repeats the parameters of the path."""
         command: _Self = cls.decode(body)  # type: ignore[attr-defined]
         for field in fields_of(cls):
             text = path.get(field.json_name)
@@ -373,11 +338,6 @@ class Command(Record, Generic[_R]):
     @classmethod
     def from_json(cls: type[_Self], path: Mapping[str, str], query: Mapping[str, str], body: Any) -> _Self:
         """Return the command of an HTTP request.
-
-        Args:
-            path: The decoded parameters of its route's path.
-            query: The decoded parameters of its query; unknown ones are ignored.
-            body: The decoded JSON document; None for no body.
 
         Raises:
             DecodeError: a value is missing or invalid; `where` begins with `path` or `query` (400 over HTTP), or with

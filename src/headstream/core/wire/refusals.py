@@ -137,7 +137,7 @@ _NEAREST_STATUS: Final = {
     Status.CONSUMERS_LIMIT: Status.CANNOT_CREATE_CONSUMER_OFFSETS_DIRECTORY,
     Status.SERVER_BUSY: Status.DISCONNECTED,  # they reconnect, and retry the command once
 }
-"""Headstream's statuses -> the nearest one of existing clients; `error` for the others."""
+"""Headstream's statuses -> the nearest status of existing clients; `error` if there is none."""
 
 
 def status_of(error: BaseException, *, is_extended: bool = False) -> int:
@@ -159,14 +159,7 @@ def status_of(error: BaseException, *, is_extended: bool = False) -> int:
 
 
 def refusal(status: int, what: str | None = None, *, where: str | None = None, advice: str | None = None) -> HeadstreamError:
-    """Return the error of a status; its `status` is set.
-
-    Args:
-        status: Not 0; any number.
-        what: The problem; by default the name of the status.
-        where: The subject of the error.
-        advice: How to solve it.
-    """
+    """Return the error of a status; its `status` is set."""
     name = name_of_status(status)
     text = f"the server answered {status}, {name.replace('_', ' ')}" if what is None else what
     kind = _CLASS_OF_STATUS.get(status)
@@ -181,12 +174,7 @@ def encode_refusal(error: HeadstreamError) -> bytes:
 
 
 def decode_refusal(status: int, body: BytesLike) -> HeadstreamError:
-    """Return the error of a response.
-
-    Args:
-        status: Not 0.
-        body: Empty, or from encode_refusal(); other bodies are ignored, since the status suffices.
-    """
+    """Return the error of a response; a body that is not from encode_refusal() is ignored, since the status suffices."""
     try:
         document: Any = decode_json(bytes(body)) if len(body) else None
     except DecodeError:

@@ -37,14 +37,7 @@ _PATTERNS: Final = _patterns()
 
 
 def find_route(method: str, path: str) -> FoundRoute | None:
-    """Return the command of a method and a path, or None.
-
-    Args:
-        path: Percent-encoded, without the query.
-
-    Raises:
-        DecodeError: a parameter of the path is not UTF-8.
-    """
+    """Return the command of a method and a percent-encoded path without the query, or None."""
     for known, pattern, entry in _PATTERNS:
         found = pattern.fullmatch(path) if known == method else None
         if found is not None:
@@ -58,15 +51,7 @@ def find_methods(path: str) -> list[str]:
 
 
 def decode_path_parameter(text: str, name: str) -> str:
-    """Return a percent-decoded parameter of a path.
-
-    Args:
-        text: The parameter, percent-encoded.
-        name: Its name, for the error.
-
-    Raises:
-        DecodeError: it is not UTF-8.
-    """
+    """Return a percent-decoded parameter of a path."""
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError as error:

@@ -97,7 +97,6 @@ _LEAVES: Final[dict[type[Shape], Callable[[Any], Schema]]] = {
     shapes.RealShape: lambda _: {"type": ["number", "null"]},
     shapes.FlagShape: lambda _: _FLAG,
     messages.FsyncShape: lambda _: _one_of(("true", "false", "fsync=true", "fsync=false")),
-    own_shapes.WideFlagShape: lambda _: _FLAG,
     shapes.TextShape: lambda _: _TEXT,
     sessions.TrailingShape: lambda _: _or_null(_TEXT),
     shapes.SizeShape: lambda _: _SIZE,

@@ -30,11 +30,7 @@ _UNITS: Final = list(reversed(SIZE_UNITS.items()))[:-1]
 
 
 def format_size(size: int) -> str:
-    """Return a size with its unit.
-
-    Args:
-        size: Bytes, unsigned 64-bit.
-    """
+    """Return a size with its unit."""
     for name, scale in _UNITS:
         if size >= scale and size * 1000 % scale == 0:
             whole, rest = divmod(size * 1000 // scale, 1000)
@@ -43,15 +39,7 @@ def format_size(size: int) -> str:
 
 
 def parse_size(json_value: Any, where: str = "size") -> int:
-    """Return the bytes of a text with a unit, or of a plain number.
-
-    Args:
-        json_value: A decoded JSON value.
-        where: Its path, for errors.
-
-    Raises:
-        DecodeError: the value is neither, or exceeds 64 bits.
-    """
+    """Return the bytes of a text with a unit, or of a plain number; `where` is the path of the JSON value, for errors."""
     try:
         return parse_size_bytes(json_value)
     except InvalidInputError:
@@ -61,7 +49,7 @@ def parse_size(json_value: Any, where: str = "size") -> int:
 
 
 _CACHED_NAMES: Final = 1024
-"""How many encoded names of streams and topics are cached: about 0.1 MB."""
+"""Number of encoded names of streams and topics that are cached: about 0.1 MB."""
 
 Identifier: TypeAlias = int | str
 """A stream, topic, group, user or consumer: by number or by name."""
@@ -240,7 +228,6 @@ class TextCode(Shape):
     """One byte for a member of an enumeration; in JSON its name.
 
     Args:
-        style: The style of the names: `lower`, `upper`, or `camel`.
         short: Whether a text in a URL can be the first letter of a name.
         any_case: Whether reading ignores the case of a name.
     """

@@ -246,11 +246,7 @@ _FIELDS: Final = {
 
 
 def name_of_status(status: int) -> str:
-    """Return the name of a status, its `code` in JSON; `unknown(n)` for a number without a name.
-
-    Args:
-        status: Unsigned 32-bit.
-    """
+    """Return the name of a status, its `code` in JSON; `unknown(n)` for a number without a name."""
     try:
         return Status(status).name.lower()
     except ValueError:
@@ -261,9 +257,6 @@ def http_status(status: int) -> int:
     """Return the HTTP status of a status.
 
     A missing stream or topic is 400 by name (1010, 2011), as clients expect, and 404 by number.
-
-    Args:
-        status: Not 0.
     """
     if status in _NOT_FOUND:
         return 404
@@ -275,9 +268,5 @@ def http_status(status: int) -> int:
 
 
 def field_of_status(status: int) -> str | None:
-    """Return the field that an error is about, as the JSON of an error names it.
-
-    Args:
-        status: Unsigned 32-bit.
-    """
+    """Return the field that an error is about, as the JSON of an error names it."""
     return _FIELDS.get(status)

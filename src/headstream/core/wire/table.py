@@ -36,14 +36,7 @@ COMMANDS: Final = _find_commands()
 
 
 def decode_command(code: int, payload: BytesLike) -> Command[Any]:
-    """Return the command of a request.
-
-    Args:
-        payload: The bytes after the frame's head.
-
-    Raises:
-        DecodeError: the code is unknown, or the payload is not one of the command: status 3.
-    """
+    """Return the command of a request from the bytes after its head; DecodeError, with status 3, for an unknown code."""
     kind = COMMANDS.get(code)
     if kind is None:
         raise DecodeError(f"there is no command {code}", 0)

@@ -26,9 +26,7 @@ class UserRecord:
     Args:
         id: From 1, which is root.
         password_hash: As broker.passwords makes it.
-        is_active: Whether it is allowed to log in.
         permissions: Its permissions; None grants only what every user has.
-        created_us: Microseconds since 1970 UTC.
         generation: Grows when earlier logins become invalid: its password was changed, or it was deactivated.
         scram: Verifiers of its password as broker.accounts.scram makes them; None until they are needed.
     """
@@ -45,13 +43,7 @@ class UserRecord:
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """A personal access token.
-
-    Args:
-        name: Its name, unique for the user.
-        hash: The hash of the token.
-        expires_us: Expiry, microseconds since 1970 UTC; None is never.
-    """
+    """A personal access token; its name is unique for the user, and None as expiry is never."""
 
     user_id: int
     name: str

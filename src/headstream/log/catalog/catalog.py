@@ -66,20 +66,11 @@ def is_current(snapshot: Snapshot, topic: TopicRecord) -> bool:
 
 
 class Catalog:
-    """The metadata of one log; any thread.
+    """The metadata of one log; any thread. A path of None is a database in memory.
 
     Attributes:
         known: The snapshot while it is known to be current; else None.
         transactions: Grows before and after each transaction of this object.
-
-    Args:
-        path: The database's path, or None for one in memory.
-        is_writer: Whether to open it for writing, and create what is missing.
-
-    Raises:
-        CorruptLogError: the file is no such database.
-        LogVersionError: a newer Headstream made it.
-        StorageError: the system refused.
     """
 
     def __init__(self, path: str | None, *, is_writer: bool) -> None:

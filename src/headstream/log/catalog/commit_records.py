@@ -25,7 +25,6 @@ class PartitionProgress:
     """Progress of one partition's part of an epoch.
 
     Args:
-        partition: From 1.
         from_offset: Offset at which the chunk `next_chunk` begins.
         next_chunk: The first of this partition's chunks, counted from 0, that is possibly not yet appended.
     """
@@ -39,14 +38,7 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """The last epoch of a writer that the log has begun to append.
-
-    Args:
-        manifest: The manifest, while pending.
-        progress: Each partition's progress, while pending.
-        reason: Why it was refused.
-        changed_us: When this was recorded, microseconds since 1970 UTC.
-    """
+    """The last epoch of a writer that the log has begun to append; manifest and progress per partition while it is pending."""
 
     writer: str
     epoch: int
@@ -85,14 +77,8 @@ def find_owner(catalog: Catalog, writer: str) -> int | None:
 
 
 def claim_writer(catalog: Catalog, writer: str, owner: int, before: int | None, most: int, now_us: int) -> bool:
-    """Make a user the owner of a writer, durably, unless another claimed it or the user has too many; return whether it is.
-
-    Args:
-        catalog: The log's; this process is its writer.
-        before: The owner found before; None for none.
-        most: The most writers a user can own.
-        now_us: The time, microseconds since 1970 UTC.
-    """
+    """Make a user the owner of a writer, durably; return False if another than `before` claimed it or the user has `most`
+    writers."""
     with catalog.transaction(()):
         owned = catalog.select("SELECT count(*) FROM writers WHERE owner = ?", owner, since=7)
         if find_owner(catalog, writer) != before or owned[0][0] >= most:

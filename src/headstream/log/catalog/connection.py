@@ -37,12 +37,7 @@ def translated(where: str) -> Iterator[None]:
 
 
 def connect(path: str | None, *, is_writer: bool) -> sqlite3.Connection:
-    """Return a connection that any thread may use, one at a time.
-
-    Args:
-        path: The database's path, or None for one in memory.
-        is_writer: Whether it is for writing.
-    """
+    """Return a connection that any thread may use, one at a time; a path of None is a database in memory."""
     if path is None:
         return _open(":memory:", uri=False)
     if is_writer:

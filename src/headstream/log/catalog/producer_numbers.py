@@ -20,12 +20,7 @@ _COUNTER: Final = "producers"
 
 
 class ProducerNumbers:
-    """Gives numbers; any thread.
-
-    Args:
-        catalog: Returns the catalog; this process is its writer.
-        clock_us: Returns the time, microseconds since 1970 UTC.
-    """
+    """Gives numbers; any thread."""
 
     def __init__(self, catalog: Callable[[], Catalog], clock_us: Callable[[], int]) -> None:
         self._catalog = catalog

@@ -1,4 +1,4 @@
-"""What the catalog knows of streams, topics and their groups, as values."""
+"""The catalog's streams, topics and groups, as values."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ NO_OPTIONS: Final = TopicOptions()
 
 @dataclass(frozen=True, slots=True)
 class TopicLabels:
-    """Labels that existing clients state of a topic and read back, without effect; unsigned 8-bit each.
-
-    Args:
-        compression: The code of a compression, 1 for none.
-        replication: Number of copies stated, 1 or more.
-    """
+    """Labels, unsigned 8-bit, that existing clients state of a topic and read back, without effect; compression 1 is none."""
 
     compression: int = 1
     replication: int = 1

@@ -22,14 +22,7 @@ _LAST: Final = (1 << 63) - 1
 def find_states(
     catalog: Catalog, topic: int, partition: int, from_offset: int = 0, until_offset: int = 1 << 62, count: int = -1
 ) -> list[StateChange]:
-    """Return the messages of a partition that are not available, pending ones included, by offset.
-
-    Args:
-        partition: From 1.
-        from_offset: The first offset included.
-        until_offset: One past the last one.
-        count: The most messages; negative is all.
-    """
+    """Return unavailable messages of a partition in a range of offsets, pending ones included; a negative count is all."""
     since = (topic, partition, min(from_offset, _LAST), min(until_offset, _LAST), count)
     where = "WHERE topic = ? AND partition = ? AND offset >= ? AND offset < ? ORDER BY offset LIMIT ?"
     found = catalog.select(

@@ -72,16 +72,7 @@ class _ChangedError(Exception):
 
 
 class Backup:
-    """One copy of one log.
-
-    Args:
-        target: The copy's directory: missing or empty.
-        files: The file system of both.
-
-    Raises:
-        NotALogError: there is no log.
-        InvalidOptionError: the target is not empty.
-    """
+    """One copy of one log, in a directory that is missing or empty."""
 
     def __init__(self, root: str, target: str, files: Files) -> None:
         self._root = root

@@ -41,16 +41,13 @@ def remove_log(root: str, files: Files, beside: Collection[str] = ()) -> list[st
 
     Args:
         root: The directory; it may be missing or empty.
-        files: Its file system: the operating system's, because of the lock.
         beside: Names of directories that a server of the log has created; they are removed too.
 
     Raises:
         NotALogError: the directory holds other files; nothing is removed.
-        LogVersionError: a newer Headstream wrote it.
         CorruptLogError: its marker cannot be read, so its content is unknown.
         LogLockedError: another process writes to it.
         LegalHoldError: a topic is under legal hold; nothing is removed.
-        StorageError: the system refused.
     """
     if not files.list_names(root):
         return []

@@ -44,7 +44,6 @@ def repair_log(root: str, files: Files, *, accept_loss: bool = False) -> list[Ac
     Raises:
         LogLockedError: another process is the writer.
         NotALogError: there is no log.
-        StorageError: the system refused an operation.
     """
     verification = Verification(root, files)
     lock = WriterLock(f"{root}/{LOCK_NAME}")
@@ -71,12 +70,7 @@ def _repair_partition(partition: PartitionDirectory, files: Files, accept_loss: 
 
 
 def repair_partition(directory: str, files: Files, committed: int = 0) -> list[Action]:
-    """Make the safe repairs of a partition, and return the actions taken.
-
-    Args:
-        directory: The partition's; the caller holds the log's lock.
-        committed: The greatest offset that a consumer has committed in it: the partition had messages up to there.
-    """
+    """Make the safe repairs of a partition, which had messages up to `committed`, and return the actions taken."""
     actions: list[Action] = []
     buffers = BufferPool()
     findings = list(verify_partition(directory, files, buffers))

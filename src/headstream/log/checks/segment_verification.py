@@ -1,6 +1,6 @@
 """One segment's files, checked against each other; damage is located to the send.
 
-A kernel skips sound sends; the others are checked one by one.
+A kernel skips sound sends; all other sends are checked one by one.
 """
 
 from __future__ import annotations
@@ -49,13 +49,7 @@ _RESTORE_NEWEST: Final = (
 def verify_seal(
     directory: str, path: str, seal: Seal | None, end: tuple[int, int], next_base: int | None, files: ReadFiles
 ) -> Iterator[LogFinding]:
-    """Yield the faults of the end of a segment that has, or should have, a seal.
-
-    Args:
-        seal: The seal, or None where it is missing.
-        end: The offset and the byte position behind the last entry.
-        next_base: The next segment's first offset, or None where this is the newest.
-    """
+    """Yield the faults of a segment's end, given as offset and byte position, with the seal that it has or should have."""
     if seal is None or seal.end_position != end[1]:
         until = next_base if seal is None else seal.until_offset
         what = f"the index ends at offset {end[0]}, byte {end[1]}: its last entries were cut off or are damaged"
@@ -89,18 +83,7 @@ _CUT_OFF: Final = "Nothing needs to be done: the next writer cuts it off; it was
 
 
 class SegmentCheck:
-    """The check of one segment.
-
-    Args:
-        base: The segment's first offset.
-        generation: Of its .log, if the index does not name it.
-        next_base: The next segment's, or None where this is the newest.
-        buffers: Buffers for messages.
-        on_bytes: Called with the bytes checked since the last call.
-
-    Attributes:
-        generation: Of the .log that the index names; None if there is no readable index.
-    """
+    """The check of one segment; its generation is that of the .log that the index names, None if there is no readable index."""
 
     def __init__(
         self,

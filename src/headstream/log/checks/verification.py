@@ -48,13 +48,7 @@ class PartitionDirectory:
 
 
 class Verification:
-    """The check of one log.
-
-    Raises:
-        NotALogError: there is no log.
-        LogVersionError: a newer Headstream wrote it.
-        StorageError: the directory cannot be read.
-    """
+    """The check of one log; NotALogError if there is none."""
 
     def __init__(self, root: str, files: Files) -> None:
         self._root = root
@@ -72,11 +66,8 @@ class Verification:
             )
 
     def run(self, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[LogFinding]:
-        """Yield the faults of the log, in the order of marker, catalog, topics, partitions, offsets.
-
-        Args:
-            on_bytes: Called with the bytes of messages checked since the last call.
-        """
+        """Yield the faults of the marker, catalog, topics, partitions, offsets; `on_bytes` gets the bytes checked since its
+        last call."""
         yield from self._check_marker()
         catalog = self._open_catalog()
         if isinstance(catalog, LogFinding):

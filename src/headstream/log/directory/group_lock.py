@@ -21,18 +21,10 @@ _ATTEMPTS: Final = 100
 
 
 class GroupLock(FileLock):
-    """The lock of one group, held from try_acquire() to release().
-
-    Args:
-        path: The lock's file; its directory is created if missing.
-    """
+    """The lock of one group, held from try_acquire() to release(); the directory of its file is created if missing."""
 
     def try_acquire(self) -> bool:
-        """Acquire the lock if no other process holds it, and return whether this process holds it now.
-
-        Raises:
-            StorageError: the lock's file cannot be created or opened.
-        """
+        """Acquire the lock if no other process holds it, and return whether this process holds it now."""
         if self.is_held:
             return True
         for _ in range(_ATTEMPTS):

@@ -21,22 +21,10 @@ _BRIEF_LOOK_S: Final = 0.002
 
 
 class WriterLock(FileLock):
-    """The lock of one directory, held from acquire() to release().
-
-    Args:
-        path: The lock's file; its directory exists.
-    """
+    """The lock of one directory, held from acquire() to release()."""
 
     def acquire(self, *, briefly: bool = False) -> None:
-        """Become the writer.
-
-        Args:
-            briefly: Whether it is held for a moment: other processes wait for the release.
-
-        Raises:
-            LogLockedError: another process is the writer.
-            StorageError: the lock's file cannot be created or opened.
-        """
+        """Become the writer, or raise LogLockedError; other processes wait for the release if it is held `briefly`."""
         try:
             descriptor = self._open()
         except OSError as error:

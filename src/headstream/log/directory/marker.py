@@ -27,13 +27,7 @@ _OWN_NAMES: Final = (LOCK_NAME, f"{MARKER_NAME}.new", STREAMS_NAME)
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Content of the marker.
-
-    Args:
-        format: The version of the directory's layout.
-        identity: A UUID; a log that is deleted and recreated has another.
-        created_us: Microseconds since 1970 UTC.
-    """
+    """Content of the marker; the identity is a UUID, another one after a log is deleted and recreated."""
 
     format: int
     identity: str

@@ -15,8 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
 _NOTIFIED_CHECK_S: Final = 1.0
-"""Polling interval of waiters that are notified of appends: for changes without notification, such as on a
-file system that another machine writes to."""
+"""Polling interval of waiters that are notified: a file system that another machine writes to notifies of nothing."""
 
 _FIRST_CHECK_S: Final = 0.001
 _LAST_CHECK_S: Final = 0.02
@@ -57,11 +56,7 @@ class Bell:
 
 
 class Waiters:
-    """All waiters for messages of one log; any thread.
-
-    Attributes:
-        bells: Their bells, by directory; always the same object, read-only.
-    """
+    """All waiters for messages of one log; any thread. `bells` is always the same object, by directory, read-only."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -106,10 +101,7 @@ class Waiters:
         """Wait until a condition holds or a timeout has passed, and return whether it holds.
 
         Args:
-            directories: The directories of the partitions that the condition depends on.
             is_there: The condition, called with the directories that possibly changed; it reads the files.
-            timeout_s: The longest wait, seconds.
-            monotonic: A clock in seconds.
             watch: Called with directories before each check of the condition; returns whether appends to them ring.
         """
         until = monotonic() + timeout_s

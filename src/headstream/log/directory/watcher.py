@@ -1,6 +1,6 @@
 """DirectoryWatcher: notifications of appends by other processes, from the operating system instead of polling.
 
-    the writer's pwrite of an index -> inotify -> one thread a log -> Waiters.ring(directory)
+    the writer's pwrite of an index -> inotify -> one thread per log -> Waiters.ring(directory)
 
 A directory is watched from the first wait for its messages, until a message arrives without a waiter: a consumer that
 is behind, and so never waits, costs neither the writer nor this process anything.
@@ -27,12 +27,7 @@ _MAX_WATCHES: Final = 4096
 
 
 class DirectoryWatcher:
-    """Watches directories for waiters; any thread.
-
-    Args:
-        opens: Returns an Inotify, or None.
-        max_watches: The most directories watched at a time.
-    """
+    """Watches directories for waiters; any thread."""
 
     def __init__(
         self, waiting: Waiters, opens: Callable[[], Inotify | None] = open_inotify, max_watches: int = _MAX_WATCHES
@@ -54,11 +49,7 @@ class DirectoryWatcher:
         return len(self._watches)
 
     def watch(self, directories: Iterable[str]) -> bool:
-        """Watch directories for the waiters, and return whether all of them are watched.
-
-        Args:
-            directories: Directories of partitions; their waiters have added their bells.
-        """
+        """Watch directories for the waiters, and return whether all of them are watched."""
         if all(directory in self._watches for directory in directories):
             return True
         with self._lock:

@@ -22,15 +22,7 @@ class PassCancelledError(Exception):
 
 
 def read_closed(directory: str, segment: Closed, files: Files, buffers: BufferPool) -> Generator[memoryview]:
-    """Yield the messages of a segment, sends together up to a size, each one checked.
-
-    Args:
-        buffers: Buffers for messages.
-
-    Raises:
-        PassCancelledError: the segment was dropped meanwhile.
-        CorruptLogError: an entry or a send is damaged.
-    """
+    """Yield the checked messages of a segment, sends together up to a size; PassCancelledError if it was dropped meanwhile."""
     index = open_index(directory, segment.base_offset, files)
     path = segment_path(directory, segment.base_offset, log_suffix(segment.generation))
     data = files.open_read(path)

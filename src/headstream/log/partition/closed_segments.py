@@ -27,10 +27,7 @@ class Closed(NamedTuple):
     """A segment that is no longer appended to.
 
     Args:
-        until_offset: Where the next segment begins.
-        generation: Which .log holds its messages.
         is_compacted: Whether a compaction has seen its keys.
-        size_bytes: Of its messages.
         messages_count: Its messages, at most.
         first_us: The time of its first message, microseconds since 1970 UTC; 0 without messages.
         fault: Why it is not proven whole by index, sizes and neighbours; "" if it is.
@@ -47,11 +44,7 @@ class Closed(NamedTuple):
 
 
 def list_closed(directory: str, files: Files) -> list[Closed]:
-    """Return the closed segments of a partition, by offset: all but the newest.
-
-    Raises:
-        CorruptLogError: the head of an index is damaged.
-    """
+    """Return the closed segments of a partition, by offset: all but the newest."""
     names = files.list_names(directory) or []
     indexed = base_offsets(names)
     unindexed = find_unindexed(directory, names, indexed[-1], files) if indexed else {}
@@ -101,11 +94,7 @@ def _data_bytes(directory: str, index: IndexReader, files: Files) -> int:
 
 
 def finish_pass(directory: str, files: Files) -> None:
-    """Remove the leftovers of an interrupted pass, and the files that it replaced.
-
-    Args:
-        directory: The partition's directory; this process is the log's writer, and no pass is running.
-    """
+    """Remove the leftovers of an interrupted pass, and the files that it replaced; no pass is running."""
     finish_drops(directory, files)
     names = files.list_names(directory) or []
     bases = base_offsets(names)

@@ -8,15 +8,7 @@ from headstream.errors import LimitError
 
 
 def check_keys(sent: BytesLike, where: str) -> None:
-    """Reject a sent batch that has a message without a key.
-
-    Args:
-        sent: Sent messages, back to back.
-        where: The partition or topic that it was sent to.
-
-    Raises:
-        LimitError: a message has no key.
-    """
+    """Raise LimitError if a sent batch has a message without a key."""
     number = find_keyless(sent)
     if number >= 0:
         raise LimitError(

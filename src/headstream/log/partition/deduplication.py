@@ -40,19 +40,11 @@ class RecentIds:
                 note_ids(chunk, self._window)
 
     def drop_repeats(self, sent: BytesLike) -> bytearray | None:
-        """Return a sent batch without the repeated messages, or None if all are new; remembers nothing.
-
-        Args:
-            sent: Whole sent messages, back to back.
-        """
+        """Return a sent batch without the repeated messages, or None if all are new; remembers nothing."""
         return drop_repeats(sent, self._window)
 
     def note(self, stored: BytesLike) -> None:
-        """Remember the ids of messages that have been written, in place of the oldest.
-
-        Args:
-            stored: Whole stored messages, back to back.
-        """
+        """Remember the ids of messages that have been written, in place of the oldest."""
         note_ids(stored, self._window)
 
 
@@ -68,7 +60,6 @@ class Repeats:
         """Return a sent batch without the repeated messages.
 
         Args:
-            sent: Whole sent messages, back to back.
             count: Number of remembered ids, by the topic's present option; None disables deduplication.
             seed: 8 random bytes or more.
 

@@ -1,4 +1,4 @@
-"""DeliveryJournal: the file that remembers what a group has not finished in one partition, beside its committed offsets.
+"""DeliveryJournal: the file with a group's unfinished messages in one partition, beside its committed offsets.
 
 DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>-<partition>.deliveries
 
@@ -66,19 +66,10 @@ _REWRITE_BYTES: Final = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What a change touched, for its record.
+    """The parts of the state that a change touched, for its record: ranges, offsets of messages, and tokens of leases.
 
-    Args:
-        waits: Ranges that wait now.
-        done: Ranges that are done now.
-        failing: Offsets of messages that failed or were begun.
-        leased: Tokens of new leases.
-        settled: Token and range: what a worker settled.
-        ended: Token and range: what is not leased any more, because its time was over.
-        expired: Ranges whose first lease has ended.
-        deferred: Ranges that are deferred now.
-        extended: Token and message: what has an end of its own now.
-        given_up: Messages that are in the dead letter now.
+    `settled` and `ended` have a token and a range: what a worker settled, and what is no longer leased because its time was over.
+    `expired` are ranges whose first lease has ended, `extended` a token and a message with an end of its own.
     """
 
     waits: tuple[tuple[int, int], ...] = ()
@@ -94,12 +85,7 @@ class Touched:
 
 
 class DeliveryJournal:
-    """The stored state of one group in one partition; one thread at a time.
-
-    Args:
-        directory: The topic's directory of offsets.
-        generation: The generation of the partition: a file of an earlier one is ignored.
-    """
+    """The stored state of one group in one partition; one thread at a time. A file of an earlier generation is ignored."""
 
     def __init__(self, directory: str, files: Files, owner: OffsetOwner, partition: int, generation: int) -> None:
         self._path = f"{directory}/{journal_name(owner, partition)}"
@@ -111,12 +97,7 @@ class DeliveryJournal:
         self.state = DeliveryState()
 
     def load(self, committed: tuple[int, int] | None, *, is_writer: bool = False) -> DeliveryState:
-        """Return the current state, reading the file if another process changed it.
-
-        Args:
-            committed: The group's committed offset and its time, None if there is none.
-            is_writer: Whether the caller changes the state, and so removes what a rewind has made obsolete.
-        """
+        """Return the state, read again if another process changed the file; a writer removes what a rewind made obsolete."""
         file = self._files.open_read(self._path)
         if file is None:
             if self._end != 0:
@@ -165,16 +146,7 @@ class DeliveryJournal:
         self._end = at
 
     def store(self, touched: Touched, committed: int, now_us: int, *, durably: bool = False) -> None:
-        """Append what a change touched.
-
-        Args:
-            committed: The group's committed offset.
-            now_us: The time, microseconds since 1970 UTC.
-            durably: Whether it must survive a power cut.
-
-        Raises:
-            StorageError: the system refused to write; the next load() reads what is stored.
-        """
+        """Append what a change touched; after a StorageError the next load() reads what is stored."""
         try:
             self._store(touched, committed, now_us, durably=durably)
         except BaseException:

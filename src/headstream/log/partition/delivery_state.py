@@ -1,4 +1,4 @@
-"""DeliveryState: what a group has not finished in one partition, and how steps change it. Pure; time is an argument.
+"""DeliveryState: the unfinished messages of a group in one partition, and how steps change them. Pure; time is an argument.
 
 A message before the frontier is done, or in one of `pending`, `expired`, `deferred` and the offsets of a lease; or it is in
 `failing` alone. A leased or deferred message that has failed before is in `failing` too.
@@ -36,12 +36,9 @@ class Lease:
     """Messages that were leased together.
 
     Args:
-        token: Unique in the group.
-        worker: The name of the worker that leased them.
         begun_us: When, microseconds since 1970 UTC.
-        lease_us: For how long, microseconds.
-        offsets: Those that are leased still.
-        settled: Those that the worker has settled: a repeated request changes nothing.
+        offsets: The messages that are still leased.
+        settled: The messages that the worker has settled: a repeated request changes nothing.
         extended: Message -> its own end, microseconds since 1970 UTC.
     """
 
@@ -65,10 +62,7 @@ class DeliveryState:
     Attributes:
         base: The committed offset when the state was stored last. A smaller one that was committed later is a rewind; one that
             was committed earlier is what a power cut left, and changes nothing.
-        stored_us: When the state was stored last, microseconds since 1970 UTC.
         frontier: One past the last message that was begun.
-        pending: The waiting messages.
-        failing: The messages that failed or were begun, by offset.
         poisoned_count: How many messages went into the dead letter.
         given_up: The newest of them, oldest first.
         expired: Messages that were leased once, and whose lease ended: they have had one attempt, and can be leased.
@@ -102,12 +96,7 @@ class DeliveryState:
         return sum(map(len, self._waiting)) + len(self.leased)
 
     def settle_base(self, committed: int, committed_us: int) -> bool:
-        """Apply the committed offset: what is before it is done; return whether it was set back, which begins anew.
-
-        Args:
-            committed: The offset, 0 if there is none.
-            committed_us: When it was committed, 0 if there is none.
-        """
+        """Apply the committed offset: what is before it is done; return whether it was set back, which begins anew."""
         is_rewound = committed < self.base and committed_us > self.stored_us
         if is_rewound:
             self.begin(committed)
@@ -142,15 +131,7 @@ class DeliveryState:
         return list(found)
 
     def apply(self, changes: Iterable[DeliveryChange], now_us: int, worker: str = "") -> list[Delivery]:
-        """Apply steps, except that a poisoned message only gets its reason; return these messages.
-
-        Args:
-            now_us: The time, microseconds since 1970 UTC.
-            worker: The name of the consumer.
-
-        Raises:
-            LimitError: too many messages are unfinished.
-        """
+        """Apply steps; return the poisoned messages, which only get their reason. LimitError if too many are unfinished."""
         poisoned: list[Delivery] = []
         for change in changes:
             offset = change.from_offset
@@ -256,11 +237,7 @@ class DeliveryState:
             )
 
     def snapshot(self, base: int | None, now_us: int) -> PartitionDeliveries:
-        """Return the state as a value, for a consumer that does not lease: to it, what is leased or deferred waits.
-
-        Args:
-            now_us: The time, microseconds since 1970 UTC.
-        """
+        """Return the state as a value, for a consumer that does not lease: to it, what is leased or deferred waits."""
         failing = tuple(self.failing[offset] for offset in sorted(self.failing))
         pending = self.pending
         if len(self.expired) or len(self.deferred) or len(self.leased):
@@ -273,15 +250,7 @@ class DeliveryState:
 def record_failure(
     known: Delivery, failures: int, error: str, delay_us: int, now_us: int, worker: str = "", begun_us: int = 0
 ) -> Delivery:
-    """Return a message after a failure.
-
-    Args:
-        failures: How often it has failed now.
-        delay_us: How long it waits, microseconds.
-        now_us: The time, microseconds since 1970 UTC.
-        worker: Who made the attempt.
-        begun_us: When it had leased the message; 0 if that is not known.
-    """
+    """Return a message after a failure; `begun_us` is when it was leased, 0 if that is unknown."""
     error = cut_error(error)
     cut = (cut_error(text, MAX_ATTEMPT_BYTES) for text in (worker, error))
     return replace(

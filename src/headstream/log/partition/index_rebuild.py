@@ -39,12 +39,7 @@ _AT_ONCE: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action taken.
-
-    Args:
-        path: The file or directory.
-        what: What was done, and where the earlier bytes are now.
-    """
+    """One action taken, with the place of the earlier bytes."""
 
     path: str
     what: str
@@ -78,13 +73,7 @@ class _Proven:
 
 
 class IndexRebuild:
-    """Rebuilds one segment's index from its whole entries and from the messages.
-
-    Args:
-        base: The segment's first offset.
-        next_base: The next segment's first offset, or None if this is the newest.
-        generation: Of its .log; more than 0 if it is compacted.
-    """
+    """Rebuilds one segment's index from its whole entries and from the messages; a generation above 0 is compacted."""
 
     def __init__(self, directory: str, base: int, next_base: int | None, files: Files, generation: int = 0) -> None:
         self._directory = directory
@@ -146,11 +135,7 @@ class IndexRebuild:
         return [Action(path, f"{len(rest)} bytes from byte {end} on prove no send: set aside as {target.rpartition('/')[2]}")]
 
     def _replace(self, index: bytes, open_from: int | None) -> Action:
-        """Replace the index.
-
-        Args:
-            open_from: The offset from which on no message proves whether the segment went on; None if its end is proven.
-        """
+        """Replace the index; from `open_from` on (None for no offset) no message proves whether the segment went on."""
         temporary = segment_path(self._directory, self._base, ".index-new")
         self._files.replace(temporary, index)
         what = f"rebuilt from the messages: {len(index) // INDEX_ENTRY_BYTES - 1} sends"

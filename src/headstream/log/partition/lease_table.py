@@ -1,4 +1,4 @@
-"""LeaseTable: grants leases of one group in one partition, ends them, and applies what workers say. Pure; times are arguments.
+"""LeaseTable: grants leases of one group in one partition, ends them, applies steps of workers. Pure; times are arguments.
 
 now_us      microseconds since 1970 UTC: what is stored, and what people read
 steady_us   microseconds of a clock that never jumps: what ends leases and delays while the process runs
@@ -31,20 +31,10 @@ from headstream.log.partition.delivery_state import DeliveryState, Lease, record
 
 @dataclass(slots=True)
 class LeaseOutcome:
-    """What a change did, for the journal and the counters.
+    """Effects of a change, for the journal, the counters and the audit rows.
 
-    Args:
-        waits: Ranges that wait now.
-        failing: Messages that failed.
-        leased: Tokens of new leases.
-        settled: Token and range: what a worker settled.
-        ended: Token and range: what is not leased any more, because its time was over.
-        deferred: Ranges that are deferred now.
-        extended: Token and message: what has an end of its own now.
-        poisoned: Messages to copy into the dead letter.
-        succeeded_count: How many attempts have succeeded now.
-        failed_count: How many have failed now.
-        transitions: What has happened, for counters and audit rows.
+    `settled` and `ended` have a token and a range: what a worker settled, and what is no longer leased because its time was over.
+    `extended` has a token and a message with an end of its own, `poisoned` the messages to copy into the dead letter.
     """
 
     waits: list[tuple[int, int]] = field(default_factory=list)
@@ -116,12 +106,7 @@ class LeaseKeys:
             heapq.heappush(self._ready, offset)
 
     def take(self, count: int, pending: OffsetRanges) -> list[int]:
-        """Return messages that wait for none, in the order of their offsets.
-
-        Args:
-            count: Maximum number of messages.
-            pending: Those that can be leased.
-        """
+        """Return at most so many of the messages that can be leased and wait for no other, in the order of their offsets."""
         taken: list[int] = []
         while self._ready and len(taken) < count:
             offset = heapq.heappop(self._ready)
@@ -147,13 +132,7 @@ _LEAST_REPEATED: Final = 2
 class LeaseTable:
     """The leases of one group in one partition; one thread at a time.
 
-    Args:
-        state: What the group has not finished.
-        now_us: See above.
-        steady_us: See above.
-
     Attributes:
-        state: What the group has not finished.
         keys: The open messages by key, or None if the order does not matter.
         interrupted: Messages that go into the dead letter, and are not there yet.
     """
@@ -236,15 +215,8 @@ class LeaseTable:
         """Lease messages: one that failed before, alone, or else those that wait and those behind the frontier.
 
         Args:
-            count: Maximum number of messages.
-            lease: A new lease without messages.
             attempts: After how many attempts a message is given up; None sets no limit.
             end: The end of the partition; with keys, only messages before the frontier are leased.
-            steady_us: See above.
-            now_us: See above.
-
-        Returns:
-            What changed, and what was leased.
         """
         outcome, state = LeaseOutcome(), self.state
         offset = self._take_repeated(outcome, attempts, now_us, steady_us)
@@ -363,12 +335,7 @@ class LeaseTable:
     # -- what workers say -----------------------------------------------------------------------------------------
 
     def settle(self, changes: Iterable[LeaseChange], now_us: int, steady_us: int) -> LeaseOutcome:
-        """Apply steps, except that a poisoned message only gets its reason.
-
-        Args:
-            now_us: See above.
-            steady_us: See above.
-        """
+        """Apply steps, except that a poisoned message only gets its reason."""
         outcome = LeaseOutcome()
         for change in changes:
             lease = self.state.leases.get(change.token)

@@ -16,13 +16,7 @@ _OFFSET_BYTES = 8
 def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> list[int]:
     """Rebuild each missing index of a partition if the messages prove it, and return all segments' first offsets.
 
-    Where they do not prove it, reads of an earlier segment's offsets raise an error.
-
-    Args:
-        directory: The partition's directory; this process is the log's writer.
-
-    Raises:
-        CorruptLogError: the newest segment's messages do not prove its index.
+    Without proof reads of an earlier segment's offsets raise an error, and CorruptLogError is raised for the newest segment.
     """
     unindexed = unindexed_logs(names)
     indexed = base_offsets(names)
@@ -74,11 +68,7 @@ def _is_stray(directory: str, base: int, generations: list[int], before: int, fi
 
 
 def _rebuild(directory: str, base: int, next_base: int | None, generation: int, files: Files) -> None:
-    """Rebuild a missing index from the messages.
-
-    Raises:
-        CorruptLogError: the newest segment's messages do not prove it.
-    """
+    """Rebuild a missing index from the messages; CorruptLogError if those of the newest segment do not prove it."""
     path = segment_path(directory, base, log_suffix(generation))
     actions = IndexRebuild(directory, base, next_base, files, generation).run()
     for action in actions:

@@ -20,11 +20,7 @@ NO_USER: Final = 0
 
 
 class OffsetFileCounts:
-    """The number of offset files that each user has created in the topics of a log; any thread.
-
-    Attributes:
-        most: The most files of one user; None is unlimited.
-    """
+    """The number of offset files that each user has created in a log; any thread. `most` per user; None is unlimited."""
 
     def __init__(self) -> None:
         self.most: int | None = None
@@ -33,27 +29,14 @@ class OffsetFileCounts:
         self._totals: Counter[int] = Counter()
 
     def load(self, directory: str, made: Mapping[int, int]) -> None:
-        """Replace the counts of one topic's directory.
-
-        Args:
-            directory: The topic's directory of offsets.
-            made: User id -> number of its files.
-        """
+        """Replace the counts of one topic's directory by those of its users, by id."""
         with self._lock:
             self._drop(directory)
             self._made[directory] = Counter({user_id: count for user_id, count in made.items() if user_id != NO_USER})
             self._totals.update(self._made[directory])
 
     def claim(self, directory: str, user_id: int) -> None:
-        """Count a file that a user is about to create.
-
-        Args:
-            directory: The topic's directory of offsets.
-            user_id: The user's id, or NO_USER.
-
-        Raises:
-            ConsumersLimitError: the user has reached the limit.
-        """
+        """Count a file that a user, or NO_USER, is about to create; ConsumersLimitError if the user has reached the limit."""
         if user_id == NO_USER:
             return
         with self._lock:

@@ -1,6 +1,6 @@
 """OffsetStore: the committed offsets of consumers and groups in a topic, written by any process.
 
-DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the name's hash>.offsets, one file a consumer or group:
+DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the name's hash>.offsets, one file per consumer or group:
 
     head   magic "HSOFFSET" | version u32 | kind u8 (1 consumer, 2 group) | name_length u8 | zero u16 | name | zero to byte 508
            | user u32: the server's user who committed first; 0 for a process without a server
@@ -47,14 +47,7 @@ _ATTEMPTS: Final = 100
 
 
 class OpenOffsets:
-    """The most recently used files of offsets open for writing, of all topics of a log; any thread.
-
-    Args:
-        max_open: The most open files.
-
-    Attributes:
-        counts: The number of files that each user has created.
-    """
+    """The most recently used files of offsets open for writing, of all topics of a log; any thread."""
 
     def __init__(self, max_open: int = _MAX_OPEN) -> None:
         self.counts = OffsetFileCounts()
@@ -97,12 +90,7 @@ class OpenOffsets:
 
 
 class OffsetStore:
-    """The committed offsets of one topic; any thread, any process.
-
-    Args:
-        directory: The topic's directory of offsets.
-        opened: The open files; a set of its own by default.
-    """
+    """The committed offsets of one topic; any thread, any process."""
 
     def __init__(self, directory: str, files: Files, opened: OpenOffsets | None = None) -> None:
         self._directory = directory
@@ -118,8 +106,6 @@ class OffsetStore:
         """Commit the offset at which a consumer continues; it survives a crash of this process.
 
         Args:
-            consumer: The consumer or group.
-            partition: From 1.
             next_offset: One past the last processed message.
             committed_us: The time, microseconds since 1970 UTC.
             user_id: The server's user who commits: the first commit of a consumer counts as this user's.
@@ -160,20 +146,12 @@ class OffsetStore:
         self._opened.counts.load(self._directory, made)
 
     def committed(self, consumer: OffsetOwner, partition: int) -> int | None:
-        """Return the offset at which a consumer continues, or None if it has committed nothing.
-
-        Raises:
-            CorruptLogError: the stored offset is damaged.
-        """
+        """Return the offset at which a consumer continues, or None if it has committed nothing."""
         found = self.committed_at(consumer, partition)
         return None if found is None else found[0]
 
     def all_committed(self, consumer: OffsetOwner, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the offsets at which a consumer continues in those partitions where it has committed; see committed().
-
-        Args:
-            consumer: The consumer or group.
-        """
+        """Return the offsets at which a consumer continues in those partitions where it has committed; see committed()."""
         file = self._files.open_read(self._path(consumer))
         if file is None:
             return {}
@@ -212,10 +190,9 @@ class OffsetStore:
         return max(found)
 
     def consumers(self) -> list[OffsetOwner]:
-        """Return the consumers and groups with committed offsets, by kind and name.
+        """Return the consumers and groups with committed offsets, by kind and name; a file without a whole head is left out.
 
-        A file without a whole head is left out: it is an unfinished first commit without an offset,
-        or the head was damaged, and the consumer's next commit rewrites it.
+        It is an unfinished first commit, or its head was damaged, and the consumer's next commit rewrites it.
         """
         found = [consumer for _, head in self._heads() if (consumer := _decode_head(head)) is not None]
         return sorted(found, key=lambda consumer: (consumer.kind, consumer.name))

@@ -62,14 +62,10 @@ from headstream.log.system.findings import report
 
 
 def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:
-    """Write the seal after the last entry of a segment's index.
+    """Write the seal after the last entry of a segment's index, if the writing end is in one; the next segment is synced.
 
-    The next segment's files are synced by now. The seal itself is not synced: a missing or partial seal leaves the
-    index as valid as one that was never sealed. So does a refused write.
-
-    Args:
-        end: The writing end in the segment that is sealed; it can be without one.
-        next_base: The next segment's first offset.
+    The seal itself is not synced: a missing or partial seal leaves the index as valid as one that was never sealed. So does a
+    refused write.
     """
     base = end.base_offset
     if base == NO_SEGMENT:
@@ -87,14 +83,6 @@ def truncate_damaged(directory: str, files: Files, from_offset: int) -> bool:
     """Cut off the first damaged send from an offset on, and all after it; return whether there was one.
 
     A damaged send of an earlier segment stays, and reads of it raise an error: segments are synced before the next one begins.
-
-    Args:
-        directory: The partition's directory, which is reserved meanwhile.
-        from_offset: The beginning of the unfinished commit's part.
-
-    Raises:
-        CorruptLogError: files contradict each other in a way that no crash explains.
-        StorageError: the system refused an operation.
     """
     damaged = _find_damaged(directory, files, from_offset)
     base = base_offsets(files.list_names(directory) or [])[-1:]
@@ -141,8 +129,6 @@ class PartitionWriter:
     """The writer's side of one partition; any thread may append.
 
     Args:
-        directory: Its directory; this process holds the log's lock.
-        wide: Whether the topic's limits are `wide`.
         segment_bytes: Size that a segment does not exceed: the next one is begun.
         fsync: When acknowledged messages are synced.
         on_dirty: With the policy `interval`, called with `sync` at the first append since the last sync.
@@ -197,11 +183,7 @@ class PartitionWriter:
         return self.end.end_offset
 
     def reserve(self) -> int:
-        """Reserve the partition for a staged commit, and return its end offset, which is now fixed.
-
-        Raises:
-            StorageError: it takes no messages.
-        """
+        """Reserve the partition for a staged commit, and return its end offset, which is now fixed."""
         with self._lock:
             self._settle()
             self._is_reserved = True
@@ -213,11 +195,7 @@ class PartitionWriter:
             self._is_reserved = False
 
     def truncate_damaged(self, from_offset: int) -> None:
-        """Cut off the first damaged send from an offset on, and all after it: none of them was acknowledged.
-
-        Raises:
-            CorruptLogError, StorageError: the files cannot be read or written.
-        """
+        """Cut off the first damaged send from an offset on, and all after it: none of them was acknowledged."""
         with self._lock:
             self._settle()
             self._close_files()
@@ -234,11 +212,7 @@ class PartitionWriter:
         With deduplication it is the offset of the first new message, or the end offset.
 
         Args:
-            sent: Messages as sent, back to back.
             timestamp_us: The time they get, microseconds since 1970 UTC; not before that of the newest message.
-            seed: 16 random bytes, for generated ids.
-            options: The topic's: whether each message needs a key, and how many ids are remembered.
-            is_reserved: Whether the caller has reserved the partition; it syncs by itself.
 
         Raises:
             LimitError: a message exceeds the topic's limits or lacks a required key, or the batch exceeds
@@ -407,12 +381,7 @@ class PartitionWriter:
             end.needs_recovery = False
 
     def roll(self) -> None:
-        """Begin a new segment, unless the newest is empty: closed segments can be compacted.
-
-        Raises:
-            PartitionClosedError: a sync has failed, now or before.
-            StorageError: the system refused to write.
-        """
+        """Begin a new segment, unless the newest is empty: closed segments can be compacted."""
         with self._lock:
             self._settle()
             if self.end.byte_position > 0:
@@ -421,11 +390,7 @@ class PartitionWriter:
     # -- syncing --------------------------------------------------------------------------------------------
 
     def sync(self) -> int:
-        """Sync all earlier appends, and return their number.
-
-        Raises:
-            PartitionClosedError: the system refused, now or before.
-        """
+        """Sync all earlier appends, and return their number."""
         with self._sync_lock:
             self._check_usable()
             written = self.end.begin_sync()
@@ -452,11 +417,7 @@ class PartitionWriter:
             raise closed_error(self.directory, self._failure)
 
     def close(self) -> None:
-        """Close the files, synced unless the policy is `never`; the next append opens them again.
-
-        Raises:
-            PartitionClosedError: the system refused to sync; the files are closed all the same.
-        """
+        """Close the files, synced unless the policy is `never`, and even if a sync fails; the next append opens them again."""
         with self._lock:
             self.end.shut()
             self._close_files()

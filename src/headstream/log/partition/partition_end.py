@@ -77,16 +77,9 @@ class Producers(Protocol):
 class PartitionEnd:
     """The end of a partition's newest segment, for its writer.
 
-    Args:
-        directory: The partition's directory, which identifies it to waiters.
-
     Attributes:
         base_offset: The newest segment's first offset, or NO_SEGMENT.
-        end_offset: The next message's offset.
         byte_position: The next message's position in the segment.
-        entries: Number of sends in the segment.
-        timestamp_us: The time of the newest message.
-        written: Number of sends written, in their order.
         needs_recovery: Set during a write: after an exception in it, the disk decides what was committed, not these
             attributes.
         is_announced: Whether the syncer knows of the appends since the last sync.
@@ -133,7 +126,6 @@ class PartitionEnd:
             data: Descriptor of the segment's file, and the byte position up to which it can be written directly.
             index: The same of its index.
             seed: 16 random bytes, used for no other ids from now on.
-            wide: Whether the topic's limits are `wide`.
             producers: The numbered batches' producers; None excludes numbered batches.
         """
         records = None if producers is None else producers.direct()
@@ -165,12 +157,7 @@ class PartitionEnd:
             return self.written
 
     def advance(self, size_bytes: cython.longlong, count: cython.longlong, time_us: cython.longlong) -> None:
-        """Account for a send that has been written, with its index entry.
-
-        Args:
-            size_bytes: Size of its stored messages.
-            time_us: Their time, microseconds since 1970 UTC.
-        """
+        """Account for a send that has been written, with its index entry."""
         self.end_offset += count
         self.byte_position += size_bytes
         self.entries += 1
@@ -180,12 +167,9 @@ class PartitionEnd:
     def append(
         self, view: memoryview, at: cython.longlong, until: cython.longlong, timestamp_us: cython.longlong
     ) -> cython.longlong:
-        """Append a small batch over the fast path, if possible; it is committed then.
+        """Append a small batch (bytes `at` to `until` of a view) over the fast path, if possible; it is committed then.
 
         Args:
-            view: Bytes that contain sent messages, back to back.
-            at: Where these begin.
-            until: Where they end.
             timestamp_us: The time they get, microseconds since 1970 UTC, 0 or more; not before that of the newest message.
 
         Returns:
@@ -206,15 +190,7 @@ class PartitionEnd:
         epoch: cython.longlong,
         sequence: cython.longlong,
     ) -> tuple[int, int, int] | None:
-        """Append a small batch of a producer over the fast path, if possible; it is committed then.
-
-        Args:
-            view: Bytes that contain sent messages, back to back.
-            at: Where these begin.
-            until: Where they end.
-            timestamp_us: As for append().
-            producer_id: Its producer; NO_NUMBER for a batch without a number.
-            sequence: Of its first message.
+        """Append a small batch of a producer as append() does; a producer of NO_NUMBER is a batch without a number.
 
         Returns:
             The offset of the first message, the time, and the number of messages; None if the general path is needed,

@@ -3,10 +3,10 @@
 DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>.pause
 
     magic "HSPAUSED" | version u32 | check u32 (CRC-32C of what follows) | until_us u64 | begun_us u64 | pause_us u64
-    | pauses_count u64 | attempts_count u32 | size u32 | one bit an attempt, the newest is the last one: whether it failed
+    | pauses_count u64 | attempts_count u32 | size u32 | one bit per attempt, 1 for a failure; the newest is the last
 
 Pure, but for load_pause() and store_pause(); times are microseconds since 1970 UTC. A file that is damaged, or that a power cut
-left unfinished, says that the group runs and has made no attempt.
+left unfinished, is read as a group that runs and has made no attempt.
 """
 
 from __future__ import annotations
@@ -33,11 +33,9 @@ class PauseState:
     """The last attempts of a group, and whether it is paused.
 
     Args:
-        attempts: One bit an attempt, 1 for a failure; the newest is the lowest one.
         until_us: Until when it is paused; 0 while it runs. A time that has passed: it is on trial.
-        begun_us: Since when.
-        pause_us: For how long: it never lasts longer, whatever the clock does.
-        pauses_count: How often it was paused.
+        begun_us: When the pause began.
+        pause_us: The longest pause, whatever the clock does.
     """
 
     attempts: int = 0
@@ -52,11 +50,8 @@ class PauseState:
         return max(0, min(self.until_us - now_us, self.pause_us)) if self.until_us else 0
 
     def follow_clock(self, now_us: int) -> bool:
-        """End the pause as if it began now, if the clock was set back so far that it would last longer than it may.
-
-        Returns:
-            Whether its end has changed: it has to be stored, or a later process would pause the group again.
-        """
+        """End the pause as if it began now if the clock was set back so far that it would last too long; return if its end
+        changed: it has to be stored then, or a later process would pause the group again."""
         if self.until_us <= now_us + self.pause_us:
             return False
         self.until_us = now_us + self.pause_us
@@ -67,12 +62,7 @@ class PauseState:
         return bool(self.until_us) and not self.left_us(now_us)
 
     def record(self, rule: PauseRule, succeeded: int, failed: int, now_us: int) -> bool:
-        """Record attempts, and return whether the group is paused, or runs again, from now on.
-
-        Args:
-            rule: When it is paused.
-            succeeded: How many attempts succeeded; they came before
-        """
+        """Record attempts, the successes before the failures; return whether the group is paused, or runs again, from now on."""
         if self.left_us(now_us):  # of messages that were delivered before: they change nothing
             return False
         if self.until_us:

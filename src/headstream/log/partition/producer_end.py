@@ -40,15 +40,8 @@ ALL_SEQUENCES = cython.declare(cython.longlong, SEQUENCES)
 class ProducerEnd:
     """The state of one producer; the caller has the partition's lock, or is atomic.
 
-    Args:
-        room: Index of its block of records in the file, from 0.
-
     Attributes:
-        records: The bytes of its records.
         turn: Number of batches it has sent, 0 for none.
-        epoch: That of the newest batch.
-        sequence: That of the expected batch.
-        timestamp_us: The time of the newest batch.
         resumes_at: The sequence after batches lost by a power cut, or NO_SEQUENCE.
     """
 
@@ -71,14 +64,7 @@ class ProducerEnd:
         stored: cython.longlong,
         timestamp_us: cython.longlong,
     ) -> cython.longlong:
-        """Make the record of a batch that is about to be appended, and return its position in `records`.
-
-        Args:
-            sequence: Of its first message.
-            count: Its number of messages.
-            stored: How many of its messages are appended.
-            timestamp_us: Its time, microseconds since 1970 UTC.
-        """
+        """Make the record of a batch with `stored` messages to be appended, and return its position in `records`."""
         at: cython.longlong = (self.turn + 1) % SLOTS * RECORD
         p: cython.p_uchar = c.writable(self.records)
         c.store64(p, at, self.producer_id)
@@ -111,12 +97,7 @@ class ProducerEnd:
         return self.turn > 0 and sequence == self.sequence and epoch == self.epoch
 
     def find(self, sequence: cython.longlong, count: cython.longlong) -> tuple[int, int, int] | None:
-        """Return offset, time and count of the stored messages of one of this epoch's newest batches, or None.
-
-        Args:
-            sequence: Of its first message.
-            count: Its number of messages.
-        """
+        """Return offset, time and count of the stored messages of one of this epoch's newest batches, or None."""
         p: cython.p_uchar = c.writable(self.records)
         turn: cython.longlong = self.turn
         at: cython.longlong
@@ -134,11 +115,6 @@ class ProducerEnd:
 
 
 def is_record(view: memoryview, at: cython.longlong) -> cython.bint:
-    """Return whether there is a whole record at a position: zeros are not one.
-
-    Args:
-        view: The bytes of a file.
-        at: The position; RECORD_BYTES follow it.
-    """
+    """Return whether there is a whole record at a position that RECORD_BYTES follow: zeros are not one."""
     p: cython.p_const_uchar = c.readable(view)
     return c.load64(p, at) != 0 and c.load32(p, at + CHECKED) == crc32c_from(p, at, CHECKED, 0)

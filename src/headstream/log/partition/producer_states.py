@@ -1,7 +1,7 @@
 """ProducerStates: a partition's memory of producers with numbered batches, so that a repeated batch is not
 appended again.
 
-<partition>/producers, little-endian; 64 bytes a record, so that none crosses a page:
+<partition>/producers, little-endian; 64 bytes per record, so that none crosses a page:
 
     head     magic "HSPRODUC" | version u32 | zero to byte 64
     record   producer_id u64 | turn u64 | first_offset u64 | timestamp_us u64 | sequence u32 | count u32 | stored u32
@@ -46,8 +46,7 @@ MAX_PRODUCERS: Final = 20_000
 """Remembered producers per partition: about 12 MB of memory."""
 
 PROTECTED_US: Final = 4_000_000_000
-"""A producer is remembered at least this long after its last batch, whatever their number: longer than a client can take
-to deliver one (an hour, MAX_DELIVERY_TIMEOUT_MS)."""
+"""Least time that a producer is remembered after its last batch: longer than a client's MAX_DELIVERY_TIMEOUT_MS, an hour."""
 
 _MAGIC: Final = b"HSPRODUC"
 _VERSION: Final = 1
@@ -56,18 +55,7 @@ _RECORD: Final = struct.Struct("<QQQQIIIH14xI")
 
 
 class ProducerStates:
-    """The producers of one partition; the caller has the partition's lock.
-
-    Args:
-        end_offset: The partition's end: records beyond it are cleared.
-
-    Attributes:
-        producers: The state of each, by its id.
-        is_dirty: Whether a record was written since the last sync.
-
-    Raises:
-        StorageError: the system refused an operation.
-    """
+    """The producers of one partition, by id; the caller has the partition's lock. Records beyond `end_offset` are cleared."""
 
     def __init__(self, directory: str, files: Files, end_offset: int) -> None:
         self._path = f"{directory}/{PRODUCERS_NAME}"
@@ -135,9 +123,6 @@ class ProducerStates:
     def find(self, number: BatchNumber, count: int) -> Appended | None:
         """Return the position of a batch that was appended before, None for one that is to be appended.
 
-        Args:
-            count: Its number of messages.
-
         Raises:
             ProducerFencedError: a newer epoch of its producer has begun.
             SequenceError: it is not the expected one.
@@ -174,14 +159,10 @@ class ProducerStates:
         """Write the record of a batch that is about to be appended, and return its producer, whose note() commits the record.
 
         Args:
-            number: The batch's; find() has returned None for it.
-            count: Its number of messages.
             stored: How many of its messages are appended.
-            timestamp_us: Its time, microseconds since 1970 UTC.
 
         Raises:
             ProducersLimitError: all remembered producers have sent recently, so none can be evicted.
-            StorageError: the system refused.
         """
         producer = self.producers.get(number.producer_id)
         if producer is None:
@@ -217,10 +198,7 @@ class ProducerStates:
         return producer
 
     def _oldest(self) -> ProducerEnd:
-        """Return the least recently active producer; there is one.
-
-        All are sorted once for many calls: producers that have sent since, or are forgotten, are skipped.
-        """
+        """Return the least recently active producer; all are sorted once for many calls."""
         while True:
             while self._silent:
                 timestamp_us, producer = self._silent[-1]
@@ -250,11 +228,7 @@ class ProducerStates:
         return self._file
 
     def sync(self) -> None:
-        """Sync the written records; to be called before the messages are synced.
-
-        Raises:
-            StorageError: the system refused.
-        """
+        """Sync the written records; to be called before the messages are synced."""
         file = self._file
         if self.is_dirty and file is not None:
             self.is_dirty = False  # before: records written meanwhile are for the next sync
@@ -271,11 +245,7 @@ class ProducerStates:
 
 
 def check_number(number: BatchNumber) -> None:
-    """Reject an invalid batch number.
-
-    Raises:
-        SequenceError: a field is out of range.
-    """
+    """Raise SequenceError if a field of a batch number is out of range."""
     is_known = 0 < number.producer_id <= MAX_PRODUCER_ID
     if not (is_known and 0 <= number.epoch <= MAX_EPOCH and 0 <= number.sequence < SEQUENCES):
         raise SequenceError(

@@ -16,12 +16,7 @@ _POOLED_BUFFERS: Final = 8
 
 
 class LentFollower:
-    """A follower lent to one thread while the body of a `with` runs.
-
-    Attributes:
-        try_enter: Takes the follower if it is free, and returns whether it did; leave() returns it.
-        leave: Returns the follower.
-    """
+    """A follower lent to one thread while the body of a `with` runs; try_enter() takes it if it is free, leave() returns it."""
 
     __slots__ = ("_lock", "follower", "leave", "try_enter")
 
@@ -40,12 +35,7 @@ class LentFollower:
 
 
 class Readers:
-    """The followers of one log; any thread.
-
-    Args:
-        files: Where the log is.
-        max_open: The most followers with open files.
-    """
+    """The followers of one log; any thread."""
 
     def __init__(self, files: ReadFiles, max_open: int) -> None:
         self._files = files
@@ -55,14 +45,7 @@ class Readers:
         self._lent: OrderedDict[tuple[int, int, int], LentFollower] = OrderedDict()
 
     def find(self, topic_number: int, partition: int, generation: int, directory_of: Callable[[], str]) -> LentFollower:
-        """Return the follower of a partition; refresh it as needed.
-
-        Args:
-            topic_number: The topic's number in the log.
-            partition: The partition's, from 1.
-            generation: Identifies the partition among those of its name.
-            directory_of: Returns the directory of its segments, called if it is not open.
-        """
+        """Return the follower of a partition; refresh it as needed."""
         key = topic_number, partition, generation
         evicted = None
         with self._lock:

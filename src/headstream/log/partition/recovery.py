@@ -78,15 +78,7 @@ class _Checked:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where the next append goes.
-
-    Args:
-        base_offset: The newest segment's first offset; None if the partition has no segment yet.
-        end_offset: The next message's offset.
-        byte_position: The committed bytes of the newest segment.
-        entries: The entries of its index.
-        timestamp_us: The time of the newest message, 0 without messages.
-    """
+    """Where the next append goes; `base_offset` is None if there is no segment, `timestamp_us` 0 if there is no message."""
 
     base_offset: int | None
     end_offset: int
@@ -96,16 +88,7 @@ class Tail:
 
 
 def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
-    """Repair a partition and return where its next append goes.
-
-    Args:
-        directory: The partition's directory; this process holds the log's lock.
-        known: The end as this process has written it: not verified again.
-
-    Raises:
-        CorruptLogError: files contradict each other in a way that no crash explains.
-        StorageError: the system refused an operation.
-    """
+    """Repair a partition and return its end; `known`, the end that this process wrote, is not verified again."""
     names = files.list_names(directory)
     if names is None:
         raise CorruptLogError("a partition's directory is missing, with all its messages", where=directory, advice=MISSING_ADVICE)
@@ -128,11 +111,7 @@ def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
 
 
 def _find_newest(directory: str, newest: int, files: Files) -> int:
-    """Return the first offset of the segment for appends: the newest, or one begun now after it.
-
-    Raises:
-        CorruptLogError: the newest segment's files are missing, or its index does not have its end.
-    """
+    """Return the first offset of the segment for appends: the newest, or one begun now after it."""
     path = segment_path(directory, newest, INDEX_SUFFIX)
     has_data = files.exists(segment_path(directory, newest, LOG_SUFFIX))
     index = files.open_write(path)
@@ -174,8 +153,7 @@ def begin_segment(directory: str, base: int, files: Files) -> None:
 
 
 def _write_again(directory: str, base: int, files: Files) -> None:
-    """Rewrite a segment's bytes and sync them: after a failed sync, a kernel treats its cached copy as
-    written, and would never write it."""
+    """Rewrite a segment's bytes and sync them: after a failed sync, a kernel takes its cached copy for written."""
     for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
         file = files.open_write(segment_path(directory, base, suffix))
         try:
@@ -261,8 +239,7 @@ def _sync_head(index: WriteFile) -> None:
 def _find_tail(reader: IndexReader) -> int:
     """Return the number of the first entry that was possibly unsynced when the power failed.
 
-    A kernel writes back within half a minute, whatever the policy; twice that is read, unless that
-    is a great many sends.
+    A kernel writes back within half a minute; twice that is read, unless that is a great many sends.
     """
     if reader.last is None:
         return 0

@@ -32,11 +32,7 @@ SIDE_SUFFIXES: Final = (SUMMARY_SUFFIX, f"{SUMMARY_SUFFIX}.new")
 
 
 def open_index(directory: str, base: int, files: Files) -> IndexReader | None:
-    """Return the index of a segment, to be closed by the caller, or None if it is missing.
-
-    Raises:
-        CorruptLogError: its head is damaged.
-    """
+    """Return the index of a segment, to be closed by the caller, or None if it is missing."""
     path = segment_path(directory, base, INDEX_SUFFIX)
     file = files.open_read(path)
     if file is None:
@@ -49,13 +45,7 @@ def open_index(directory: str, base: int, files: Files) -> IndexReader | None:
 
 
 def drop_segment(directory: str, base: int, generation: int, files: Files) -> None:
-    """Remove a closed segment.
-
-    Args:
-        directory: The partition's directory; this process is the log's writer.
-        base: The segment's first offset.
-        generation: Of its .log.
-    """
+    """Remove a closed segment."""
     dropped = segment_path(directory, base, DROPPED_SUFFIX)
     # A .log left by an interrupted compaction would look like a segment with a lost index.
     suffixes = [REPLACING_SUFFIX, *(log_suffix(other) for other in (generation - 1, generation + 1) if other >= 0)]
@@ -75,24 +65,13 @@ def drop_segment(directory: str, base: int, generation: int, files: Files) -> No
 
 
 def remove_side_files(directory: str, base: int, files: Files) -> None:
-    """Remove the side files of a segment whose messages were changed or removed; the background makes new ones.
-
-    The removal is on the disk with the next sync of the directory.
-
-    Args:
-        directory: The partition's directory; this process is the log's writer.
-        base: The segment's first offset.
-    """
+    """Remove the side files of a segment with changed or removed messages; durable with the directory's next sync."""
     for suffix in SIDE_SUFFIXES:
         files.remove(segment_path(directory, base, suffix))
 
 
 def finish_drops(directory: str, files: Files) -> None:
-    """Finish the interrupted removals of segments of a partition.
-
-    Args:
-        directory: The partition's directory; this process is the log's writer.
-    """
+    """Finish the interrupted removals of segments of a partition."""
     for name in files.list_names(directory) or []:
         if name.endswith(DROPPED_SUFFIX):
             base = name.removesuffix(DROPPED_SUFFIX)

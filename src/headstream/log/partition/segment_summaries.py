@@ -14,12 +14,7 @@ from headstream.log.system.files import Files
 
 
 def is_summarized(directory: str, segment: Closed, names: Sequence[str], files: Files) -> bool:
-    """Return whether a segment has a valid summary of these headers, or no messages to summarize.
-
-    Raises:
-        CorruptLogError: the head of its index is damaged.
-        StorageError: the system refused.
-    """
+    """Return whether a segment has a valid summary of these headers, or no messages to summarize."""
     index = open_index(directory, segment.base_offset, files)
     if index is None:
         return True  # dropped meanwhile
@@ -35,18 +30,9 @@ def is_summarized(directory: str, segment: Closed, names: Sequence[str], files: 
 def summarize_segment(
     directory: str, segment: Closed, names: Sequence[str], files: Files, buffers: BufferPool, check_wanted: Callable[[], None]
 ) -> bytes:
-    """Return the content of a segment's summary.
+    """Return the content of a segment's summary; PassCancelledError if the segment was dropped or replaced meanwhile.
 
-    Args:
-        segment: A segment with messages.
-        names: The headers, 1 or more.
-        buffers: Buffers for messages.
-        check_wanted: Called between two chunks; raises PassCancelledError if the summary is no longer wanted.
-
-    Raises:
-        PassCancelledError: the segment was dropped or replaced meanwhile, or `check_wanted` raised it.
-        CorruptLogError: an entry or a send is damaged.
-        StorageError: the system refused.
+    `check_wanted` is called between two chunks, and raises PassCancelledError if the summary is no longer wanted.
     """
     index = open_index(directory, segment.base_offset, files)
     if index is None:

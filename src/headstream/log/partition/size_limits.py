@@ -9,8 +9,7 @@ from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import InvalidInputError, InvalidOptionError, LimitError
 
 DEFAULT_SEGMENT_BYTES: Final = 256 << 20
-"""Retention drops whole segments, and a partition is searched by segment: small enough for the one, big enough
-that 10 GB are 40 of them."""
+"""Retention drops whole segments, and a partition is searched by segment: 10 GB are 40 of them."""
 
 _MIN_SEGMENT_BYTES: Final = 4096
 _MAX_SEGMENT_BYTES: Final = 2 << 30
@@ -18,11 +17,7 @@ _MAX_SEGMENT_BYTES: Final = 2 << 30
 
 
 def check_segment_bytes(segment_bytes: int) -> int:
-    """Return a segment size if it is valid.
-
-    Raises:
-        InvalidOptionError: it is not 4 KiB to 2 GiB.
-    """
+    """Return a segment size; InvalidOptionError if it is not 4 KiB to 2 GiB."""
     if not isinstance(segment_bytes, int) or not _MIN_SEGMENT_BYTES <= segment_bytes <= _MAX_SEGMENT_BYTES:
         raise InvalidOptionError(
             f"segment_bytes is {segment_bytes!r}", advice=f"Use {_MIN_SEGMENT_BYTES} to {_MAX_SEGMENT_BYTES}"
@@ -31,12 +26,7 @@ def check_segment_bytes(segment_bytes: int) -> int:
 
 
 def check_sent_bytes(sent: BytesLike, where: str) -> int:
-    """Return the size of a batch if it is valid.
-
-    Raises:
-        LimitError: it exceeds the limit of a send.
-        InvalidInputError: it is empty.
-    """
+    """Return the size of a batch; LimitError above the limit of a send, InvalidInputError if it is empty."""
     size_bytes = memoryview(sent).nbytes
     if size_bytes > MAX_BATCH_BYTES:
         raise LimitError(

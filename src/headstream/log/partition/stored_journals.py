@@ -11,11 +11,7 @@ from headstream.log.system.files import Files
 
 
 def list_journals(offsets: OffsetStore, files: Files) -> Iterator[tuple[OffsetOwner, int]]:
-    """Yield the group and the partition of each journal.
-
-    Args:
-        offsets: The topic's consumer offsets, which have the journals beside them.
-    """
+    """Yield the group and the partition of each journal."""
     for name in files.list_names(offsets.directory) or []:
         number = name.removesuffix(JOURNAL_SUFFIX).rpartition("-")[2]
         is_journal = name.endswith(JOURNAL_SUFFIX) and number.isdecimal()
@@ -25,12 +21,7 @@ def list_journals(offsets: OffsetStore, files: Files) -> Iterator[tuple[OffsetOw
 
 
 def find_unconfirmed(offsets: OffsetStore, files: Files, partition: int, generation: int) -> dict[int, str]:
-    """Return the offset of each message of a partition that a group has given up, and whose copy in the dead letter is not
-    confirmed, with the name of a group.
-
-    Args:
-        offsets: The topic's consumer offsets.
-    """
+    """Return the offset of each message that a group has given up, without a confirmed dead letter, with a group's name."""
     found: dict[int, str] = {}
     for owner, number in list_journals(offsets, files):
         if number == partition:

@@ -20,8 +20,7 @@ SYNC_INTERVAL_S: Final = 1.0
 
 _QUIET_S: Final = 0.005
 _GATHERING_S: Final = 0.02
-"""A sync waits until all recent senders have written too, or none arrived for the first time, or the
-second has passed in all."""
+"""A sync waits until all recent senders have written too, none arrived for _QUIET_S, or _GATHERING_S have passed."""
 
 
 def closed_error(directory: str, failure: str | None) -> PartitionClosedError:
@@ -38,12 +37,8 @@ class GroupCommit:
     """Lets senders that wait for the disk share one sync; any thread.
 
     The first waiter syncs for all who have written by then; later writers are the next group. A
-    single sender never waits for others.
-
-    Args:
-        sync: Syncs, and returns the number of the newest send included, counted from 1; raises
-            StorageError, then and for every later call.
-        monotonic: A clock in seconds.
+    single sender never waits for others. `sync` returns the number, from 1, of the newest send included, or raises StorageError,
+    then and for every later call.
     """
 
     def __init__(self, sync: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -58,14 +53,7 @@ class GroupCommit:
         self._is_syncing = False
 
     def wait(self, number: int) -> None:
-        """Wait until a send is synced, with all before it.
-
-        Args:
-            number: The send's, in the order of writing.
-
-        Raises:
-            StorageError: the system refused.
-        """
+        """Wait until a send is synced, with all before it."""
         with self._lock:
             self._newest = max(self._newest, number)
             if self._newest - self._synced >= self._expected:
@@ -100,11 +88,7 @@ class GroupCommit:
 
 
 class IntervalSyncer:
-    """Syncs changed partitions in a background thread, which stops when there are none.
-
-    Args:
-        interval_s: Seconds between two rounds.
-    """
+    """Syncs changed partitions in a background thread, which stops when there are none."""
 
     def __init__(self, interval_s: float = SYNC_INTERVAL_S) -> None:
         self._interval_s = interval_s

@@ -2,7 +2,7 @@
 
     layout     names of files, byte layouts of index and marker
     files      the reading half of the file interface: open, pread, list
-    index      one segment's index: which bytes a send takes
+    index      one segment's index: the byte range of each send
     checking   compares sends with their checksums
     segment    one segment: offsets -> byte ranges -> bytes
     follower   one partition: the committed messages of all its segments, while the writer appends

@@ -25,12 +25,7 @@ _AT_ONCE: Final = 1 << 20
 
 
 class SendChecks:
-    """The checks of one segment's sends.
-
-    Args:
-        path: The path of its .log.
-        base_offset: The segment's first offset.
-    """
+    """The checks of one segment's sends."""
 
     __slots__ = ("_base_offset", "_path", "_whole")
 
@@ -40,17 +35,9 @@ class SendChecks:
         self._whole: dict[int, None] = {}
 
     def read_whole(self, file: ReadFile, position: int, buffer: memoryview, begin: int, rows: memoryview) -> tuple[int, int]:
-        """Fill a buffer from a file and check its sends piece by piece.
-
-        Args:
-            position: Byte position in the file of the buffer's first byte.
-            buffer: The buffer to fill.
-            begin: Position in the buffer of the first row's send.
-            rows: Index entries of the sends from there on, as stored.
-
-        Returns:
-            Bytes read (fewer than wanted only at the end of the file), and the number of intact sends.
-        """
+        """Fill a buffer from a byte position of a file, check its sends by their index entries (`rows`; the first is at buffer
+        position `begin`), and return bytes read (fewer than wanted only at the end of the file) and the number of intact
+        sends."""
         notes, done, whole = new_check(), 0, 0
         while done < len(buffer):
             span = min(_PIECE_BYTES, len(buffer) - done)
@@ -63,14 +50,7 @@ class SendChecks:
         return done, whole
 
     def check(self, entry: IndexEntry, read: Callable[[int, int], memoryview]) -> None:
-        """Return if a send is intact.
-
-        Args:
-            read: Returns up to so many bytes from a byte position.
-
-        Raises:
-            CorruptSendError: the send is damaged.
-        """
+        """Raise CorruptSendError if a send is damaged; `read` returns up to so many bytes from a byte position."""
         if entry.byte_position in self._whole:
             return
         position, value, span = entry.byte_position, 0, _AT_ONCE
@@ -90,11 +70,7 @@ class SendChecks:
             del self._whole[next(iter(self._whole))]
 
     def corrupt(self, entry: IndexEntry, there_until: int) -> CorruptSendError:
-        """Return the error of a damaged send.
-
-        Args:
-            there_until: Byte position up to which the file could be read.
-        """
+        """Return the error of a damaged send of a file that could be read up to a byte position."""
         is_cut = there_until < entry.end_position
         reason = f"the file ends at byte {there_until}" if is_cut else "the checksum does not match"
         return corrupt_offsets(

@@ -39,13 +39,7 @@ _TICK_NS: Final = 20_000_000
 
 
 def storage_error(error: OSError, action: str, path: str) -> StorageError:
-    """Return the error for a file operation that the operating system refused, with path and advice.
-
-    Args:
-        error: The operating system's error.
-        action: The operation, as in `write to a file`.
-        path: The file or directory.
-    """
+    """Return the error, with path and advice, for a refused file operation; `action` as in `write to a file`."""
     code = error.errno if error.errno is not None else 0
     reason = os.strerror(code) if code else str(error)
     kind = DiskFullError if code in (errno.ENOSPC, errno.EDQUOT) else StorageError
@@ -169,13 +163,9 @@ class OsReadFiles:
 
 
 class BufferPool:
-    """Buffers that are reused once no view of them is left; thread-safe.
+    """Buffers that are reused once no view of them is left, while at most `max_kept` are; thread-safe.
 
-    A view stays valid as long as it is held: its buffer is not reused until then.
-
-    Args:
-        max_kept: Buffers to keep. A loop holds one chunk while it reads the next; the third is for a caller that also holds
-            the previous one.
+    By default three: a loop holds one chunk while it reads the next; the third is for a caller that also holds the previous one.
     """
 
     MIN_BYTES: Final = 64 * 1024

@@ -1,7 +1,7 @@
 """PartitionFollower: reads the committed messages of one partition, in any process, while the writer appends.
 
     follower = PartitionFollower("/var/lib/shop/streams/1/1/1")
-    for chunk in follower.read(follower.first_offset):      # whole stored messages, about 4 MiB a chunk
+    for chunk in follower.read(follower.first_offset):      # whole stored messages, about 4 MiB per chunk
         columns = decode_columns(chunk)
     follower.refresh()                                      # messages appended since
 
@@ -76,11 +76,7 @@ _Query = Callable[Concatenate[_Follower, _Arguments], _Answer]
 
 
 def retry_on_removal(query: _Query[_Follower, _Arguments, _Answer]) -> _Query[_Follower, _Arguments, _Answer]:
-    """Repeat a query after renew() if a segment was removed meanwhile.
-
-    Args:
-        query: The method; it must not change state.
-    """
+    """Repeat a query, which must not change state, after renew() if a segment was removed meanwhile."""
 
     @wraps(query)
     def wrapper(follower: _Follower, /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Answer:
@@ -108,14 +104,11 @@ class PartitionFollower:
     """Reads one partition without locks.
 
     Args:
-        directory: The partition's directory in the log.
-        files: The file system; the operating system's by default.
         buffers: The pool for chunks; a new one by default.
         verify: Whether each send is compared with its checksum before its messages are returned.
 
     Raises:
         PartitionNotFoundError: the directory does not exist.
-        StorageError: the directory cannot be read.
     """
 
     def __init__(
@@ -159,11 +152,7 @@ class PartitionFollower:
         return [segment.base_offset for segment in self._segments]
 
     def refresh(self) -> None:
-        """Read what was appended, rolled and deleted since the last refresh.
-
-        Raises:
-            PartitionNotFoundError: the partition has been deleted.
-        """
+        """Read what was appended, rolled and deleted since the last refresh; PartitionNotFoundError if the partition is gone."""
         changed = self._files.changed(self._directory)
         if changed is None:
             self.close()
@@ -238,12 +227,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def offset_after(self, from_offset: int, size_bytes: int) -> int:
-        """Return the end offset of the last send within so many bytes from an offset, or of the first send if none fits.
-
-        Args:
-            from_offset: First offset, before end_offset.
-            size_bytes: 0 or more.
-        """
+        """Return the end offset of the last send within so many bytes from an offset, or of the first send if none fits."""
         first = begin = max(from_offset, self.first_offset)
         number, left = self._segment_number(begin), size_bytes
         while number < len(self._segments) - 1:
@@ -275,11 +259,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def find_last(self, count: int) -> int:
-        """Return the first offset of the last `count` messages; first_offset if there are fewer.
-
-        Args:
-            count: 1 or more.
-        """
+        """Return the first offset of the last `count` messages; first_offset if there are fewer."""
         for number in range(len(self._segments) - 1, -1, -1):
             segment = self._open(number)
             offset, found = segment.find_last(count, self._segment_end(number))
@@ -318,7 +298,6 @@ class PartitionFollower:
         Raises:
             OffsetOutOfRangeError: the range begins before first_offset or ends after end_offset.
             CorruptSendError: the next messages are damaged; those before them have been returned.
-            CorruptLogError: files contradict each other.
         """
         end = self._end_offset if until_offset is None else until_offset
         if end > self._end_offset:
@@ -367,11 +346,7 @@ class PartitionFollower:
             raise unreadable_segment(error, from_offset, segment_end) from error
 
     def _check_not_deleted(self, offset: int) -> None:
-        """Check that a missing message was removed by a compaction or its mark, not deleted with all before it meanwhile.
-
-        Raises:
-            OffsetOutOfRangeError: it was deleted.
-        """
+        """Raise OffsetOutOfRangeError if a missing message was deleted with all before it, not by a compaction or its mark."""
         if self._files.changed(self._directory) != self._changed:
             start = max(start_offsets(self._files.list_names(self._directory) or []), default=0)
             if offset < start:
@@ -392,11 +367,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def next_readable(self, offset: int) -> int:
-        """Return the first offset, from one on, whose send is not damaged; end_offset if there is none.
-
-        Args:
-            offset: Any offset, such as until_offset of a CorruptSendError.
-        """
+        """Return the first offset, from one on, whose send is not damaged; end_offset if there is none."""
         offset = max(offset, self.first_offset)
         while offset < self._end_offset:
             number = self._segment_number(offset)
@@ -418,9 +389,6 @@ class PartitionFollower:
     @retry_on_removal
     def position_of(self, offset: int) -> tuple[str, int]:
         """Return the path of the .log that contains a message, and the message's byte position in it.
-
-        Args:
-            offset: first_offset or later, before end_offset.
 
         Raises:
             OffsetOutOfRangeError: retention or compaction has removed the message.
@@ -448,11 +416,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def offset_of(self, timestamp_us: int) -> int:
-        """Return the first offset appended at this time or later; end_offset if there is none.
-
-        Args:
-            timestamp_us: Microseconds since 1970 UTC.
-        """
+        """Return the first offset appended at this time or later; end_offset if there is none."""
         # The last segment that begins before that time contains the offset, or ends just before it.
         later = find_later(len(self._segments), self._first_time_us, timestamp_us)
         if later == 0:

@@ -32,16 +32,7 @@ _ENTRIES_KEPT: Final = 64
 
 
 class IndexReader:
-    """The committed entries of an index file.
-
-    Args:
-        path: Its path, for errors.
-        base_offset: The first offset of its segment.
-
-    Raises:
-        CorruptLogError: the header is not that of this segment's index.
-        LogVersionError: a newer Headstream wrote it.
-    """
+    """The committed entries of an index file."""
 
     __slots__ = (
         "_block", "_buffer", "_decoded", "_file", "base_offset", "count", "generation", "is_by_key", "is_compacted", "last",
@@ -108,11 +99,7 @@ class IndexReader:
         return decode_entry(self._buffer, self.base_offset) if got == INDEX_ENTRY_BYTES else None
 
     def entry(self, number: int) -> IndexEntry:
-        """Return entry `number`, 0 to count - 1.
-
-        Raises:
-            CorruptLogError: the entry is damaged.
-        """
+        """Return entry `number`, 0 to count - 1."""
         entry = self.find_entry(number)
         if entry is None:
             raise self._damaged(number)
@@ -149,14 +136,7 @@ class IndexReader:
         return rows[: self._file.read_into(rows, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)]
 
     def find_offset(self, offset: int) -> int:
-        """Return the number of the entry that contains an offset.
-
-        Args:
-            offset: First offset of the first entry or later, before the end of the last entry.
-
-        Raises:
-            CorruptSendError: no intact entry contains it.
-        """
+        """Return the number of the entry that contains an offset."""
         number = max(0, bisect_right(range(self.count), offset, key=lambda number: self._peek(number)[0]) - 1)
         entry = self._read(number)
         if entry is not None and entry.first_offset <= offset < entry.end_offset:
@@ -185,11 +165,7 @@ class IndexReader:
         )
 
     def find_offset_from(self, offset: int) -> int:
-        """Return the number of the first entry that contains this offset or later ones; `count` if there is none.
-
-        Raises:
-            CorruptSendError: a damaged entry may contain it.
-        """
+        """Return the number of the first entry that contains this offset or later ones; `count` if there is none."""
         number = bisect_right(range(self.count), offset, key=lambda number: self._peek(number)[0])
         before = self.find_entry(number - 1) if number else None
         if (number and before is None) or (number < self.count and self.find_entry(number) is None):
@@ -217,11 +193,7 @@ class IndexReader:
         return self.count
 
     def size_before(self, offset: int) -> int:
-        """Return the approximate bytes before an offset, from the index alone; a partial send counts in proportion.
-
-        Args:
-            offset: From the segment's first offset to the end of its last send.
-        """
+        """Return the approximate bytes before an offset, from the index alone; a partial send counts in proportion."""
         if self.last is None or offset <= self.base_offset:
             return 0
         if offset >= self.last.end_offset:
@@ -230,12 +202,7 @@ class IndexReader:
         return entry.byte_position + entry.size_bytes * max(0, offset - entry.first_offset) // entry.messages_count
 
     def offset_after(self, from_offset: int, size_bytes: int) -> int:
-        """Return the end offset of the last send within so many bytes from an offset, or of the first send if none fits.
-
-        Args:
-            from_offset: Before the end of the last entry.
-            size_bytes: 0 or more.
-        """
+        """Return the end offset of the last send within so many bytes from an offset, or of the first send if none fits."""
         number = self.find_offset_from(from_offset) if self.is_compacted else self.find_offset(from_offset)
         until_offset = self.base_offset if self.last is None else self.last.end_offset
         last = self.find_last_within(number, until_offset, self.size_before(from_offset) + size_bytes)
@@ -252,12 +219,7 @@ class IndexReader:
         return count
 
     def find_last(self, count: int, until_offset: int) -> tuple[int, int]:
-        """Return the first offset of the last `count` messages, or of all if there are fewer, and their number.
-
-        Args:
-            count: Wanted messages, 1 or more.
-            until_offset: End offset, exclusive, at which an entry ends.
-        """
+        """Return the first offset of the last `count` messages, or of all, before an entry's end, and their number."""
         found = 0
         for number in range(self.find_offset_from(until_offset) - 1, -1, -1):
             entry = self.entry(number)
@@ -271,13 +233,7 @@ class IndexReader:
         return bisect_left(range(self.count), timestamp_us, key=lambda number: self._peek(number)[1])
 
     def find_last_within(self, start: int, until_offset: int, until_position: int) -> int:
-        """Return the number of the last entry, from `start` on, that ends at or before both limits; start - 1 if none does.
-
-        Args:
-            start: Number of the first entry.
-            until_offset: End of the wanted offsets, exclusive.
-            until_position: End of the wanted bytes, exclusive.
-        """
+        """Return the number of the last entry, from `start` on, that ends at or before both limits; start - 1 if none does."""
 
         def is_beyond(number: int) -> bool:
             entry = self.find_entry(number)
@@ -302,11 +258,7 @@ class IndexReader:
 
 
 def read_generation(files: ReadFiles, path: str) -> int | None:
-    """Return the .log generation that an index names, or None if the index is missing or incomplete.
-
-    Args:
-        path: The index file's path.
-    """
+    """Return the .log generation that an index names, or None if the index is missing or incomplete."""
     file = files.open_read(path)
     if file is None:
         return None

@@ -6,9 +6,9 @@
       catalog.sqlite        streams, topics, partitions (log/catalog/catalog.py)
       streams/<stream>/<topic>/<partition>/     topic directories are numbered; numbers are never reused
         00000000000000000000.log                stored messages back to back and nothing else; named by the first offset
-        00000000000000000000.index              a header, then one entry a send
+        00000000000000000000.index              a header, then one entry per send
         00000000000000000000-1.log              the first rewrite of a .log; the index names the valid generation
-        00000000000000000000.summary            what the headers of a closed segment have
+        00000000000000000000.summary            summary of the headers of a closed segment
         00000000000000000040.start              empty; messages before the offset of its name are deleted
         (log/upkeep/prefix_removal.py)
         producers                               the latest batch of each numbering producer (log/partition/producer_states.py)
@@ -77,7 +77,7 @@ DROPPED_SUFFIX: Final = ".log.dropped"
 START_SUFFIX: Final = ".start"
 """The name of an empty file after the offset before which all messages are deleted."""
 SUMMARY_SUFFIX: Final = ".summary"
-"""What the headers of a closed segment's messages have; without it the segment is read."""
+"""Summary of the headers of a closed segment; without it the segment is read."""
 
 _MAGIC: Final = b"HSINDEX\0"
 _HEADER: Final = struct.Struct("<8sIIQII")
@@ -132,12 +132,7 @@ class IndexEntry(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """The recorded end of a segment.
-
-    Args:
-        end_position: Size of the .log, bytes.
-        until_offset: First offset of the next segment.
-    """
+    """The recorded end of a segment."""
 
     end_position: int
     until_offset: int
@@ -147,7 +142,6 @@ def encode_header(base_offset: int, generation: int | None = None, *, is_sealed:
     """Return the header of a new index file.
 
     Args:
-        base_offset: The segment's first offset.
         generation: For a rewritten segment, the generation of its .log; None if it was never rewritten.
         is_sealed: Whether a rewritten segment's index ends with a seal.
         is_by_key: Whether it was rewritten by a compaction.
@@ -198,11 +192,7 @@ def peek_entry(data: bytes | bytearray | memoryview, base_offset: int) -> tuple[
 
 
 def sum_counts(entries: memoryview) -> int:
-    """Return the number of messages in complete entries, unchecked.
-
-    Args:
-        entries: Their bytes, back to back.
-    """
+    """Return the number of messages in complete entries, unchecked."""
     return sum(struct.unpack(f"<{len(entries) // 4}I", entries)[3::8])
 
 
@@ -231,9 +221,8 @@ def log_offsets(names: list[str]) -> list[tuple[int, int]]:
 
 
 def base_offsets(names: list[str]) -> list[int]:
-    """Return the base offsets of the segments among a partition's file names, ascending.
-
-    A segment exists once its index does, until its .log is renamed to `.log.dropped`.
+    """Return the base offsets of a partition's segments, ascending; a segment exists once its index does, until its .log is
+    renamed to `.log.dropped`.
     """
     dropped = {name.removesuffix(DROPPED_SUFFIX) for name in names if name.endswith(DROPPED_SUFFIX)}
     found = (match[1] for name in names if (match := _SEGMENT_NAME.fullmatch(name)) and match[1] not in dropped)

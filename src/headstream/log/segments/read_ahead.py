@@ -59,14 +59,7 @@ class ReadAhead:
         self._next_offset = _NOWHERE
 
     def read_chunk(self, follower: ChunkReader, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
-        """Return what follower.read_chunk() returns; message states may be those of an earlier read.
-
-        Args:
-            follower: The partition; always the same.
-            from_offset: First offset; first_offset or later.
-            until_offset: End offset, exclusive: more than from_offset, at most end_offset.
-            size_bytes: Approximate size of the chunk.
-        """
+        """Return what follower.read_chunk() returns, always of the same follower; states may be those of an earlier read."""
         if from_offset == self._next_offset:
             if self._at == len(self._cached) and until_offset < follower.end_offset and not follower.may_miss(from_offset):
                 # A copy: the follower reuses its buffer.
@@ -85,14 +78,7 @@ class ReadAhead:
     def take_cached(
         self, offset: cython.longlong, count: cython.longlong, size_bytes: cython.longlong, head: cython.longlong
     ) -> bytearray | None:
-        """Return the next messages as stored if all of them are cached; states may be those of an earlier read.
-
-        Args:
-            offset: First offset.
-            count: Number of messages.
-            size_bytes: Maximum size of the messages.
-            head: Bytes to leave free before them.
-        """
+        """Return the next messages after `head` free bytes if all are cached; states may be those of an earlier read."""
         cached = memoryview(self._cached)
         size: cython.longlong = cached.nbytes
         if offset != self._next_offset or self._at == size or count < 1:

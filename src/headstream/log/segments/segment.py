@@ -22,14 +22,7 @@ class _ReplacedError(Exception):
 
 
 class Segment:
-    """The committed part of one segment.
-
-    Args:
-        base_offset: The segment's first offset, which names its files.
-        buffers: The pool for chunks.
-        verify: Whether each send is checked before its messages are returned.
-        unindexed: The generation of its .log if its index is missing; otherwise None.
-    """
+    """The committed part of one segment. `unindexed` is the generation of its .log if its index is missing; otherwise None."""
 
     __slots__ = (
         "_checks",
@@ -177,13 +170,7 @@ class Segment:
         until_offset.
 
         Args:
-            from_offset: First wanted offset; committed in this segment.
-            until_offset: End of the wanted offsets, exclusive; at most end_offset, or the next segment's first offset.
-            size_bytes: Approximate bytes to read; one message is returned whatever its size.
             next_base: First offset of the next segment, or None if this is the newest.
-
-        Raises:
-            CorruptSendError: the first messages are damaged.
         """
         while True:
             try:
@@ -215,11 +202,8 @@ class Segment:
             return -1
 
     def _check_end(self, from_offset: int, until_offset: int, next_base: int | None) -> None:
-        """Return if no message before an offset can be missing after the last entry of a compacted segment.
-
-        Raises:
-            CorruptSendError: the index was truncated, or the following segments are missing.
-        """
+        """Raise CorruptSendError if messages before an offset can be missing: the index was truncated, or segments are
+        missing."""
         index = self._opened()
         proven, what = find_verified_end(index, self._data_bytes, next_base)
         if what and proven < until_offset:
@@ -274,15 +258,7 @@ class Segment:
         return self._entry_number(index, offset)
 
     def check(self, offset: int, next_base: int | None = None) -> None:
-        """Return if the send that contains an offset can be read.
-
-        Args:
-            offset: In this segment, before the next one's base offset.
-            next_base: First offset of the next segment, or None if this is the newest.
-
-        Raises:
-            CorruptLogError: the send is damaged or missing.
-        """
+        """Raise CorruptLogError unless an offset's send can be read; `next_base` is None for the newest segment."""
         index = self._opened()
         number = self._next_number(index, offset)
         if number < index.count:
@@ -291,14 +267,7 @@ class Segment:
             self._check_end(offset, offset + 1, next_base)
 
     def position_of(self, offset: int) -> int:
-        """Return the byte position of a message.
-
-        Args:
-            offset: Committed in this segment.
-
-        Raises:
-            OffsetOutOfRangeError: it was removed.
-        """
+        """Return the byte position of a committed message; OffsetOutOfRangeError if it was removed."""
         while True:
             index = self._opened()
             number = self._next_number(index, offset)
@@ -333,11 +302,7 @@ class Segment:
         return chunk[:end], from_offset + count
 
     def find_timestamp(self, timestamp_us: int) -> int:
-        """Return the first offset of this time or later; end_offset if there is none.
-
-        Args:
-            timestamp_us: Microseconds since 1970 UTC.
-        """
+        """Return the first offset of this time or later; end_offset if there is none."""
         index = self._opened()
         number = index.find_timestamp(timestamp_us)
         return index.entry(number).first_offset if number < index.count else self.end_offset

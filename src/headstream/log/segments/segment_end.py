@@ -33,15 +33,9 @@ class MissingIndex:
 
 
 def find_verified_end(index: IndexReader, data_bytes: Callable[[], int], next_base: int | None) -> tuple[int, str]:
-    """Return the offset up to which an index is known to be complete, and what is wrong after it.
+    """Return the offset up to which an index is complete, and what is wrong after it: "" if complete up to `next_base`.
 
-    Args:
-        index: The index of the segment.
-        data_bytes: Returns the size of its .log; called only if the index does not record it.
-        next_base: First offset of the next segment, or None if this is the newest.
-
-    Returns:
-        The offset, and why nothing is known after it: "" if the index is complete up to the next segment.
+    `next_base` is None for the newest segment. `data_bytes` returns the size of its .log, if the index does not record it.
     """
     last = index.last
     end, end_position = (index.base_offset, 0) if last is None else (last.end_offset, last.end_position)
@@ -57,14 +51,9 @@ def find_verified_end(index: IndexReader, data_bytes: Callable[[], int], next_ba
 
 
 def find_unindexed(directory: str, names: list[str], newest: int, files: ReadFiles) -> dict[int, int]:
-    """Return the segments before the newest whose index is missing, with their .log: damage, not a gap.
+    """Return first offset -> highest .log generation of the segments before the newest whose index is missing: damage, not a gap.
 
-    Args:
-        names: The names in it, just listed.
-        newest: First offset of the newest segment with an index: a later .log may be one that is being created.
-
-    Returns:
-        First offset -> the highest generation of its .log files.
+    A .log after `newest`, the newest segment with an index, may be one that is being created.
     """
     found = {}
     for base, generations in unindexed_logs(names).items():

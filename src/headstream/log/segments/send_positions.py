@@ -20,12 +20,7 @@ _GUESS_SPARE_BYTES: Final = 512
 
 
 class SendPositions:
-    """Known positions of messages in one segment.
-
-    Args:
-        read: Returns so many bytes from a byte position.
-        damaged: Returns the error for a byte position without a complete message.
-    """
+    """Known positions of messages in one segment; `damaged` makes the error for a byte position without a complete message."""
 
     __slots__ = ("_damaged", "_known", "_last_offset", "_last_position", "_read")
 

@@ -39,11 +39,7 @@ class SegmentSkips:
         self._known.clear()
 
     def count_unmatched(self, where: Filter, base: int, next_base: int) -> int | None:
-        """Return the number of messages of a segment if none of them can match a filter or be beyond it, else None.
-
-        Args:
-            base: The segment's first offset.
-        """
+        """Return the number of messages of a segment if none of them can match a filter or be beyond it, else None."""
         if not where.headers and _INDEXED.isdisjoint(where.fields):
             return None
         key = where.program, base, next_base

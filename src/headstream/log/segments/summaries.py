@@ -1,4 +1,4 @@
-"""Summaries: the file that says what the summarized headers of a closed segment have, so that a filter can skip the segment.
+"""Summaries: the file with the values of a closed segment's summarized headers, by which a filter can skip the segment.
 
 Little-endian, `<base>.summary`:
 
@@ -50,23 +50,14 @@ _NONE, _WHOLE, _FLOATING, _BOOLEAN, _TEXT = range(5)
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """What the messages of a closed segment have.
-
-    Args:
-        headers: The summarized headers, by name.
-    """
+    """Number of messages of a closed segment, and the values of its summarized headers by name."""
 
     messages_count: int
     headers: Mapping[str, ValueSummary]
 
 
 def encode_summary(index: IndexReader, summary: SegmentSummary) -> bytes:
-    """Return the content of a segment's summary.
-
-    Args:
-        index: The segment's index, which has entries.
-        summary: What its messages have.
-    """
+    """Return the content of a segment's summary."""
     writer = Writer()
     for name, values in summary.headers.items():
         writer.push_text8(name)
@@ -95,11 +86,7 @@ def _last_entry(index: IndexReader) -> bytes:
 
 
 def read_summary(directory: str, index: IndexReader, files: ReadFiles) -> SegmentSummary | None:
-    """Return the summary of a closed segment, None if it is missing, damaged, of a newer version or of other messages.
-
-    Raises:
-        StorageError: the system refused to read.
-    """
+    """Return the summary of a closed segment, None if it is missing, damaged, of a newer version or of other messages."""
     content = read_content(segment_path(directory, index.base_offset, SUMMARY_SUFFIX), files)
     if content is None or not is_whole_summary(content):
         return None
@@ -124,11 +111,7 @@ def is_whole_summary(content: bytes | bytearray | memoryview) -> bool:
 
 
 def read_content(path: str, files: ReadFiles) -> memoryview | None:
-    """Return the content of a summary's file, empty if it is too large for one, None if it is missing.
-
-    Raises:
-        StorageError: the system refused to read.
-    """
+    """Return the content of a summary's file, empty if it is too large for one, None if it is missing."""
     file = files.open_read(path)
     if file is None:
         return None

@@ -92,11 +92,7 @@ def list_manifests(root: str, files: Files) -> list[str]:
 
 
 def take_manifest(path: str, files: Files) -> Manifest | None:
-    """Rename a manifest, so that it can no longer be withdrawn, and return it; None if it was withdrawn or is set aside.
-
-    Raises:
-        StorageError: the system refused to rename it.
-    """
+    """Rename a manifest, so that it can no longer be withdrawn, and return it; None if it was withdrawn or is set aside."""
     stem, _, suffix = path.rpartition(".")
     taken = f"{stem}{TAKEN_SUFFIX}"
     if f".{suffix}" != TAKEN_SUFFIX:
@@ -130,9 +126,7 @@ def find_topics(log: LogAccess, manifest: Manifest) -> dict[str, TopicRecord]:
 
     Raises:
         NotFoundError: a topic or partition is missing, or the manifest is of another log.
-        CorruptLogError: a staged file is missing or damaged.
         LimitError: the topic does not take such messages.
-        StorageError: the system refused to read a staged file.
     """
     if manifest.identity != log.identity:
         raise NotFoundError(f"it belongs to another log, {manifest.identity}", where=log.root)
@@ -196,12 +190,7 @@ _log: Final = logging.getLogger("headstream.log")
 
 
 class StagedCommits:
-    """The staged commits of a log; any thread.
-
-    Args:
-        clock_us: Returns the time, microseconds since 1970 UTC.
-        entropy: Returns the requested number of random bytes.
-    """
+    """The staged commits of a log; any thread."""
 
     def __init__(
         self,
@@ -258,8 +247,7 @@ class StagedCommits:
     def append_submitted(self) -> int:
         """Append every committed epoch that is not appended yet, and return the number of commits.
 
-        Raises:
-            StorageError: the system refused; the rest is retried at the next call, or opening.
+        After a StorageError the rest is retried at the next call, or opening; so in resume().
         """
         log = self._log
         with log.administration:
@@ -280,14 +268,7 @@ class StagedCommits:
             return count
 
     def resume(self, topic: TopicRecord | None = None, number: int = 0) -> None:
-        """Finish every commit that was begun: until then, its partitions take nothing else.
-
-        Args:
-            topic: With the number, the one partition that is needed: failures of others do not matter.
-
-        Raises:
-            StorageError: the system refused; it is retried at the next call, or opening.
-        """
+        """Finish every commit that was begun, or those of one partition: until then, its partitions take nothing else."""
         failures = self._resume()
         if topic is None:
             unfinished = failures[0] if failures else None
@@ -396,8 +377,8 @@ class StagedCommits:
         self._clear(manifest.writer, manifest.epoch)
 
     def _settle(self, record: CommitRecord) -> CommitRecord:
-        """Truncate what a power cut has damaged of an intent, and move its beginning to the partitions' ends if they are now
-        before it."""
+        """Truncate what a power cut has damaged of an intent, and move its beginning to a partition's end that is now before
+        it."""
         settled = []
         for progress in record.progress:
             topic, end = self._find_topic(progress), progress.from_offset

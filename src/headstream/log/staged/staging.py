@@ -40,15 +40,7 @@ _ABANDONED_US: Final = 86_400 * 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One sent batch in a staged file; they lie back to back.
-
-    Args:
-        topic: `stream/topic`.
-        partition: From 1.
-        size_bytes: Of the batch.
-        count: Number of its messages.
-        crc32c: The CRC-32C of its bytes.
-    """
+    """One sent batch of a `stream/topic`'s partition in a staged file; the batches lie back to back."""
 
     topic: str
     partition: int
@@ -59,12 +51,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """One staged file.
-
-    Args:
-        name: Its name in the epoch's directory.
-        chunks: Its chunks, in order.
-    """
+    """One staged file."""
 
     name: str
     chunks: tuple[Chunk, ...]
@@ -77,9 +64,7 @@ class Manifest:
     Args:
         writer: The writer's name: 1 to 200 characters.
         epoch: Its number, 0 or more; those of one writer ascend.
-        identity: The identity of its log.
         limits: The limits of each topic, by name, that its messages were checked against.
-        parts: Its parts, in the order of appending.
     """
 
     writer: str
@@ -95,11 +80,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> Manifest:
-        """Return the manifest that encode() was called on.
-
-        Raises:
-            CorruptLogError: the bytes are not a manifest.
-        """
+        """Return the manifest that encode() was called on."""
         try:
             outer = json.loads(data)
             body = outer["manifest"]
@@ -151,11 +132,7 @@ def inbox_path(root: str, writer: str, epoch: int, suffix: str = MANIFEST_SUFFIX
 
 
 def check_epoch(writer: str, epoch: int) -> None:
-    """Reject a writer's name that cannot name a directory, and an epoch beyond SQLite's integers.
-
-    Raises:
-        InvalidInputError: one of them is invalid.
-    """
+    """Reject a writer's name that cannot name a directory, and an epoch beyond SQLite's integers."""
     if writer in ("", ".", "..") or len(quote(writer, safe="", errors="surrogatepass")) > MAX_WRITER_BYTES:
         raise InvalidInputError(
             f"{writer!r:.60} cannot name a writer",
@@ -181,8 +158,6 @@ class StagedWriter:
     """Writes one staged file; the first batch creates it, so an empty part leaves no file.
 
     Args:
-        writer: See Manifest.
-        epoch: See Manifest.
         name: Of the part, without suffix; unique among attempts at the same work.
         position: Byte position of the first batch: an earlier writer can have begun the file.
 
@@ -207,14 +182,7 @@ class StagedWriter:
         return f"{part}{_PART_SUFFIX}"
 
     def add(self, topic: str, partition: int, sent: BytesLike, count: int) -> None:
-        """Stage a batch.
-
-        Args:
-            topic: `stream/topic`.
-            partition: From 1.
-            sent: Messages as sent, back to back.
-            count: Number of messages.
-        """
+        """Stage a batch."""
         data = memoryview(sent).cast("B")
         if self._file is None:
             self._files.make_directory(self._directory)
@@ -319,14 +287,7 @@ def chunks_of(root: str, manifest: Manifest, topic: str, partition: int) -> Iter
 
 
 def read_chunk(path: str, files: Files, position: int, chunk: Chunk) -> memoryview:
-    """Return a batch of a staged file.
-
-    Args:
-        position: Where the batch begins.
-
-    Raises:
-        CorruptLogError: the batch is missing or differs from the manifest.
-    """
+    """Return a batch of a staged file."""
     data = memoryview(bytearray(chunk.size_bytes))
     file = files.open_read(path)
     got = 0

@@ -59,10 +59,7 @@ def commit_staged(
     """Commit staged batches, and return when all are in the log and the staged files are removed; repeats have no effect.
 
     Args:
-        manifest: The batches of the commit.
         timeout_s: How long to wait for another process that has the log's lock, seconds.
-        monotonic: A clock in seconds.
-        sleep: Waits so many seconds.
 
     Raises:
         LogLockedError: the lock's holder does not append it; the commit is withdrawn, nothing is in the log.

@@ -25,11 +25,7 @@ _OWNER_FILE: Final = 0o600
 
 
 def open_private(path: str, flags: int = os.O_RDWR) -> int:
-    """Return a descriptor of a file, creating it for this user and perhaps a group; OSError as of open().
-
-    Args:
-        flags: How to open it, without O_CREAT.
-    """
+    """Return a descriptor of a file, creating it for this user and perhaps a group; OSError as of open()."""
     try:
         return os.open(path, flags | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -74,10 +70,6 @@ def share_with_group(directory: str, group_access: str) -> None:
 
     Args:
         group_access: One of GROUP_ACCESS.
-
-    Raises:
-        InvalidOptionError: the access is unknown, or the directory has a log with another access.
-        StorageError: the system refused.
     """
     if group_access not in GROUP_ACCESS:
         raise InvalidOptionError(f"group_access is {group_access!r}", advice=f"Use {', '.join(GROUP_ACCESS)}")

@@ -31,7 +31,7 @@ _RESERVED_FROM_BYTES: Final = 1 << 20
 """A thousand small partitions reserve nothing."""
 _MAX_RESERVED_BYTES: Final = 64 << 20
 """The most space reserved ahead, and never more than the file's size: a crash leaves a file no longer than twice
-that. Reserving while the disk is busy can take tens of milliseconds, so it is done a few times a segment."""
+that. Reserving while the disk is busy can take tens of milliseconds, so it is done a few times per segment."""
 
 _STARTED_BYTES: Final = 4 << 20
 """Written bytes are flushed in steps of this size: 0.1 ms of work at a time."""
@@ -71,11 +71,7 @@ class Files(ReadFiles, Protocol):
         """Create a directory and its parents; it can exist."""
 
     def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
-        """Replace a file's content atomically: readers see the old or the new.
-
-        Args:
-            durably: Whether the old or the new survives a power cut too; otherwise it can leave anything.
-        """
+        """Replace a file's content atomically: readers see the old or the new. Not durably, a power cut can leave anything."""
 
     def sync_directory(self, path: str) -> None:
         """Sync the names added to and removed from a directory."""
@@ -181,11 +177,7 @@ class OsFiles(OsReadFiles):
                     raise storage_error(error, "make a directory", path) from error
 
     def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
-        """Replace a file's content atomically: readers see the old or the new.
-
-        Args:
-            durably: Whether the old or the new survives a power cut too; otherwise it can leave anything.
-        """
+        """Replace a file's content atomically: readers see the old or the new. Not durably, a power cut can leave anything."""
         temporary = f"{path}.new"
         file = self.open_write(temporary)
         try:

@@ -42,9 +42,6 @@ class LogFinding:
     """One fault or note.
 
     Args:
-        path: The file or directory.
-        what: What is wrong, and what it means.
-        advice: What to do.
         topic: `stream/topic`, or None if it is not about a partition.
         partition: From 1, or None.
         from_offset: The first offset affected, or None.

@@ -60,23 +60,12 @@ def max_open_files() -> int:
 
 
 def reserve(descriptor: int, position: int, size_bytes: int) -> bool:
-    """Reserve disk space for a part of a file, whose size and bytes are unchanged; return whether it was done.
-
-    Args:
-        descriptor: The file, open for writing.
-        position: Where the part begins, possibly after the file's end.
-    """
+    """Reserve disk space for a part of a file, possibly after its end, whose size is unchanged; return whether it was done."""
     return _fallocate is not None and _fallocate(descriptor, _KEEP_SIZE, position, size_bytes) == 0
 
 
 def start_writing(descriptor: int, position: int, size_bytes: int) -> bool:
-    """Start flushing a part of a file to the disk, without waiting; return whether it was done.
-
-    Args:
-        descriptor: The file, open for writing.
-        position: Where the part begins.
-        size_bytes: Its length, 1 or more.
-    """
+    """Start flushing a part of a file to the disk, without waiting; return whether it was done."""
     return _sync_file_range is not None and _sync_file_range(descriptor, position, size_bytes, _START_WRITING) == 0
 
 
@@ -89,11 +78,7 @@ class WatchEvent(NamedTuple):
 
 
 class Inotify:
-    """Watches of directories, on one descriptor, which is readable after a change.
-
-    Args:
-        descriptor: From inotify_init1().
-    """
+    """Watches of directories, on one descriptor, which is readable after a change."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor

@@ -13,10 +13,7 @@ _KEPT_BYTES: Final = 32 << 20
 
 
 def configure_malloc() -> None:
-    """Make the C library cache freed blocks of batches: new memory from the system costs more than its use.
-
-    Two arenas are enough for the threads that work on batches; each caches its freed memory.
-    """
+    """Make the C library cache freed blocks: new memory costs more than its use, and two arenas are enough for batch threads."""
     with contextlib.suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_THRESHOLD, _KEPT_BYTES)

@@ -1,4 +1,4 @@
-"""What a log does in the background: it drops, rewrites and summarizes closed segments.
+"""Background jobs of a log: they drop, rewrite and summarize closed segments.
 
 upkeep.py          the loop that runs the jobs of a log; job.py is what the four jobs share
 retention.py       drops whole segments by age and size

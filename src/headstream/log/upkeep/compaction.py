@@ -38,13 +38,7 @@ _LEAST_PART: Final = 64
 
 @dataclass(slots=True)
 class _CompactionState:
-    """State of a partition between two rounds.
-
-    Args:
-        changed: The directory's change number when `closed` was listed.
-        not_before_us: No pass runs before this time.
-        null_us: The time of the oldest null payload that a pass has retained, or None.
-    """
+    """State of a partition between two rounds; `null_us` is the time of the oldest null payload that a pass has retained."""
 
     changed: int | None = None
     closed: tuple[Closed, ...] = ()
@@ -53,12 +47,7 @@ class _CompactionState:
 
 
 class Compaction:
-    """Compacts the topics of a log that have compaction.
-
-    Args:
-        log: The log; this process is its writer.
-        clock_us: Returns the time, microseconds since 1970 UTC.
-    """
+    """Compacts the topics of a log that have compaction."""
 
     interval_s: ClassVar[float] = 10.0
 
@@ -111,28 +100,13 @@ class Compaction:
         )
 
     def compact(self, topic: TopicRecord, number: int) -> Outcome:
-        """Compact a partition now, whether it is due or not.
-
-        Args:
-            topic: The topic, with its delay.
-            number: The partition's number, from 1.
-
-        Raises:
-            CorruptLogError: a segment is damaged; it and all newer ones are unchanged.
-            StorageError: the system refused; the rest is unchanged.
-        """
+        """Compact a partition now, due or not; after a CorruptLogError the damaged segment and all newer ones are unchanged."""
         with self._log.passing:
             return self.compact_holding(topic, number)
 
     def compact_holding(self, topic: TopicRecord, number: int, due: Sequence[int] | None = None) -> Outcome:
-        """Do what compact() does, while log.passing is held.
-
-        Args:
-            topic: The topic, with its delay.
-            number: The partition's number, from 1.
-            due: The offsets of messages to be removed if they are marked for deletion, ascending; by default those whose grace
-                is over.
-        """
+        """Compact while log.passing is held; `due` are ascending offsets to remove if marked, by default those whose grace is
+        over."""
         log = self._log
         directory = log.partition_directory(topic, number)
 

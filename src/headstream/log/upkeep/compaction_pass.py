@@ -51,13 +51,7 @@ _MARKED: Final = MessageState.MARKED_FOR_DELETION.value
 
 @dataclass(slots=True)
 class Outcome:
-    """Result of a pass.
-
-    Args:
-        dropped_count: Number of dropped messages.
-        oldest_null_us: The time of the oldest null payload that is still retained, or None.
-        is_whole: Whether it completed: not if the topic was changed or segments were dropped meanwhile.
-    """
+    """Result of a pass; it is not whole if the topic was changed or segments were dropped meanwhile."""
 
     dropped_count: int = 0
     oldest_null_us: int | None = None
@@ -68,12 +62,10 @@ class CompactionPass:
     """One pass over a partition.
 
     Args:
-        directory: The partition's directory; this process is the log's writer.
         segment_bytes: Size up to which a segment is merged with its neighbours.
         null_before_us: Null payloads appended before this time are removed, microseconds since 1970 UTC.
         seed: 16 random bytes.
         dropped: The offsets of the messages to be removed if they are marked for deletion: ascending u64, little-endian.
-        around: Shared state of the log.
     """
 
     def __init__(
@@ -99,12 +91,7 @@ class CompactionPass:
         self._damage: CorruptLogError | None = None
 
     def run(self) -> Outcome:
-        """Compact all closed segments.
-
-        Raises:
-            CorruptLogError: a segment is damaged; it and all newer ones are unchanged.
-            StorageError: the system refused; the rest is unchanged.
-        """
+        """Compact all closed segments; after a CorruptLogError the damaged segment and all newer ones are unchanged."""
         try:
             with self._context.lock:
                 self._context.check_wanted()

@@ -21,11 +21,7 @@ _SHORT_PAUSE_US: Final = 60 * 1_000_000
 
 
 class Job(Protocol):
-    """Background work of a log, made of a LogAccess and a clock that returns microseconds since 1970 UTC; Upkeep repeats it.
-
-    Attributes:
-        interval_s: Seconds between two rounds.
-    """
+    """Background work of a log, made of a LogAccess and a clock in microseconds since 1970 UTC; Upkeep repeats it."""
 
     interval_s: ClassVar[float]
 
@@ -50,12 +46,7 @@ def sum_over_partitions(log: LogAccess, apply: Callable[[TopicRecord, int], int]
 
 
 def retry_time_us(what: str, error: HeadstreamError, now_us: int) -> int:
-    """Log that work has failed, and return when to retry it: an hour later, or a minute later if the system refused.
-
-    Args:
-        what: The work and where it was done, for the log.
-        now_us: The time, microseconds since 1970 UTC.
-    """
+    """Log that work has failed, and return when to retry it: an hour later, or a minute later if the system refused."""
     is_refused = isinstance(error, StorageError)
     _LOGGER.warning("%s failed, and is retried in %s: %s", what, "a minute" if is_refused else "an hour", error)
     return now_us + (_SHORT_PAUSE_US if is_refused else LONG_PAUSE_US)

@@ -40,22 +40,12 @@ _END: Final = 1 << 62
 
 
 def due_before_us(grace_us: int, now_us: int) -> int:
-    """Return the time before which marks were made that a pass of this moment removes.
-
-    Args:
-        grace_us: The topic's grace, microseconds.
-        now_us: The time, microseconds since 1970 UTC.
-    """
+    """Return the time before which marks were made that a pass of this moment removes."""
     return now_us - grace_us + min(_BATCH_US, grace_us // _BATCH_PART) + 1
 
 
 class MarkedRemoval:
-    """Removes marked messages of a log's topics: those whose grace is over in the background, others when asked.
-
-    Args:
-        log: The log; this process is its writer.
-        clock_us: Returns the time, microseconds since 1970 UTC.
-    """
+    """Removes marked messages of a log's topics: those whose grace is over in the background, others when asked."""
 
     interval_s: ClassVar[float] = 10.0
 
@@ -104,14 +94,11 @@ class MarkedRemoval:
         """Remove the messages of a partition that were marked for deletion with a reason, whatever their grace.
 
         Args:
-            number: The partition's number, from 1.
-            reason: The reason of the marks.
             most_groups: Segments, with the neighbours that fit into one, after which to end; None is all.
 
         Raises:
             LegalHoldError: the topic is under legal hold; nothing is removed.
             CorruptLogError: a segment is damaged; its messages stay.
-            StorageError: the system refused; the rest stays.
         """
         check_legal_hold(topic.name, topic.options.legal_hold)
         catalog = self._log.catalog()

@@ -37,8 +37,6 @@ def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) 
     """Delete the messages of a partition before an offset, and return its log start offset.
 
     Args:
-        log: The log; this process is its writer.
-        number: The partition's number, from 1.
         offset: The first offset that stays, at most the partition's end.
 
     Raises:
@@ -46,7 +44,6 @@ def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) 
         LegalHoldError: the topic is under legal hold; nothing is removed.
         TopicNotFoundError: the topic was deleted or changed meanwhile.
         CorruptLogError: the segment that contains the offset is damaged: its bytes stay, unreadable before the offset.
-        StorageError: the system refused; bytes of deleted messages can be left.
     """
     check_legal_hold(topic.name, topic.options.legal_hold)
     directory, files = log.partition_directory(topic, number), log.files

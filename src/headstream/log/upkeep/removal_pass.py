@@ -38,12 +38,9 @@ class RemovalPass:
     """One pass over a partition.
 
     Args:
-        directory: The partition's directory; this process is the log's writer, and no other pass is running.
-        segment_bytes: Size up to which a segment is merged with its neighbours.
         find_due: Range of offsets -> the offsets of the messages in it that are to be removed, ascending; a message in another
             state than `marked_for_deletion` stays.
         forget: Called with the offsets that were due in a segment once they are gone.
-        around: Shared state of the log.
     """
 
     def __init__(
@@ -66,15 +63,7 @@ class RemovalPass:
         self._outcome = Removal()
 
     def run(self, most_groups: int | None = None) -> Removal:
-        """Remove the due messages.
-
-        Args:
-            most_groups: Groups of segments after which the pass ends; None is all.
-
-        Raises:
-            CorruptLogError: a segment with due messages is damaged and unchanged; all others are done.
-            StorageError: the system refused; the rest is unchanged.
-        """
+        """Remove the due messages of at most so many groups; a segment with damage (CorruptLogError) stays as it is."""
         damage: CorruptLogError | None = None
         left_count = 0
         try:

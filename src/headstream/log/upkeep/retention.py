@@ -44,12 +44,7 @@ class _Closed(NamedTuple):
 
 
 class Retention:
-    """Drops expired messages of a log's topics.
-
-    Args:
-        log: The log; this process is its writer.
-        clock_us: Returns the time, microseconds since 1970 UTC.
-    """
+    """Drops expired messages of a log's topics."""
 
     interval_s: ClassVar[float] = 10.0
 
@@ -60,10 +55,7 @@ class Retention:
         self._looked: dict[str, tuple[int | None, list[_Closed]]] = {}
 
     def apply(self) -> int:
-        """Drop expired segments, and return their number.
-
-        Segments that cannot be dropped or read stay, and are retried in the next round.
-        """
+        """Drop expired segments, and return their number; those that cannot be dropped or read are retried in the next round."""
         dropped = 0
         with suppress(HeadstreamError):
             for topic in topics_of(self._log.snapshot()):
@@ -74,11 +66,7 @@ class Retention:
         return dropped
 
     def drop_oldest(self, topic: TopicRecord, number: int, count: int) -> int:
-        """Drop the oldest closed segments of a partition, whatever their age, and return their number.
-
-        Raises:
-            LegalHoldError: the topic is under legal hold.
-        """
+        """Drop the oldest closed segments of a partition, whatever their age; return their number. Raises LegalHoldError."""
         check_legal_hold(topic.name, topic.options.legal_hold)
         directory = self._log.partition_directory(topic, number)
         with self._log.administration:

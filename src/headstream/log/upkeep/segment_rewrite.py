@@ -85,7 +85,6 @@ class PassContext:
     """Shared state of the log during a pass.
 
     Args:
-        lock: Held while old segments or states are changed.
         is_wanted: Returns whether the pass is to go on; called while the lock is held.
         state_changes: Returns a number that grows with each change of states.
     """
@@ -101,13 +100,7 @@ class PassContext:
 
 
 class Rewritten(NamedTuple):
-    """Result of a rewrite.
-
-    Args:
-        segment: The segment that replaces the group.
-        dropped_count: Number of dropped messages.
-        oldest_null_us: The time of the oldest null payload that stays, or None.
-    """
+    """Result of a rewrite; the time of the oldest remaining null payload is None if there is none."""
 
     segment: Closed
     dropped_count: int
@@ -115,12 +108,7 @@ class Rewritten(NamedTuple):
 
 
 def groups_of(segments: Iterable[Closed], segment_bytes: int) -> Iterator[list[Closed]]:
-    """Yield groups of neighbours that fit into one segment.
-
-    Args:
-        segments: Closed segments, by offset.
-        segment_bytes: Size of a group, bytes; a larger segment is a group of its own.
-    """
+    """Yield groups of closed neighbours that fit into one segment of a size; a larger segment is a group of its own."""
     group: list[Closed] = []
     size_bytes = 0
     for segment in segments:
@@ -135,12 +123,7 @@ def groups_of(segments: Iterable[Closed], segment_bytes: int) -> Iterator[list[C
 
 
 class SegmentRewrite:
-    """Rewrites groups of one partition's closed segments.
-
-    Args:
-        directory: The partition's directory; this process is the log's writer.
-        context: Shared state of the log.
-    """
+    """Rewrites groups of one partition's closed segments."""
 
     def __init__(self, directory: str, files: Files, context: PassContext) -> None:
         self._directory = directory
@@ -157,13 +140,10 @@ class SegmentRewrite:
 
         Args:
             group: Closed segments without a fault, each beginning where the one before it ends.
-            make_keep: Returns what decides which messages stay.
             is_by_key: Whether a compaction has seen the keys of all their messages.
 
         Raises:
             PassCancelledError: a segment was dropped or the topic changed; nothing is changed.
-            CorruptLogError: a message is damaged; nothing is changed.
-            StorageError: the system refused; nothing is changed, or all of it.
         """
         try:
             with self._context.lock:

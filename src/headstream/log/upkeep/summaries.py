@@ -1,4 +1,4 @@
-"""Summaries: makes those of the closed segments of topics with the option `summary_headers`, in the background.
+"""Summaries: summarizes closed segments of topics with the option `summary_headers`, in the background.
 
 A segment is summarized some seconds after it was closed; after a compaction or an erasure has rewritten it; when the option
 names other headers; and when its summary is missing or damaged, as of segments that were closed before the option was set.
@@ -33,14 +33,7 @@ _NEVER_US: Final = 1 << 63
 
 @dataclass(slots=True)
 class _Known:
-    """State of a partition between two rounds.
-
-    Args:
-        changed: The directory's change number of the last round in which nothing was left to do.
-        names: The headers that were wanted then.
-        done: First offset and generation of the segments that have a summary.
-        not_before_us: When a segment that failed is tried again, by its first offset.
-    """
+    """What a partition's last complete round saw, what has a summary, and when failed segments are tried again."""
 
     changed: int | None = None
     names: tuple[str, ...] = ()
@@ -49,12 +42,7 @@ class _Known:
 
 
 class Summaries:
-    """Summarizes the closed segments of a log's topics.
-
-    Args:
-        log: The log; this process is its writer.
-        clock_us: Returns the time, microseconds since 1970 UTC.
-    """
+    """Summarizes the closed segments of a log's topics."""
 
     interval_s: ClassVar[float] = 5.0
 

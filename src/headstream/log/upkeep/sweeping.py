@@ -22,11 +22,7 @@ from headstream.log.system.findings import report
 
 
 def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
-    """Remove the directories of deleted topics, set aside unexplained ones, and report missing ones.
-
-    Args:
-        root: The log's directory; this process is its writer.
-    """
+    """Remove the directories of deleted topics, set aside unexplained ones, and report missing ones."""
     topics = list(topics_of(catalog.snapshot()))
     known = {topic.number for topic in topics}
     last = catalog.last_topic_number()

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 class Upkeep:
-    """The running jobs of one log.
-
-    Attributes:
-        removed: What this process has removed of marked messages.
-    """
+    """The running jobs of one log; `removed` counts what this process has removed of marked messages."""
 
     def __init__(self, log: LogAccess) -> None:
         self._log = log
@@ -44,11 +40,7 @@ class Upkeep:
             self.removed += removal
 
     def start(self, clock_us: Callable[[], int]) -> None:
-        """Start what a topic or a mark needs and is not running.
-
-        Args:
-            clock_us: Returns the time, microseconds since 1970 UTC.
-        """
+        """Start what a topic or a mark needs and is not running."""
         options = [topic.options for topic in topics_of(self._log.snapshot())]
         if any(each.retention_us is not None or each.retention_bytes is not None for each in options):
             self._start("retention", Retention, clock_us)
@@ -61,11 +53,7 @@ class Upkeep:
             self.start_removal(clock_us)
 
     def start_removal(self, clock_us: Callable[[], int]) -> None:
-        """Start the removal of marked messages if it is not running: one has been marked.
-
-        Args:
-            clock_us: Returns the time, microseconds since 1970 UTC.
-        """
+        """Start the removal of marked messages if it is not running: one has been marked."""
         self._start("removal", MarkedRemoval, clock_us)
 
     def _start(self, name: str, make: Callable[[LogAccess, Callable[[], int]], Job], clock_us: Callable[[], int]) -> None:

@@ -36,18 +36,13 @@ _GROWTHS: Final = frozenset(
         *((wide, "DATE") for wide in ("TIMESTAMP", "TIMESTAMP_NTZ")),
     }
 )
-"""Types, each with another one whose values it holds without loss; whole numbers and decimals are compared by their digits."""
+"""Types, each with a type whose values it holds without loss; whole numbers and decimals are compared by their digits."""
 _INTEGERS: Final = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}  # decimal digits
 
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """What must happen to a table before changes of a schema can be merged into it.
-
-    Args:
-        added: Columns to add: name -> type.
-        widened: Columns whose type must grow: name -> the new type.
-    """
+    """The columns (name -> type) to add to a table, and to widen, before changes of a schema can be merged into it."""
 
     added: dict[str, str]
     widened: dict[str, str]
@@ -60,13 +55,8 @@ def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str], keys: Se
     and rows of an older, narrower schema fit unchanged.
 
     Args:
-        table: The table's columns and their Spark types.
-        schema: The columns and types that changes come in.
         keys: The table's key columns. A DATE of them does not become a timestamp: the keys of deleted and moved rows that are
             remembered beside the table are compared as values, and a date is equal to no timestamp.
-
-    Raises:
-        SchemaError: a column's types cannot both be held by one of them.
     """
     added, widened = {}, {}
     for name, wanted in schema.items():
@@ -85,7 +75,7 @@ def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str], keys: Se
 
 
 def _holds(wide: str, narrow: str) -> bool:
-    """Return whether every value of a type can be held by another one without loss."""
+    """Return whether every value of a type fits another type without loss."""
     if wide == narrow or (wide, narrow) in _GROWTHS:
         return True
     if wide in _INTEGERS and narrow in _INTEGERS:
@@ -115,11 +105,7 @@ class SeenColumn:
 
 @dataclass(frozen=True, slots=True)
 class SeenSchema:
-    """The newest schema that a table has followed.
-
-    Args:
-        version: The source's number of it.
-    """
+    """The newest schema that a table has followed."""
 
     version: int
     keys: tuple[str, ...]
@@ -143,7 +129,6 @@ class Difference:
 
     Args:
         kind: The setting that configures the reaction to it.
-        what: What it is, for people.
     """
 
     kind: DifferenceKind

@@ -22,12 +22,7 @@ _MOST_FILES: Final = 64
 
 
 class Tombstones:
-    """The tombstones of one table.
-
-    Args:
-        path: The Delta table's directory; created at the first deletion.
-        keys: The table's key columns.
-    """
+    """The tombstones of one table, in a Delta table that is created at the first deletion."""
 
     def __init__(self, path: Path, keys: list[str]) -> None:
         self._path = path
@@ -47,11 +42,7 @@ class Tombstones:
         return self._highest
 
     def record(self, deletes: pa.Table) -> None:
-        """Write tombstones; required before the deletions are merged.
-
-        Args:
-            deletes: Key columns and `_hs_sequence`, in the table's types.
-        """
+        """Write tombstones (key columns and `_hs_sequence`, in the table's types); required before the deletions are merged."""
         if not deletes.num_rows:
             return
         with self._translated():
@@ -83,11 +74,7 @@ class Tombstones:
         return divide_by_tombstones(changes, self._keys, self.find(changes.filter(late)))
 
     def above(self, lowest: str, most: int) -> pa.Table | None:
-        """Return the highest tombstone of each key that has one above a sequence; None if there are more than a number.
-
-        Returns:
-            The key columns and `_hs_deletion`.
-        """
+        """Return keys with their highest tombstone (`_hs_deletion`) above a sequence; None if there are more than `most`."""
         if self._table is None or lowest >= self._highest:
             return pa.table({})
         where = f"_hs_sequence > {quote_text(lowest)}"
@@ -104,11 +91,7 @@ class Tombstones:
         return found.rename_columns([*self._keys, "_hs_deletion"])
 
     def find(self, rows: pa.Table) -> pa.Table:
-        """Return the key columns and `_hs_deletion`, the highest sequence, of the rows' keys with tombstones above the rows.
-
-        Args:
-            rows: Key columns and `_hs_sequence`.
-        """
+        """Return the key columns and `_hs_deletion`, the highest sequence, of the rows' keys with tombstones above the rows."""
         lowest = pc.min(rows["_hs_sequence"]).as_py()
         if self._table is None or lowest is None:
             return rows.select(self._keys).slice(0, 0).append_column("_hs_deletion", pa.array([], pa.string()))
@@ -129,11 +112,7 @@ class Tombstones:
         return found.rename_columns([*self._keys, "_hs_deletion"])
 
     def prune(self, until: str) -> None:
-        """Remove tombstones at or below a sequence.
-
-        Args:
-            until: The highest sequence to remove.
-        """
+        """Remove tombstones up to and including a sequence."""
         if self._table is not None:
             with self._translated():
                 self._table.delete(f"_hs_sequence <= {quote_text(until)}")

@@ -21,12 +21,7 @@ class DriverLock(FileLock):
         self._directory = directory
 
     def acquire(self) -> None:
-        """Take it.
-
-        Raises:
-            ReplicateError: another process has it.
-            StorageError: its file cannot be created.
-        """
+        """Take the lock; raise ReplicateError if another process has it."""
         if self.is_held:
             return
         try:

@@ -1,4 +1,4 @@
-"""What a pipeline does so that its checkpoint outlives the machine: nothing for a directory, commits for an object store.
+"""Stores of a pipeline's checkpoint, so that it outlives the machine: a directory, or commits to an object store.
 
 In an object store the checkpoint is a log of records (store_objects.py), and the run has a working copy of it in a directory of
 this machine: the ledger, the own log, the zone, the deletions and Spark's offsets, as a checkpoint in a directory has them. What
@@ -45,52 +45,34 @@ class Keeper(Protocol):
     """Puts a checkpoint's working copy where it is kept."""
 
     def begin(self) -> None:
-        """Begin a run.
-
-        Raises:
-            ReplicateError: another process runs with a checkpoint in a directory, or has moved it into an object store.
-            StorageError: the directory cannot be written.
-        """
+        """Begin a run; raise ReplicateError if another process uses the checkpoint, or has moved it into an object store."""
 
     def save(self, *, attempts: int = ATTEMPTS) -> None:
-        """Keep all that has changed; returns when it is kept.
+        """Store all changes; returns when they are durable.
 
         Args:
-            attempts: How often it is tried while the store fails, each time as long as the storage setting `retry` says.
+            attempts: Tries while the store fails, each as long as the storage setting `retry`.
 
         Raises:
             ReplicateError: another process has taken the checkpoint over.
-            StorageError: the store cannot be written.
         """
 
     def publish(self, below: Sequence[str]) -> None:
-        """Keep what has changed in some files and directories, before a table's commit relies on it; thread-safe.
-
-        Args:
-            below: Their paths in the checkpoint.
+        """Store what has changed at some paths of the checkpoint, before a table's commit relies on it; thread-safe.
 
         Raises:
             ReplicateError: another process has taken the checkpoint over.
-            StorageError: the store cannot be written.
         """
 
     def check(self) -> None:
-        """Raise the error of an earlier call once more if another process has the checkpoint; sends no request.
-
-        Raises:
-            ReplicateError: another process has taken the checkpoint over.
-        """
+        """Raise ReplicateError again if an earlier call has raised it: another process has the checkpoint. Sends no request."""
 
     def close(self) -> None:
         """End the use of the checkpoint."""
 
 
 class LocalKeeper:
-    """The keeper of a checkpoint that is a directory: the files themselves are kept.
-
-    Args:
-        directory: The checkpoint; None if no other process can use it.
-    """
+    """The store of a checkpoint in a directory: the files themselves. Without a directory, no other process can use it."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
@@ -118,12 +100,7 @@ class LocalKeeper:
 
 
 class StoreKeeper:
-    """The keeper of a checkpoint in an object store.
-
-    Args:
-        directory: Its working copy, an empty directory.
-        clock_us: The time, microseconds since 1970 UTC.
-    """
+    """The store of a checkpoint in an object store, with its working copy in an empty directory."""
 
     def __init__(self, place: StorePlace, directory: Path, clock_us: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
         self.place = place
@@ -150,8 +127,6 @@ class StoreKeeper:
                 what is cut off then is changed in the store too.
 
         Raises:
-            StorageError: the store cannot be read or written.
-            CorruptLogError: an object is missing or damaged.
             ReplicateError: `first` is given, and the store has a checkpoint.
         """
         while not self._fetch_and_take_over(first, repair):

@@ -16,14 +16,7 @@ MOVED_FILE: Final = "moved.json"
 
 
 def check_not_moved(directory: Path, to: StorePlace | None = None) -> None:
-    """Reject a checkpoint that has been moved.
-
-    Args:
-        to: Where it is to be moved now: an earlier attempt is no reason against it.
-
-    Raises:
-        ReplicateError: it has been moved elsewhere.
-    """
+    """Raise ReplicateError if a checkpoint has been moved, except to `to`: an attempt of the same move can be repeated."""
     try:
         found = json.loads((directory / MOVED_FILE).read_text())["to"]
     except FileNotFoundError:
@@ -37,14 +30,7 @@ def check_not_moved(directory: Path, to: StorePlace | None = None) -> None:
 
 
 def note_moved(directory: Path, to: StorePlace) -> None:
-    """Write the mark.
-
-    Args:
-        to: Where it is moved.
-
-    Raises:
-        StorageError: the directory cannot be written.
-    """
+    """Write the mark of a move to a place."""
     try:
         begun = directory / f".{MOVED_FILE}"
         begun.write_text(json.dumps({"to": str(to)}) + "\n")

@@ -13,12 +13,7 @@ from headstream.replicate.storage.places import StorePlace
 
 
 class CheckpointReader:
-    """A reader; it takes nothing over and writes nothing to the store.
-
-    Args:
-        directory: The directory for its files.
-        only: The files and directories wanted.
-    """
+    """A reader of selected files into a directory; it takes nothing over and writes nothing to the store."""
 
     def __init__(self, place: StorePlace, directory: Path, only: tuple[str, ...] = ()) -> None:
         self._objects = CheckpointObjects(place)
@@ -27,12 +22,7 @@ class CheckpointReader:
         self._number = 0
 
     def refresh(self) -> None:
-        """Bring the directory to the newest commit.
-
-        Raises:
-            StorageError: there is no checkpoint, or the store cannot be read.
-            CorruptLogError: an object is missing or damaged.
-        """
+        """Bring the directory to the newest commit."""
         for _ in self.follow():
             pass
         if not self._number:
@@ -46,10 +36,6 @@ class CheckpointReader:
         """Bring the directory to the newest commit, and yield each record after it was applied.
 
         A reader that has rested while the pipeline deleted commits begins again, with the newest snapshot.
-
-        Raises:
-            StorageError: the store cannot be read, or the directory not be written.
-            CorruptLogError: an object is missing or damaged.
         """
         while True:
             try:

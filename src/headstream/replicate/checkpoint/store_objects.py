@@ -52,7 +52,6 @@ class CheckpointObjects:
         """Iterate over the newest snapshot, if any, and the commits after it.
 
         Raises:
-            CorruptLogError: an object is missing or damaged.
             SupersededError: the pipeline has deleted one meanwhile; read_all() finds a newer snapshot.
         """
         snapshot = self.newest_snapshot()
@@ -121,11 +120,7 @@ class CheckpointObjects:
             StoreFiles(place).remove()
 
     def apply(self, record: Record, directory: Path, only: tuple[str, ...] = ()) -> None:
-        """Bring a directory from the state before a record to that after it.
-
-        Args:
-            only: The files and directories wanted; all if empty.
-        """
+        """Bring a directory from the state before a record to that after it; with `only`, its files and directories alone."""
         _apply(record, record.body(lambda place: self._chunk(record, place)), directory, only)
 
     def _chunk(self, record: Record, place: int) -> bytes:
@@ -163,15 +158,7 @@ def record_name(kind: str, number: int, driver: str) -> str:
 
 
 def _apply(record: Record, body: Iterator[memoryview], directory: Path, only: tuple[str, ...] = ()) -> None:
-    """Bring a directory from the state before a record to that after it.
-
-    Args:
-        body: The chunks of its body.
-        only: The files and directories wanted; all if empty.
-
-    Raises:
-        StorageError: a file cannot be written.
-    """
+    """Bring a directory from the state before a record to that after it; with `only`, its files and directories alone."""
     chunk = memoryview(b"")
     try:
         for path in record.removed:

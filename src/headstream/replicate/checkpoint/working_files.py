@@ -53,12 +53,7 @@ class _Known:
 
 @dataclass(slots=True)
 class Changes:
-    """The differences of the working copy from the last record.
-
-    Args:
-        files: The changed files; `data` gives their bytes.
-        removed: The paths of removed files.
-    """
+    """The changed files since the last record (`data` gives their bytes), and the paths of removed files."""
 
     files: list[FileChange] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -78,14 +73,7 @@ class WorkingFiles:
         self._listed: dict[str, tuple[int, list[str], list[str]]] = {}
 
     def find_changes(self, below: Sequence[str] = ("",)) -> Changes:
-        """Return what has changed since the last accept().
-
-        Args:
-            below: Directories and files to look at, as paths in the checkpoint; "" is all of it.
-
-        Raises:
-            StorageError: a file cannot be read.
-        """
+        """Return what has changed since the last accept() in directories and files of the checkpoint; "" is all of it."""
         changes = Changes()
         began_ns = time.time_ns()
         seen: set[str] = set()
@@ -152,7 +140,7 @@ class WorkingFiles:
         return changes
 
     def _files(self, place: str, began_ns: int) -> Iterator[tuple[str, os.stat_result | None]]:
-        """Iterate over files with what stat() says; None of files in directories that have not changed."""
+        """Iterate over files and their stat(); None for files in directories that have not changed."""
         try:
             found = (self._root / place).stat() if place else self._root.stat()
         except FileNotFoundError:
@@ -174,7 +162,7 @@ class WorkingFiles:
             (_, names, folders), stats = listed, False
         for name in names:
             path = f"{place}/{name}" if place else name
-            if not _is_kept(path, name):
+            if not _is_kept(name):
                 continue
             if not stats and path in self._known:
                 yield path, None
@@ -267,7 +255,7 @@ def _list(directory: Path) -> tuple[list[str], list[str]]:
     return sorted(names), sorted(folders)
 
 
-def _is_kept(path: str, name: str) -> bool:
+def _is_kept(name: str) -> bool:
     if name.startswith("."):  # temporary files of Spark and of the zone, and Hadoop's checksums, which are not needed
         return name == _ZONE_MARK
     return not name.endswith(_LEFT_OUT)

@@ -48,7 +48,6 @@ class Change:
     """One change of one row.
 
     Args:
-        operation: INSERT, UPDATE, DELETE or REFRESH.
         data: The row: after the change, or its known columns.
         before: The row before the change, or None.
         change_sequence: 35 digits that order the changes of a task, compared as text; empty in a full load.
@@ -80,7 +79,6 @@ def data_schema(columns: Sequence[ColumnMetadata], *, logical_types: bool, trans
     """Return the Avro schema Replicate publishes for the data messages of a table.
 
     Args:
-        columns: The table's columns, in the order of their fields.
         logical_types: Whether the endpoint's "Use logical data types" is on.
         transaction_fields: Whether the headers have transactionEventCounter and transactionLastEvent, as later
             versions write them.
@@ -115,13 +113,11 @@ def data_message(
     """Return a whole data message in its envelope, as Replicate publishes it.
 
     Args:
-        metadata: The table's version, or the Avro schema of its data messages.
-        change: The change. Its missing columns are null; header fields that the schema lacks are left out.
+        change: Its missing columns are null; header fields that the schema lacks are left out.
         form: `avro` or `json`.
         schema_id: The envelope's messageSchemaId, or None; left out, that of the metadata, or None for
             a schema.
         own_schema: A messageSchema for the envelope; the message is then written by it.
-        headers: The envelope's own headers.
 
     Raises:
         InvalidInputError: a value that does not fit its column, or a column that the schema lacks.

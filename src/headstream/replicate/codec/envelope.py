@@ -38,7 +38,6 @@ class Envelope:
         headers: The envelope's own headers, or None.
         schema_id: messageSchemaId, or None.
         schema: messageSchema, the Avro schema of this message, or None.
-        form: How the envelope is written.
         table: Source schema and table, if a message without envelope names them.
     """
 
@@ -53,9 +52,6 @@ class Envelope:
 
 def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
     """Read a Kafka value that holds a Replicate message.
-
-    Args:
-        layout: The names of a data message's parts, where it is JSON.
 
     Returns:
         The envelope; its message is not decoded, but that of a DT in JSON has its parts under Replicate's own names.

@@ -87,15 +87,9 @@ def _remember(
 
 
 def group_by_schema(envelopes: Envelopes, data: BytesLike) -> dict[bytes, memoryview]:
-    """Return the data messages of each schema.
+    """Return the data messages of each messageSchemaId, in the order of their first messages: int64 row numbers each.
 
-    Args:
-        envelopes: The result of split_envelopes.
-        data: The data passed to split_envelopes.
-
-    Returns:
-        For each messageSchemaId, in the order of their first messages, its messages in their order: int64 each.
-        Messages without an id, or with a schema of their own, are left out: see ungrouped_rows.
+    Messages without an id, or with a schema of their own, are left out: see ungrouped_rows.
     """
     view = memoryview(data)
     p: cython.p_const_uchar = c.readable(view)
@@ -137,10 +131,6 @@ def group_by_schema(envelopes: Envelopes, data: BytesLike) -> dict[bytes, memory
 
 
 def ungrouped_rows(envelopes: Envelopes) -> list[int]:
-    """Return the data messages that group_by_schema leaves out; they are decoded one by one.
-
-    Args:
-        envelopes: The result of split_envelopes.
-    """
+    """Return the data messages that group_by_schema leaves out; they are decoded one by one."""
     forms, ids, schemas = envelopes.form, envelopes.id_start, envelopes.schema_start
     return [row for row in range(envelopes.count) if forms[row] == DATA and (ids[row] < 0 or schemas[row] >= 0)]

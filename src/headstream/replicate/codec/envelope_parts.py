@@ -20,7 +20,6 @@ class Envelopes:
     """The positions of the parts of messages; each attribute has one entry per message.
 
     Args:
-        count: How many messages.
         forms: A byte each: NEITHER, METADATA or DATA of an Avro envelope, JSON, REGISTRY framing, BROKEN or UNKNOWN type.
         parts: id, schema, payload and headers, for each the starts and the ends: int64, one array after the
             other.

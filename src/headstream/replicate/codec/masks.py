@@ -20,15 +20,7 @@ ByteOrder = Literal["little", "big"]
 
 
 def decode_mask(mask: bytes, order: ByteOrder = "little") -> frozenset[int]:
-    """Return the ordinals whose bits are set.
-
-    Args:
-        mask: The mask, of any width.
-        order: The order of its bytes.
-
-    Returns:
-        Column ordinals, from 1.
-    """
+    """Return the ordinals, from 1, whose bits are set."""
     number = int.from_bytes(mask, order)
     ordinals = []
     for byte_position, byte in enumerate(number.to_bytes(len(mask), "little")):
@@ -45,7 +37,6 @@ def encode_mask(ordinals: Iterable[int], width_bytes: int | None = None, order: 
     Args:
         ordinals: Column ordinals, from 1.
         width_bytes: The length of the mask; None is the shortest that holds them, at least 1.
-        order: The order of its bytes.
 
     Raises:
         InvalidInputError: an ordinal is less than 1, or beyond the width.

@@ -47,7 +47,6 @@ class ColumnMetadata:
     """One column of a source table.
 
     Args:
-        name: As in the source.
         ordinal: Its position in the table, from 1; bit `ordinal - 1` of the masks.
         type: Replicate's type: INT4, NUMERIC, WSTRING, ...
         length: Of texts and bytes, in characters or bytes.
@@ -73,7 +72,6 @@ class TableMetadata:
 
     Args:
         schema_id: The id in the data messages of this version; opaque text.
-        lineage: The origin of the table.
         columns: By ordinal.
         data_schema: The Avro schema of the data messages.
     """

@@ -72,7 +72,6 @@ def target_type(column: ColumnMetadata, *, decimal_overflow: Literal["error", "s
     """Return the Spark SQL type a table stores a column as.
 
     Args:
-        column: The column as its metadata message has it.
         decimal_overflow: What a NUMERIC of more than 38 digits, or without a precision, becomes: an error, or
             STRING.
 
@@ -102,8 +101,7 @@ def decimal_shape(column: ColumnMetadata) -> tuple[int, int]:
     Databases can count differently: NUMBER(2,5) holds 0.00099, two digits of five after the point; NUMBER(3,-2) holds
     99900.
 
-    Returns:
-        The precision, 0 where the column states none, and the scale.
+    The precision is 0 where the column states none.
     """
     if column.precision < 1:
         return 0, max(column.scale, 0)
@@ -113,15 +111,7 @@ def decimal_shape(column: ColumnMetadata) -> tuple[int, int]:
 
 
 def avro_type(column: ColumnMetadata, *, logical_types: bool) -> dict[str, Any]:
-    """Return the Avro type Replicate writes a column as, without its null.
-
-    Args:
-        column: The column as its metadata message has it.
-        logical_types: Whether the endpoint's "Use logical data types" is on.
-
-    Raises:
-        SchemaError: a type unknown to Replicate, or a decimal without digits.
-    """
+    """Return the Avro type Replicate writes a column as, without its null, by the endpoint's "Use logical data types"."""
     kind = column.type.upper()
     if kind not in _TARGETS and kind != "NUMERIC":
         raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not one of Replicate's")

@@ -73,7 +73,6 @@ class Collapsed:
 
     Args:
         changes: One change per key: the schema's columns, `_hs_operation`, `_hs_delete`, `_hs_sequence`, `_hs_versions`.
-        count: Number of input changes.
         rejected: Rejected rows: (topic, partition, offset, reason).
         events: All changes of the other keys: the schema's columns, the key before as `_hs_old.<key>`, `_hs_sequence`,
             `_hs_operation`, `_hs_delete`, `_hs_moved` (a change of key), `_hs_partial` (columns are omitted), `_hs_columns`,
@@ -110,9 +109,6 @@ def collapse(
     """Return the last change of each key whose changes are whole, and all changes of the others.
 
     Args:
-        changes: Decoded changes, in any order, repeats allowed.
-        metadata: The columns and keys of the schema they were decoded by.
-        columns: The columns that the table has from its source; those of the schema are among them.
         wanted: Marks the keys that need all changes anyway; None for no key.
         soft: Whether a deleted row keeps its values, so that the changes before its deletion are needed.
         tracks: Whether to pass on all changes of a key with several inserts or updates: they can belong to several rows, which a
@@ -220,22 +216,13 @@ def departures(changes: pa.Table, keys: list[str]) -> pa.Table:
 
 
 def moved_keys(changes: pa.Table, keys: list[str]) -> pa.Table:
-    """Return the keys before and after the decoded changes that change their row's key.
-
-    Args:
-        changes: Decoded changes.
-    """
+    """Return the keys before and after the decoded changes that change their row's key."""
     left = departures(changes, keys).select(keys)
     return pa.concat_tables([left, changes.filter(_key_moved(changes, keys)).select(keys)]) if left.num_rows else left
 
 
 def has_partial_images(changes: pa.Table, metadata: TableMetadata) -> bool:
-    """Return whether some decoded changes are updates that omit columns.
-
-    Args:
-        changes: Decoded changes.
-        metadata: The columns of the schema they were decoded by.
-    """
+    """Return whether some decoded changes are updates that omit columns."""
     return bool(pc.any(_partial_rows(ColumnMasks(metadata), changes)).as_py())
 
 

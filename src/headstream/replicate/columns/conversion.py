@@ -66,11 +66,7 @@ _FINER: Final = r"\.\d{6}\d*[1-9]"
 
 
 def arrow_type(spark_type: str) -> pa.DataType:
-    """Return the Arrow type of a Spark SQL type text, as target_type() gives it.
-
-    Raises:
-        SchemaError: the text is another type.
-    """
+    """Return the Arrow type of a Spark SQL type text, as target_type() gives it."""
     decimal = re.fullmatch(r"DECIMAL\((\d+),\s*(-?\d+)\)", spark_type)
     if decimal is not None:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
@@ -93,7 +89,6 @@ def array_from_buffers(plan: ColumnPlan, buffers: ColumnBuffers, count: int) -> 
 
     Args:
         plan: The column's plan from its Avro schema; its logical type decides the Arrow type.
-        count: Rows in them.
     """
     validity = None if buffers.validity is None else pa.py_buffer(buffers.validity)
     if buffers.offsets is not None:
@@ -124,7 +119,6 @@ def array_from_json(values: list[Any], target: pa.DataType) -> tuple[pa.Array, d
 
     Args:
         values: str, int, Decimal, float, bool or None each; BINARY is hex digits.
-        target: The column's Arrow type.
 
     Returns:
         BINARY as its bytes, everything else as text: numbers with all their digits.
@@ -158,9 +152,6 @@ def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, dict[int, s
 
     Times finer than a microsecond are cut (see find_finer), and numbers for FLOAT and DOUBLE are rounded. Nothing else changes a
     value: text can spell it with spaces around it, and a number with a sign, an exponent or zeros after the point.
-
-    Args:
-        target: The column's Arrow type.
     """
     if array.type == target:
         return array, {}
@@ -264,11 +255,7 @@ def _timestamps_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def find_finer(array: pa.Array) -> list[int]:
-    """Return the rows whose time is finer than the microsecond of a table's timestamp, as of datetime2(7) or TIMESTAMP(9).
-
-    Args:
-        array: The decoded values of a DATETIME column.
-    """
+    """Return the rows of a DATETIME column whose time is finer than a table's microsecond, as of datetime2(7) or TIMESTAMP(9)."""
     if pa.types.is_string(array.type):
         finer = pc.match_substring_regex(array, _FINER)
     elif array.type == pa.timestamp("ns", "UTC"):
@@ -280,14 +267,7 @@ def find_finer(array: pa.Array) -> list[int]:
 
 
 def datetime_texts(array: pa.Array) -> tuple[pa.StringArray, dict[int, str]]:
-    """Return times as texts in one spelling, `2023-03-21 14:34:21.000000`, with further digits where they are needed; in UTC.
-
-    Args:
-        array: The decoded values of a DATETIME column, times of the years 1 to 9999 or text.
-
-    Returns:
-        The texts, null where a row is not a time, and the reason of each such row.
-    """
+    """Return times as UTC texts in one spelling, `2023-03-21 14:34:21.000000` (or more digits), and reasons for other rows."""
     times, bad = convert(array, pa.timestamp("us"))
     texts = times.cast(pa.string())
     if pa.types.is_string(array.type):
@@ -301,11 +281,7 @@ def datetime_texts(array: pa.Array) -> tuple[pa.StringArray, dict[int, str]]:
 
 
 def time_texts(texts: pa.StringArray) -> pa.StringArray:
-    """Return texts of times in one spelling, ISO 8601 with as many of 0, 3 or 6 digits of a second as they need.
-
-    Args:
-        texts: As sources write them; other texts stay unchanged.
-    """
+    """Return texts of times in ISO 8601 with 0, 3 or 6 digits of a second, as many as they need; other texts stay unchanged."""
     for pattern, spelled in _TIME_SPELLINGS:
         texts = pc.replace_substring_regex(texts, pattern, spelled)
     return texts
@@ -315,7 +291,6 @@ def number_texts(texts: pa.StringArray, scale: int | None) -> pa.StringArray:
     """Return texts of wide numbers in one spelling, so that `1.10` and `1.1` are one key.
 
     Args:
-        texts: As sources write them; other texts stay unchanged.
         scale: Digits after the point; None: as many as the number needs.
     """
     encoded = texts.dictionary_encode()

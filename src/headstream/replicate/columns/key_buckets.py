@@ -19,12 +19,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def divide(rows: pa.Table, keys: Sequence[pa.ChunkedArray], count: int) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the buckets that have rows, and their rows in the order given.
-
-    Args:
-        rows: Any rows.
-        count: Number of buckets.
-    """
+    """Yield the buckets that have rows, and their rows in the order given."""
     if not rows.num_rows:
         return
     numbers = bucket_numbers(keys, rows.num_rows, count)
@@ -36,13 +31,7 @@ def divide(rows: pa.Table, keys: Sequence[pa.ChunkedArray], count: int) -> Itera
 
 
 def bucket_numbers(keys: Sequence[pa.ChunkedArray], rows: int, count: int) -> npt.NDArray[np.int64]:
-    """Return the bucket of each row; equal keys of one type have the same.
-
-    Args:
-        keys: The key columns, without nulls; -0.0 does not occur.
-        rows: Number of rows.
-        count: Number of buckets.
-    """
+    """Return the bucket of each row; equal keys of one type, without nulls and -0.0, have the same."""
     hashes: _Hashes = np.zeros(rows, np.uint64)
     for column in keys:
         hashes = mix_hashes(hashes * _BASE + _hashes_of(column.combine_chunks()))
@@ -54,9 +43,6 @@ def divide_changes(changes: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
     A rerun divides the same changes in the same way, whatever their order: a part is that of a hash of the transaction, or of the
     place in the log. Its name includes the number of parts.
-
-    Args:
-        changes: Decoded changes of one structure.
     """
     count = -(-changes.nbytes // MAX_UNIT_BYTES)
     if count < 2:

@@ -20,23 +20,14 @@ _LARGE: Final = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 
 def take_rows(rows: pa.Table, places: Any) -> pa.Table:
-    """Return rows.take(places), of any size.
-
-    Args:
-        rows: Any rows.
-        places: Row numbers.
-    """
+    """Return rows.take(places), of any size."""
     if rows.nbytes <= MAX_ARRAY_BYTES:
         return rows.take(places)
     return pa.Table.from_arrays([take_values(column, places) for column in rows.columns], schema=rows.schema)
 
 
 def take_values(values: pa.ChunkedArray, places: Any) -> pa.ChunkedArray:
-    """Return values.take(places), of any size.
-
-    Args:
-        places: Row numbers; null for a null.
-    """
+    """Return values.take(places), of any size; null for a null place."""
     large = _LARGE.get(values.type)
     if large is None or values.nbytes <= MAX_ARRAY_BYTES:
         return values.take(places)

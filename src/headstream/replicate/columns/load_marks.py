@@ -15,12 +15,7 @@ Mark: TypeAlias = tuple[int, str]
 
 
 def steps_of(times: npt.NDArray[np.int64], sequences: pa.Array) -> list[Mark]:
-    """Return the steps of the running maximum of sequences, one a time.
-
-    Args:
-        times: Log times, rising.
-        sequences: As many change sequences.
-    """
+    """Return the steps of the running maximum of change sequences, one per time; log times rise."""
     ranks = pc.rank(sequences, "ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     reached = np.maximum.accumulate(ranks)
     is_step = np.diff(reached, prepend=-1) > 0

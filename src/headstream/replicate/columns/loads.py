@@ -56,7 +56,6 @@ class TableNotice(NamedTuple):
     """What a message says of a whole target: `truncated` up to a change sequence, or a `load` begins.
 
     Args:
-        schema: Schema of the target.
         kind: `truncated` or `load`.
         sequence: The position of a truncation.
         logged_us: When the log took the message, microseconds since 1970 UTC.
@@ -146,17 +145,13 @@ class Loads:
 
     @property
     def newest_change(self) -> str:
-        """The highest change sequence learned so far; "" without changes."""
+        """The highest change sequence seen so far; "" without changes."""
         return self.marks[-1][1] if self.marks else self.highest
 
     def begin(self, at_us: int) -> bool:
-        """Begin a load by hand: REFRESH rows logged from a time on belong to it.
+        """Begin a load by hand: REFRESH rows logged from a time (microseconds since 1970 UTC) on belong to it.
 
-        Args:
-            at_us: The time, microseconds since 1970 UTC.
-
-        Returns:
-            Whether a load begins then; false if rows logged since are already placed in an earlier load.
+        False if rows logged since are already placed in an earlier load.
         """
         newest = self.loads[-1] if self.loads else None
         if newest is not None and newest.begun_us != at_us and at_us <= newest.ended_us:
@@ -193,7 +188,6 @@ class Loads:
         Args:
             changes: `_hs_operation`, `_hs_sequence` and `_hs_logged_us` of some of the table's changes.
             read_until_us: All of the table's changes logged before this time are in this batch or were in earlier ones.
-            gap_us: As LOAD_GAP_US.
         """
         has_loads = False
         if changes.num_rows:
@@ -211,7 +205,6 @@ class Loads:
 
         Args:
             changes: Decoded changes that learn() has seen, REFRESH rows only from before `read_until_us`.
-            gap_us: As LOAD_GAP_US.
             keeps_all: Whether the table retains rows that loads have removed: such changes are merged, and removed again.
         """
         sequences = changes["_hs_sequence"].combine_chunks()

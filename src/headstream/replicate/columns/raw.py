@@ -51,7 +51,6 @@ def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int6
     """Join rows with wanted coordinates: return the row numbers of both, in the order of the rows.
 
     Args:
-        rows: With COORDINATE_COLUMNS.
         wanted: With COORDINATE_COLUMNS; each coordinates at most once counts.
     """
     names = list(COORDINATE_COLUMNS)
@@ -65,13 +64,7 @@ def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int6
 
 
 def match_keys(rows: pa.Table, keys: pa.Table, *, without: bool = False) -> pa.Table:
-    """Return the rows that have one of some keys.
-
-    Args:
-        rows: With the key columns.
-        keys: The key columns alone, in the same types; a key may be there more than once.
-        without: Whether the rows are wanted that have none of them.
-    """
+    """Return the rows that have one of some keys (of the same types, repeats allowed), or with `without` those that have none."""
     numbered = rows.select(keys.column_names).append_column("_hs_row", pa.array(np.arange(rows.num_rows)))
     found = numbered.join(keys, keys.column_names, join_type="left anti" if without else "left semi")
     return take_rows(rows, found["_hs_row"].combine_chunks().sort())
@@ -94,13 +87,7 @@ def change_coordinates(changes: pa.Table, schema_id: str) -> pa.Table:
 
 
 def leave_out(rows: pa.Table, columns: Sequence[str], coordinates: pa.Table) -> pa.Table:
-    """Return rows without those at the given coordinates.
-
-    Args:
-        rows: Any rows.
-        columns: Their topic, partition and offset.
-        coordinates: With COORDINATE_COLUMNS.
-    """
+    """Return rows without the rows at some coordinates; `columns` are the rows' topic, partition and offset."""
     if not coordinates.num_rows:
         return rows
     places = rows.select(list(columns)).rename_columns(list(COORDINATE_COLUMNS))
@@ -109,11 +96,7 @@ def leave_out(rows: pa.Table, columns: Sequence[str], coordinates: pa.Table) -> 
 
 
 def join_coordinates(parts: Iterable[pa.Table | None]) -> pa.Table | None:
-    """Return the coordinates that some parts have, each once; None for none.
-
-    Args:
-        parts: COORDINATE_COLUMNS; None for none.
-    """
+    """Return the coordinates that some parts have, each once; None for none."""
     schema = coordinates_table(()).schema  # parts can differ in whether a column is nullable
     found = [part.select(list(COORDINATE_COLUMNS)).cast(schema) for part in parts if part is not None and part.num_rows]
     if len(found) < 2:
@@ -145,11 +128,7 @@ def offsets_and_data(array: pa.BinaryArray) -> tuple[pa.Buffer, pa.Buffer]:
 
 
 def in_raw_types(raw: pa.RecordBatch) -> pa.RecordBatch:
-    """Return raw messages in the types of RAW_SCHEMA: a session of Spark can be set to give texts and bytes large ones.
-
-    Args:
-        raw: The columns of SOURCE_COLUMNS.
-    """
+    """Return SOURCE_COLUMNS in the types of RAW_SCHEMA: Spark's session can be set to give texts and bytes large types."""
     types = [RAW_SCHEMA.field(name).type for name in SOURCE_COLUMNS]
     columns = [raw.column(name) for name in SOURCE_COLUMNS]
     if all(column.type == kind for column, kind in zip(columns, types, strict=True)):
@@ -161,13 +140,7 @@ def in_raw_types(raw: pa.RecordBatch) -> pa.RecordBatch:
 def raw_rows(
     raw: pa.RecordBatch, rows: list[int], *, schema_ids: dict[int, str] | None = None, reasons: dict[int, str] | None = None
 ) -> pa.RecordBatch:
-    """Return some of a batch's messages as RAW_SCHEMA.
-
-    Args:
-        raw: The columns of SOURCE_COLUMNS.
-        schema_ids: Row -> its schema id; not for every row.
-        reasons: Row -> the reason why it can never be a change.
-    """
+    """Return some messages of SOURCE_COLUMNS as RAW_SCHEMA; by row, their schema ids and the reasons why they are no change."""
     chosen = raw.select(list(SOURCE_COLUMNS)).take(pa.array(rows, pa.int64()))
     arrays = [column.cast(kind.type) for column, kind in zip(chosen.columns, RAW_SCHEMA, strict=False)]
     arrays += [pa.array([(texts or {}).get(row) for row in rows], pa.string()) for texts in (schema_ids, reasons)]

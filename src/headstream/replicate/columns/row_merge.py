@@ -166,7 +166,6 @@ class KeyEvent:
     Args:
         kind: The kind of change. An upsert is an insert, an update, a row of a full load, or a stored row as far as known.
         key: The row's key; of a move the new key.
-        row: The columns that it carries.
         before: The key before a move.
         transaction: Names its transaction; "" if unknown.
         number: Its number within the transaction, from 1; 0 if unknown; KNOWN_STATE.
@@ -214,11 +213,9 @@ class KeyState:
 
 
 def join_key(deletions: Iterable[str], upserts: Iterable[tuple[str, KnownRow]], ended: Sequence[str] = ()) -> KeyState | None:
-    """Join the facts about one key; None if there are no facts.
+    """Join the places of facts about one key; None if there are no facts.
 
     Args:
-        deletions: Places of deletions.
-        upserts: Places of inserts and updates, and the columns they carry.
         ended: The places below which full loads have replaced rows: a row's columns do not reach across one.
     """
     deleted = sorted(filter(None, deletions))
@@ -296,7 +293,6 @@ def replay(events: Iterable[KeyEvent], incomplete: list[tuple[KeyEvent, KnownRow
     """Return the merged states of some keys from all of their changes, changes of key among them.
 
     Args:
-        events: In any order, each once.
         incomplete: Receives the changes of key that omit columns of a row without a known whole image at the old key, and the
             resulting row.
     """

@@ -29,7 +29,6 @@ def write_versions(row: KnownRow, sequence: str, deletion: str = "") -> str | No
     """Return the text for a row.
 
     Args:
-        sequence: Its `_hs_sequence`.
         deletion: Place of a deletion before its columns that is stored nowhere else, or "".
     """
     if not row.groups and row.base.version == version_of(sequence):
@@ -51,10 +50,7 @@ def read_versions(text: str | None, sequence: str, columns: Sequence[str], sourc
     """Return a row's columns, and the place of the deletion before them.
 
     Args:
-        text: The result of write_versions(), or the form of older versions.
-        sequence: The row's `_hs_sequence`.
         columns: The table's own columns in its order, which the older form follows.
-        source: The number of the row that has its values.
     """
     if text is None:
         return KnownRow(Written(version_of(sequence), source)), ""

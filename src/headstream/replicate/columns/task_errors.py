@@ -20,8 +20,6 @@ def naming_messages(step: str, *rows: pa.Table | pa.RecordBatch, columns: Sequen
 
     Args:
         step: What is done, as in `joining SHOP.orders, bucket 3`.
-        rows: The rows that it is done to.
-        columns: Their topic, partition and offset.
     """
     try:
         yield

@@ -34,12 +34,10 @@ class ChangeTraits:
     """The traits of some decoded changes of one schema.
 
     Args:
-        count: Number of changes.
         least: The lowest change sequence of those that are not REFRESH rows; None if there are none.
         most: The highest; "" if there are none.
         first_logged_us: When the log took the first of them, microseconds since 1970 UTC.
         trace: The columns that Loads.learn() reads.
-        size_bytes: Their size in memory.
     """
 
     count: int
@@ -84,36 +82,19 @@ class StoredChanges(Protocol):
         """Return the changes."""
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Leave further changes out of what the other methods return, of all schemas of the micro-batch.
-
-        Args:
-            coordinates: COORDINATE_COLUMNS of these changes, and of others.
-        """
+        """Leave further changes (COORDINATE_COLUMNS, also of other schemas) out of what the other methods return."""
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
-        """Return CHANGE_COORDINATES of the changes.
-
-        Args:
-            wanted: COORDINATE_COLUMNS of the changes to look for; None for all.
-        """
+        """Return CHANGE_COORDINATES of the changes, or those of them that are wanted."""
 
 
 def loads_from(changes: pa.Table, from_us: int) -> pa.ChunkedArray:
-    """Return which changes are REFRESH rows that were logged at a time or after it.
-
-    Args:
-        changes: Decoded changes.
-        from_us: The time, microseconds since 1970 UTC.
-    """
+    """Return which decoded changes are REFRESH rows that were logged at a time (microseconds since 1970 UTC) or after it."""
     return pc.and_(_are_loads(changes), pc.greater_equal(pc.fill_null(changes["_hs_logged_us"], 0), from_us))
 
 
 def traits_of(changes: pa.Table) -> ChangeTraits:
-    """Return the traits of decoded changes.
-
-    Args:
-        changes: In the order in which they were read, one or more.
-    """
+    """Return the traits of decoded changes, one or more, in the order in which they were read."""
     logged = pc.fill_null(changes["_hs_logged_us"], 0).combine_chunks().to_numpy()
     is_load = _are_loads(changes).combine_chunks().to_numpy(zero_copy_only=False)
     load_times = np.unique(logged[is_load])

@@ -39,11 +39,7 @@ _FILL: Final = "-"  # sorts below every digit and LOAD_MARK, and above the space
 
 
 def load_floor(sequence: str) -> str | None:
-    """Return the highest change sequence before the load of a row; None for a change.
-
-    Args:
-        sequence: The row's effective sequence, see loads.py.
-    """
+    """Return the highest change sequence before a row's load, by its effective sequence (see loads.py); None for a change."""
     floor, mark, _ = sequence.rpartition(LOAD_MARK)
     return floor if mark else None
 
@@ -54,12 +50,7 @@ def version_of(sequence: str) -> str:
 
 
 def moved_version(version: str, sequence: str) -> str:
-    """Return the version of a column that a key change moved.
-
-    Args:
-        version: Its version under the previous key.
-        sequence: The sequence of the key change.
-    """
+    """Return the version, under the new key, of a column that a key change moved."""
     if version == ABSENT_VERSION:
         return version
     was_moved = version[MAX_SEQUENCE_CHARACTERS] == _MOVED_MARK

@@ -64,21 +64,13 @@ class ComparedTable:
         return list(self.schema.metadata.key_columns)
 
     def source_rows(self, where: str | None = None, partitions: Partitions | None = None) -> DataFrame:
-        """Return rows of the source.
-
-        Args:
-            where: A condition in the source's SQL.
-        """
+        """Return rows of the source, by a condition in the source's SQL."""
         lineage = self.schema.metadata.lineage
         rows = self.database.read(lineage.schema, lineage.table, self.selected, where, partitions)
         return rows.select(*(self._normal(name, sf.col(_quoted(name)).try_cast(kind)) for name, kind in self.columns.items()))
 
     def lake_rows(self, *, with_sequence: bool = False) -> DataFrame:
-        """Return the current rows of the target.
-
-        Args:
-            with_sequence: Whether they have SEQUENCE.
-        """
+        """Return the current rows of the target, optionally with SEQUENCE."""
         chosen = [self._normal(name, sf.col(_quoted(name)).cast(kind)) for name, kind in self.columns.items()]
         opened = SEQUENCE if SEQUENCE in self.lake.columns else _OPENED
         return self.lake.select(*chosen, *([sf.col(opened).alias(SEQUENCE)] if with_sequence else []))
@@ -114,10 +106,6 @@ class ComparedTable:
 
 def open_compared(spark: SparkSession, database: SourceDatabase, schema: TableSchema, place: Place) -> ComparedTable:
     """Return a source table and its target, ready to be compared.
-
-    Args:
-        schema: The newest schema of the source, with the target's columns.
-        place: The target's Delta table.
 
     Raises:
         ReplicateError: the table has no key, or a side lacks a column of it.

@@ -119,13 +119,9 @@ class PipelineProgress:
         self._read = read
 
     def wait(self, until_us: int, wait_us: int) -> bool:
-        """Wait until the pipeline has applied all messages logged before a time; return whether it has.
+        """Wait at most `wait_us` until the pipeline has applied all messages logged before a time; return whether it has.
 
-        It is not waited for if it does not run.
-
-        Args:
-            until_us: The time, microseconds since 1970 UTC.
-            wait_us: Longest wait, microseconds.
+        It does not wait if the pipeline does not run.
         """
         end = time.monotonic() + wait_us / 1e6
         while True:
@@ -152,7 +148,6 @@ def compare_table(
     Args:
         result: Is filled.
         find_newest: Returns the newest change sequence that the pipeline knows of the table.
-        show: Shows progress.
 
     Raises:
         PySparkException: one of the sides cannot be read.

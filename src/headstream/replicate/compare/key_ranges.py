@@ -44,7 +44,6 @@ class Found:
         source_rows: Number of rows in the source when its digests were made.
         lake_rows: Number of current rows in the target then.
         source_reads: Rows of the source that were read for this, repeatedly read ones counted each time.
-        ranges: Ranges that differ.
     """
 
     keys: pa.Table
@@ -56,13 +55,7 @@ class Found:
 
 
 def find_differing_keys(table: ComparedTable, limit: int, connections: int, show: Callable[[str], None]) -> Found:
-    """Find the keys of rows that differ.
-
-    Args:
-        limit: Most keys.
-        connections: Connections that read the source at once.
-        show: Shows progress.
-    """
+    """Find at most `limit` keys of rows that differ; `connections` read the source at once."""
     if table.range_key is None:
         return _find_by_hash(table, limit, show)
     numbers = [_bounds(table.numbered(rows.select(table.range_key))) for rows in (table.source_rows(), table.lake_rows())]
@@ -100,7 +93,7 @@ def find_differing_keys(table: ComparedTable, limit: int, connections: int, show
 
 
 def _find_by_hash(table: ComparedTable, limit: int, show: Callable[[str], None]) -> Found:
-    """Find them where no range of keys can be asked for: the source is read through one connection, and again if it differs."""
+    """Find the keys without a range key: the source is read through one connection, and again if it differs."""
     found, bucket = _nothing(table), sf.pmod(sf.xxhash64(*table.keys), sf.lit(_RANGES))
     show("digests of all keys")
     source = _digests(table, table.source_rows(), bucket)
@@ -147,7 +140,7 @@ def _within(rows: DataFrame, ranges: Sequence[Range]) -> DataFrame:
 
 
 def join_ranges(ranges: Sequence[Range]) -> list[Range]:
-    """Return ascending ranges as few: adjacent ones are joined, and then neighbours until they are few enough."""
+    """Reduce ascending ranges: adjacent ranges are joined, and then neighbours until there are few enough."""
     joined: list[Range] = []
     for begin, until in ranges:
         if joined and joined[-1][1] == begin:

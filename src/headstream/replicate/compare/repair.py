@@ -37,10 +37,6 @@ _MARKS: Final = re.compile(r"[.,/ -]")
 def newest_sequence(checkpoint: Path, table: tuple[str, str]) -> str:
     """Return the newest change sequence that a pipeline knows of a table; "" before its first change.
 
-    Args:
-        checkpoint: A directory with the state of its tables.
-        table: Schema and name of the target.
-
     Raises:
         StorageError: the state cannot be read.
     """
@@ -57,7 +53,7 @@ def newest_sequence(checkpoint: Path, table: tuple[str, str]) -> str:
 
 
 def sequence_after(newest: str) -> str:
-    """Return the change sequence just above the newest one; above all rows of a first load if there is none.
+    """Return the change sequence just above the newest one, or above all rows of a first load if there is none.
 
     It is counted in hexadecimal, in which some connectors write their positions. After a decimal 9 it has an A, which is below
     the next decimal number too.
@@ -68,11 +64,7 @@ def sequence_after(newest: str) -> str:
 
 
 def describe_repair(result: TableResult, schema: TableSchema) -> dict[str, Any]:
-    """Return the arguments of the request that repairs a table's differences.
-
-    Args:
-        schema: The newest schema of its source.
-    """
+    """Return the arguments of the request that repairs a table's differences."""
     chosen = [difference for difference in result.differences if difference.kind in _OPERATIONS]
     newest = max([result.newest, *(_change_of(difference.sequence) for difference in chosen)])
     sequence, lineage = sequence_after(newest), schema.metadata.lineage
@@ -87,7 +79,7 @@ def describe_repair(result: TableResult, schema: TableSchema) -> dict[str, Any]:
 
 
 def _row(difference: Difference) -> dict[str, Any]:
-    """Return what the message says of a row: of a deleted one its key."""
+    """Return the row of a message; of a deleted row its key."""
     return difference.key if difference.source is None else difference.source
 
 

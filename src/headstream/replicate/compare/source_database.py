@@ -41,11 +41,7 @@ class JdbcAccess:
 
     @classmethod
     def parse(cls, url: str) -> JdbcAccess:
-        """Return the access that a URL names.
-
-        Raises:
-            InvalidInputError: it is not a URL of a database.
-        """
+        """Return the access that a URL names; raise InvalidInputError if it is not a URL of a database."""
         if url.startswith("jdbc:"):
             return cls(url)
         parts = urlsplit(url)
@@ -82,9 +78,6 @@ class Partitions:
 
 class SourceDatabase:
     """The tables of a database.
-
-    Args:
-        spark: The session that reads; it has the driver.
 
     Attributes:
         has_iso_dates: Whether a date as text is `2026-01-31`.
@@ -128,7 +121,6 @@ class SourceDatabase:
 
         Args:
             columns: Name in the result -> its SQL.
-            where: A condition in SQL; None for all rows.
         """
         chosen = ", ".join(f"{sql} AS {self.quote(name)}" for name, sql in columns.items())
         condition = "" if where is None else f" WHERE {where}"

@@ -28,11 +28,7 @@ from headstream.replicate.tables.table_places import place_table
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A compared table.
-
-    Args:
-        schema: The newest schema of its source.
-    """
+    """A compared table."""
 
     result: TableResult
     schema: TableSchema
@@ -42,7 +38,6 @@ def find_schemas(zone: SchemaZone, rules: TableRules, chosen: tuple[str, ...] = 
     """Return the newest schema of each source table that has a target.
 
     Args:
-        rules: The settings of the pipeline's tables.
         chosen: Targets, `schema.table`; empty for all.
 
     Raises:
@@ -77,10 +72,8 @@ def compare_tables(
 
     Args:
         tables: Place of the pipeline's tables.
-        rules: The settings of its tables.
         read: Returns a directory with the newest state of its checkpoint.
         chosen: Targets, `schema.table`; empty for all.
-        show: Shows progress.
 
     Raises:
         InvalidInputError: a chosen target is unknown.
@@ -113,7 +106,7 @@ def compare_tables(
 
 
 def _first_line(error: Exception) -> str:
-    """Return what Spark or the driver says, without the Java stack."""
+    """Return the error of Spark or of the driver, without the Java stack."""
     java = getattr(error, "java_exception", None)
     text = str(error) if java is None else str(java.toString())
     return next((line for line in text.splitlines() if line.strip()), type(error).__name__)

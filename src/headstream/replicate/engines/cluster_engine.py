@@ -27,15 +27,7 @@ much, for each of the tables that are merged at the same time."""
 
 
 class ClusterEngine:
-    """TableEngine by Spark or deltalake, by the size of what is to be done; both write the same table.
-
-    Args:
-        path: The table's directory or URI.
-        spark: A session with Delta.
-        mapped: Makes and changes tables whose column names need mapping.
-        strategy: Of merges.
-        settings: Of merges by deletion vectors.
-    """
+    """TableEngine by Spark or deltalake, by the size of what is to be done; both write the same table."""
 
     def __init__(
         self, path: Place, spark: SparkSession, mapped: MappedTables, strategy: MergeStrategy, settings: MergeSettings
@@ -48,17 +40,14 @@ class ClusterEngine:
 
     @property
     def path(self) -> Place:
-        """The table's directory or URI."""
         return self._log.path
 
     @property
     def columns(self) -> dict[str, str]:
-        """All columns and their Spark types, in the table's order; empty before it is made."""
         return self._log.columns
 
     @property
     def is_empty(self) -> bool:
-        """Whether the table has no rows: it has had no files."""
         return self._log.is_empty
 
     @property
@@ -74,28 +63,22 @@ class ClusterEngine:
         return self._small if is_small else self._large
 
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
-        """Make the empty table."""
         self._small.create(columns, partition_by, mapped=mapped)
 
     def add_columns(self, added: Mapping[str, str]) -> None:
-        """Add columns, null in the rows that are there; column mapping is switched on where a name needs it."""
         self._small.add_columns(added)
 
     def widen(self, widened: Mapping[str, str]) -> None:
-        """Give columns a type that holds more."""
         self._by_size.widen(widened)
 
     @property
     def takes_frames(self) -> bool:
-        """Whether merge() and append() take rows that are on Spark's executors: they do."""
         return True
 
     def last_applied(self, app_id: str) -> int | None:
-        """Return the highest version that a merge or append recorded for app_id, or None."""
         return self._small.last_applied(app_id)
 
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
-        """Run a merge in one commit that remembers (app_id, version)."""
         if not isinstance(changes, pa.Table):
             return self._large.merge(plan, changes, app_id, version)
         # The driver merges few changes by deletion vectors whatever the table's size: it reads only what they need.
@@ -103,32 +86,25 @@ class ClusterEngine:
         return self._by_size.merge(plan, changes, app_id, version) if counts is None else counts
 
     def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
-        """Add rows in one commit that remembers (app_id, version)."""
         engine = self._small if isinstance(rows, pa.Table) else self._large
         return engine.append(rows, app_id, version)
 
     def update(self, assignments: Mapping[str, str], where: str) -> int:
-        """Change the rows that an SQL condition holds for, in one commit, and return how many those were."""
         return self._by_size.update(assignments, where)
 
     def delete(self, where: str) -> int:
-        """Delete the rows that an SQL condition holds for, in one commit, and return how many those were."""
         return self._by_size.delete(where)
 
     def read(self, columns: Sequence[str], where: str) -> pa.Table:
-        """Return columns of the rows that an SQL condition over the table's columns holds for."""
         return self._by_size.read(columns, where)
 
     def frame(self, columns: Sequence[str], where: str) -> DataFrame:
-        """Return columns of the rows that an SQL condition holds for, on the executors, of the table's present version."""
         return self._large.frame(columns, where)
 
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
-        """Return columns of the rows that have one of some keys."""
         return self._by_size.read_keys(columns, where, keys)
 
     def compact(self, cluster_by: Sequence[str] = ()) -> None:
-        """Put small files together, with all rows sorted by some columns where any are named."""
         self._by_size.compact(cluster_by)
 
     def fold(self) -> bool:
@@ -137,14 +113,12 @@ class ClusterEngine:
 
     @property
     def vectors(self) -> VectorState | None:
-        """The table's deletion vectors; None if it has none and is not to get any."""
         return self._small.vectors
 
     def vacuum(self, kept_us: int) -> None:
-        """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""
         self._log.vacuum(kept_us)
 
     def count_values(self, column: str) -> int | None:
-        """Return how many rows have a value in a column: from the statistics of files, where those say, else from the files."""
+        """Return how many rows have a value in a column: from the statistics of files if these have it, else from the files."""
         known = self._log.count_values(column)
         return self._large.count_values(column) if known is None else known

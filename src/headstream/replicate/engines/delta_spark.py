@@ -36,7 +36,6 @@ class DeltaSparkEngine:
     """TableEngine by Spark.
 
     Args:
-        log: The log of the table, or its directory or URI.
         spark: A session with Delta. The engine works in a session of its own, so that engines in several threads do
             not see each other's settings and views.
         strategy: Of merges; Spark writes deletion vectors itself.
@@ -52,51 +51,42 @@ class DeltaSparkEngine:
 
     @property
     def path(self) -> Place:
-        """The table's directory or URI."""
         return self._log.path
 
     @property
     def columns(self) -> dict[str, str]:
-        """All columns and their Spark types, in the table's order; empty before it is made."""
         return self._log.columns
 
     @property
     def is_empty(self) -> bool:
-        """Whether the table has no rows: it has had no files."""
         return self._log.is_empty
 
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
-        """Make the empty table."""
         self._tables.create(self.path, columns, partition_by, mapped=mapped or needs_column_mapping(columns))
         if self._strategy == "auto":
             self._tables.set_properties(self.path, OWN_TABLE)
         self._refresh()
 
     def add_columns(self, added: Mapping[str, str]) -> None:
-        """Add columns, null in the rows that are there; column mapping is switched on where a name needs it."""
         if needs_column_mapping(added) and not self._log.is_mapped:
             self._tables.map_columns(self.path)
         self._tables.add_columns(self.path, added)
         self._refresh()
 
     def widen(self, widened: Mapping[str, str]) -> None:
-        """Give columns a type that holds more."""
         self._hide_partitions()
         self._tables.widen(self.path, widened)
         self._refresh()
 
     @property
     def takes_frames(self) -> bool:
-        """Whether merge() and append() take rows that are on Spark's executors: they do."""
         return True
 
     def last_applied(self, app_id: str) -> int | None:
-        """Return the highest version that a merge or append recorded for app_id, or None."""
         with translated(self.path, "the table's log cannot be read"):
             return self._log.last_applied(app_id)
 
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
-        """Run a merge in one commit that remembers (app_id, version)."""
         if self.is_empty:
             return self._insert(plan, changes, app_id, version)
         self._allow_vectors()
@@ -156,22 +146,18 @@ class DeltaSparkEngine:
             return int(self._spark.table(self._name).count())
 
     def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
-        """Add rows in one commit that remembers (app_id, version)."""
         with self._committing("the rows cannot be appended", app_id, version), self._own(rows) as frame:
             self._write(frame, app_id, version)
         return RowCounts(inserted=rows.num_rows if isinstance(rows, pa.Table) else 0)
 
     def update(self, assignments: Mapping[str, str], where: str) -> int:
-        """Change the rows that an SQL condition holds for, in one commit, and return how many those were."""
         updates = ", ".join(f"{name} = {value}" for name, value in assignments.items())
         return self._change(f"UPDATE {self._name} SET {updates} WHERE {where}", "the rows cannot be changed")
 
     def delete(self, where: str) -> int:
-        """Delete the rows that an SQL condition holds for, in one commit, and return how many those were."""
         return self._change(f"DELETE FROM {self._name} WHERE {where}", "the rows cannot be deleted")
 
     def read(self, columns: Sequence[str], where: str) -> pa.Table:
-        """Return columns of the rows that an SQL condition over the table's columns holds for."""
         names = ", ".join(map(quote_name, columns))
         with translated(self.path, "the table cannot be read"):
             rows = self._spark.sql(f"SELECT {names} FROM {self._name} WHERE {where}").toArrow()
@@ -179,7 +165,6 @@ class DeltaSparkEngine:
         return rows.cast(pa.schema([pa.field(name, arrow_type(types[name])) for name in columns]))
 
     def frame(self, columns: Sequence[str], where: str) -> DataFrame:
-        """Return columns of the rows that an SQL condition holds for, on the executors, of the table's present version."""
         names = ", ".join(map(quote_name, columns))
         with translated(self.path, "the table cannot be read"):
             return self._spark.sql(f"SELECT {names} FROM {self._name} WHERE {where}")
@@ -196,7 +181,6 @@ class DeltaSparkEngine:
         return rows.cast(pa.schema([pa.field(name, arrow_type(types[name])) for name in columns]))
 
     def compact(self, cluster_by: Sequence[str] = ()) -> None:
-        """Put small files together, with all rows sorted by some columns where any are named."""
         self._hide_partitions()
         self._tables.compact(self.path, cluster_by)
         self._refresh()
@@ -211,11 +195,10 @@ class DeltaSparkEngine:
         return None
 
     def vacuum(self, kept_us: int) -> None:
-        """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""
         self._log.vacuum(kept_us)
 
     def count_values(self, column: str) -> int | None:
-        """Return how many rows have a value in a column: from the statistics of files, where those say, else from the files."""
+        """Return how many rows have a value in a column: from the statistics of files if these have it, else from the files."""
         with translated(self.path, "the table's log cannot be read"):
             known = self._log.count_values(column)
         if known is not None:

@@ -41,11 +41,7 @@ _DELTA_TYPES: Final = {spark: delta for delta, spark in _SPARK_TYPES.items()}
 
 
 class TableLog:
-    """The metadata of a Delta table, from its log: columns, applied versions, statistics, needed files. Reads no data.
-
-    Args:
-        path: The table's directory or URI.
-    """
+    """The metadata of a Delta table, from its log: columns, applied versions, statistics, needed files. Reads no data."""
 
     def __init__(self, path: Place) -> None:
         self.path = path
@@ -134,12 +130,12 @@ class TableLog:
         return len(counts), sum(counts), self._snapshot.folded_ms
 
     def count_rows(self) -> int | None:
-        """Return the number of rows by the statistics of files; None if those do not say."""
+        """Return the number of rows by the statistics of files; None if these lack it."""
         counts = pa.table(self.table.get_add_actions())["num_records"]
         return None if counts.null_count or self.may_have_vectors else int(pc.sum(counts).as_py() or 0)
 
     def count_values(self, column: str) -> int | None:
-        """Return how many rows have a value in a column, or had one before they were deleted; None if no statistics say."""
+        """Return how many rows have a value in a column, or had one before they were deleted; None if statistics are missing."""
         field = next(field for field in self.table.schema().fields if field.name == column)
         physical = field.metadata.get("delta.columnMapping.physicalName", column)
         files = pa.table(self.table.get_add_actions(flatten=True))
@@ -170,14 +166,7 @@ class TableLog:
 
 
 class DeltaLakeEngine:
-    """TableEngine by deltalake.
-
-    Args:
-        log: The log of the table, or its directory or URI.
-        mapped: Makes and changes it where its column names need mapping.
-        strategy: Of merges.
-        settings: Of merges by deletion vectors.
-    """
+    """TableEngine by deltalake; `mapped` creates and changes tables whose column names need mapping."""
 
     def __init__(
         self,
@@ -195,21 +184,17 @@ class DeltaLakeEngine:
 
     @property
     def path(self) -> Place:
-        """The table's directory or URI."""
         return self._log.path
 
     @property
     def columns(self) -> dict[str, str]:
-        """All columns and their Spark types, in the table's order; empty before it is made."""
         return self._log.columns
 
     @property
     def is_empty(self) -> bool:
-        """Whether the table has no rows: it has had no files."""
         return self._log.is_empty
 
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
-        """Make the empty table."""
         make_parent(self.path)
         if mapped or needs_column_mapping(columns):
             self._mapped.create(self.path, columns, partition_by)
@@ -230,7 +215,6 @@ class DeltaLakeEngine:
         self._log.refresh()
 
     def add_columns(self, added: Mapping[str, str]) -> None:
-        """Add columns, null in the rows that are there; column mapping is switched on where a name needs it."""
         needs_mapping = needs_column_mapping(added)
         if needs_mapping and not self._log.is_mapped:
             self._mapped.map_columns(self.path)
@@ -262,16 +246,13 @@ class DeltaLakeEngine:
 
     @property
     def takes_frames(self) -> bool:
-        """Whether merge() and append() take rows that are on Spark's executors: they do not."""
         return False
 
     def last_applied(self, app_id: str) -> int | None:
-        """Return the highest version that a merge or append recorded for app_id, or None."""
         with Translated(self.path, "the table's log cannot be read"):
             return self._log.last_applied(app_id)
 
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
-        """Run a merge in one commit that remembers (app_id, version)."""
         assert isinstance(changes, pa.Table), "takes_frames is false"
         counts = self.merge_on_read(plan, changes, app_id, version)
         if counts is not None:
@@ -330,26 +311,22 @@ class DeltaLakeEngine:
         return counts
 
     def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
-        """Add rows in one commit that remembers (app_id, version)."""
         assert isinstance(rows, pa.Table), "takes_frames is false"
         with self._committing("the rows cannot be appended"):
             write_deltalake(self._log.table, rows, mode="append", commit_properties=_remembering(app_id, version))
         return RowCounts(inserted=rows.num_rows)
 
     def update(self, assignments: Mapping[str, str], where: str) -> int:
-        """Change the rows that an SQL condition holds for, in one commit, and return how many those were."""
         self._refuse_unescaped_paths()
         with self._committing("the rows cannot be changed"):
             return int(self._log.table.update(updates=dict(assignments), predicate=where)["num_updated_rows"])
 
     def delete(self, where: str) -> int:
-        """Delete the rows that an SQL condition holds for, in one commit, and return how many those were."""
         self._refuse_unescaped_paths()
         with self._committing("the rows cannot be deleted"):
             return int(self._log.table.delete(where)["num_deleted_rows"] or 0)
 
     def read(self, columns: Sequence[str], where: str) -> pa.Table:
-        """Return columns of the rows that an SQL condition over the table's columns holds for."""
         with Translated(self.path, "the table cannot be read"):
             schema = self._schema(columns)
             return pa.Table.from_batches(self._query(schema, where), schema)
@@ -359,7 +336,6 @@ class DeltaLakeEngine:
         raise AssertionError(where)
 
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
-        """Return columns of the rows that have one of some keys."""
         schema = self._schema(columns)
         with Translated(self.path, "the table cannot be read"):
             found = [match_keys(pa.Table.from_batches([batch]), keys) for batch in self._query(schema, where)]
@@ -395,7 +371,6 @@ class DeltaLakeEngine:
         return pa.schema([pa.field(name, arrow_type(types[name])) for name in columns])
 
     def compact(self, cluster_by: Sequence[str] = ()) -> None:
-        """Put small files together, with all rows sorted by some columns where any are named."""
         if self._log.is_mapped:
             self._mapped.compact(self.path, cluster_by)
             self._log.refresh()
@@ -412,7 +387,6 @@ class DeltaLakeEngine:
                 optimize.compact()
 
     def fold(self) -> bool:
-        """Write some of the files with many deleted rows again, if the table has very many files with deletion vectors."""
         if self._log.is_mapped or not self._log.may_have_vectors or not must_fold(self._log.snapshot):
             return False
         if merge_on_read_refusal(self._log.snapshot) is not None:
@@ -422,7 +396,6 @@ class DeltaLakeEngine:
 
     @property
     def vectors(self) -> VectorState | None:
-        """The table's deletion vectors; None if it has none and is not to get any. Reads nothing."""
         files, deleted, folded_ms = self._log.vector_counts
         folded_us = None if folded_ms is None else folded_ms * 1000
         if self._on_read is not None:
@@ -438,11 +411,9 @@ class DeltaLakeEngine:
             _LOGGER.info("%s: %d files were folded into %d, without %d deleted rows", *found)
 
     def vacuum(self, kept_us: int) -> None:
-        """Delete files that no version of the table has needed for a time, microseconds, and those of writes cut short."""
         self._log.vacuum(kept_us)
 
     def count_values(self, column: str) -> int | None:
-        """Return how many rows have a value in a column, from the statistics of files; None where those do not say."""
         return self._log.count_values(column)
 
 
@@ -453,10 +424,6 @@ def _copied(rows: Iterator[pa.RecordBatch], schema: pa.Schema, path: Path) -> It
     A thread of deltalake's runtime waits for the rows that it writes. It cannot wait for the table's own files, nor for Python:
     reading them takes another of its threads, of which there are as many as cores, and Python's lock may be held by a thread that
     waits for one. So as many tables as cores, widened at the same time, would wait for each other.
-
-    Args:
-        schema: The types to give them.
-        path: The file, which is made.
     """
     with pa.ipc.new_stream(str(path), schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         for batch in rows:

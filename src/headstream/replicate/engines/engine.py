@@ -37,8 +37,6 @@ class VectorState:
     """The deletion vectors of a table, as far as its log was read.
 
     Args:
-        strategy: Of its merges.
-        deleted: Rows that they delete.
         index_bytes: Size of the indexes of its keys.
         folded_us: When files were last folded, microseconds since 1970 UTC; None if that is not known.
     """
@@ -73,13 +71,11 @@ class TableEngine(Protocol):
         """Create the empty table.
 
         Args:
-            columns: Names and Spark types.
-            partition_by: Columns that its files are partitioned by.
             mapped: Whether Delta's column mapping is switched on, even if no name of a column needs it.
         """
 
     def add_columns(self, added: Mapping[str, str]) -> None:
-        """Add columns, null in existing rows."""
+        """Add columns, null in existing rows; switch column mapping on where a name needs it."""
 
     def widen(self, widened: Mapping[str, str]) -> None:
         """Widen the types of columns."""
@@ -95,7 +91,6 @@ class TableEngine(Protocol):
         """Run a merge in one commit that records (app_id, version), even if that was applied before.
 
         Args:
-            plan: The actions on rows.
             changes: The merge's source, in the table's types; a frame gives the same rows each time it is computed.
             app_id: Pipeline and unit.
             version: Number of this application within the unit.
@@ -105,12 +100,7 @@ class TableEngine(Protocol):
         """Add rows in one commit that records (app_id, version); the number of those of a frame is not counted."""
 
     def update(self, assignments: Mapping[str, str], where: str) -> int:
-        """Update the rows that match an SQL condition, in one commit, and return their number.
-
-        Args:
-            assignments: Column -> SQL expression.
-            where: A condition over the table's columns.
-        """
+        """Update the rows that match an SQL condition over the table's columns, in one commit, and return their number."""
 
     def delete(self, where: str) -> int:
         """Delete the rows that match an SQL condition, in one commit, and return their number."""
@@ -128,7 +118,6 @@ class TableEngine(Protocol):
         """Return columns of the rows with given keys; holds no other rows of the table in memory.
 
         Args:
-            columns: The key columns among them.
             where: A condition that holds for all of these rows, and possibly for others.
             keys: Key columns in the table's types, each key once.
         """
@@ -142,33 +131,21 @@ class TableEngine(Protocol):
         """
 
     def fold(self) -> bool:
-        """Rewrite some files with many deleted rows, if so many files have deletion vectors that this cannot wait for compact().
-
-        Returns:
-            Whether there were such files.
-        """
+        """Rewrite files with many deleted rows if they are too many to wait for compact(); return whether there were any."""
 
     @property
     def vectors(self) -> VectorState | None:
         """The table's deletion vectors; None if it has none and is not to get any. Reads nothing."""
 
     def vacuum(self, kept_us: int) -> None:
-        """Delete files that no version of the table has needed for a time.
-
-        Args:
-            kept_us: The time, microseconds; older versions cannot be read any more.
-        """
+        """Delete files of writes cut short, and files unneeded for `kept_us` microseconds: older versions become unreadable."""
 
     def count_values(self, column: str) -> int | None:
         """Return the number of rows with a value in a column, from the statistics of files, or None."""
 
 
 class MergedTable:
-    """A target table of either SCD type.
-
-    Args:
-        engine: Reads and writes it.
-    """
+    """A target table of either SCD type."""
 
     def __init__(self, engine: TableEngine, keys: list[str]) -> None:
         self.engine = engine

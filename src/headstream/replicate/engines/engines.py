@@ -21,34 +21,20 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 
 
 class SparkWorkers(NamedTuple):
-    """Where Spark's tasks run.
-
-    Args:
-        in_driver: Whether they are threads of the driver's own process.
-        master: Spark's `master` setting.
-    """
+    """Where Spark's tasks run, by its setting `master`; `in_driver`: as threads of the driver's own process."""
 
     in_driver: bool
     master: str
 
 
 def find_workers(spark: SparkSession) -> SparkWorkers:
-    """Return where the tasks of a session run, according to its context: `local-cluster` has processes of its own for them.
-
-    Args:
-        spark: A session that has its context in this process.
-    """
+    """Return where the tasks of a session run, according to its context: `local-cluster` has processes of its own for them."""
     context = spark.sparkContext
     return SparkWorkers(bool(context._jsc.sc().isLocal()), str(context.master))
 
 
 class Engines:
-    """Opens tables.
-
-    Args:
-        spark: A session with Delta.
-        merge: What merges by deletion vectors need.
-    """
+    """Opens tables."""
 
     def __init__(self, spark: SparkSession, merge: MergeSettings | None = None) -> None:
         self._spark = spark
@@ -58,10 +44,6 @@ class Engines:
 
     def check(self, places: Sequence[Place], kinds: Collection[str]) -> None:
         """Give Spark the settings of the places' object stores, and check that it can write there if it will have to.
-
-        Args:
-            places: The places of all tables.
-            kinds: The settings of their engines.
 
         Raises:
             EnvironmentSetupError: Spark merges some of the tables, and lacks the jars for the store.
@@ -73,11 +55,7 @@ class Engines:
                 require_store(self._spark, place, f"Spark merges the tables at {place}")
 
     def uses_spark(self, kinds: Collection[str]) -> bool:
-        """Return whether Spark merges some of the tables.
-
-        Args:
-            kinds: The settings of their engines.
-        """
+        """Return whether Spark merges some of the tables."""
         return "spark" in kinds or ("auto" in kinds and self._choose() == "spark")
 
     def open(
@@ -86,10 +64,8 @@ class Engines:
         """Return an engine for a table.
 
         Args:
-            path: The table's directory or URI.
             kind: `auto` is deltalake where Spark's tasks run in the driver's process, several times quicker there, and where
                 executors are processes of their own, on this machine or others, Spark for what is large, whose work they share.
-            strategy: Of the table's merges.
         """
         if kind == "auto" and self._choose() == "spark":
             return ClusterEngine(path, self._spark, self._mapped, strategy, self._merge)

@@ -100,9 +100,6 @@ def remove_vectors(table: Place) -> Folded:
 
     Its older versions still need a reader that knows the feature.
 
-    Args:
-        table: Its directory or URI.
-
     Raises:
         StorageError: there is no table, it has not the feature, or it cannot be read or written.
     """
@@ -166,11 +163,7 @@ def _choose(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]]:
 
 
 def _similar(files: Sequence[DataFile]) -> Sequence[DataFile]:
-    """Return the first files up to the last one that is at most twice as large as all before it together.
-
-    Args:
-        files: By size, ascending.
-    """
+    """Return the first of files sorted by size, up to the last that is at most twice as large as all before it together."""
     before = itertools.accumulate((file.size for file in files), initial=0)
     last = max(
         (number for number, (file, size) in enumerate(zip(files, before, strict=False)) if file.size <= 2 * size), default=-1

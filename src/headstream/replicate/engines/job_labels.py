@@ -27,11 +27,7 @@ def no_labels(text: str) -> AbstractContextManager[None]:
 
 
 class JobLabels:
-    """Labels the jobs that a thread starts; used by any thread.
-
-    Args:
-        spark: A session that has its JVM in this process.
-    """
+    """Labels the jobs that a thread starts; used by any thread. The session has its JVM in this process."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext

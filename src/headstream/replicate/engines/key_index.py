@@ -63,11 +63,7 @@ class FileKeys:
 
 
 class SoughtKeys:
-    """The keys that rows are looked for by.
-
-    Args:
-        keys: Key columns, in the table's types, each key once. A key with a null is that of no row.
-    """
+    """The keys that rows are looked for by, each once, in the table's types. A key with a null matches no row."""
 
     def __init__(self, keys: pa.Table) -> None:
         self.columns = tuple(keys.column_names)
@@ -161,7 +157,6 @@ class KeyIndex:
 
     Args:
         base: The directory of the indexes of all tables, created when it is needed. None: no index is kept.
-        table: The table's directory or URI.
         most_bytes: Size of the table's indexes at which no more are written.
     """
 
@@ -181,12 +176,7 @@ class KeyIndex:
             return self._size
 
     def find(self, file: str, rows: int | None, columns: Sequence[str]) -> FileKeys | None:
-        """Return the index of a data file; None if there is none.
-
-        Args:
-            file: The data file's name in the table's log.
-            rows: The number of its rows; None if that is not known.
-        """
+        """Return the index of a data file, by its name in the table's log and its row count if known; None if there is none."""
         if self._directory is None:
             return None
         name = _name(file, columns)
@@ -201,12 +191,7 @@ class KeyIndex:
         return known if known is None or rows in (None, len(known.numbers)) else None
 
     def build(self, file: str, keys: pa.Table) -> FileKeys:
-        """Return the keys of a data file, and write its index if there is room for it.
-
-        Args:
-            file: The data file's name in the table's log.
-            keys: The key columns of all of its rows.
-        """
+        """Return the keys of a data file from the key columns of all of its rows, and write its index if there is room for it."""
         is_exact = keys.num_columns == 1 and pa.types.is_integer(keys.schema.field(0).type)
         if is_exact and keys.column(0).null_count:
             is_exact = False  # the number of a null is that of a key

@@ -30,20 +30,12 @@ _GAP_SHARE: Final = 64
 
 
 def key_ranges(rows: pa.Table, keys: Sequence[str]) -> KeyRanges:
-    """Return the ranges of the values of each key column, of columns that can exclude files.
-
-    Args:
-        rows: With the key columns.
-    """
+    """Return the ranges of the values of each key column, of columns that can exclude files."""
     return literal_ranges(value_ranges(rows, keys))
 
 
 def value_ranges(rows: pa.Table, keys: Sequence[str]) -> ValueRanges:
-    """Return the same as values.
-
-    Args:
-        rows: With the key columns.
-    """
+    """Return the ranges of key_ranges() as values."""
     ranges: ValueRanges = {}
     for key in keys:
         values = rows[key].combine_chunks().drop_null()
@@ -58,11 +50,7 @@ def value_ranges(rows: pa.Table, keys: Sequence[str]) -> ValueRanges:
 
 
 def join_ranges(parts: Iterable[ValueRanges]) -> ValueRanges:
-    """Return ranges that contain those of several parts of some rows, as few as those of all rows at once.
-
-    Args:
-        parts: The results of value_ranges() for the same key columns.
-    """
+    """Return ranges that contain the ranges of several parts of some rows, as few as for all rows at once."""
     found: dict[str, list[tuple[Any, Any]]] = {}
     for part in parts:
         for key, ranges in part.items():
@@ -76,12 +64,7 @@ def literal_ranges(ranges: ValueRanges) -> KeyRanges:
 
 
 def ranges_sql(ranges: Mapping[str, Sequence[tuple[str, str]]], alias: str = "") -> list[str]:
-    """Return a condition for each key column: that its value lies in one of its ranges.
-
-    Args:
-        ranges: As key_ranges() gives them.
-        alias: What comes before a column's name.
-    """
+    """Return a condition for each key column, that its value lies in one of its ranges; `alias` comes before column names."""
     conditions = []
     for key, places in ranges.items():
         name = f"{alias}{quote_name(key)}"

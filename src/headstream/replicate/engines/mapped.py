@@ -33,10 +33,6 @@ def path_properties(columns: Mapping[str, str], partition_by: Iterable[str]) -> 
 
     Spark writes `city=Zürich/...` to the log, where deltalake would write `city=Z%C3%BCrich/...` when it removes that file; and a
     value can be longer than the name of a directory.
-
-    Args:
-        columns: The table's columns and their Spark types.
-        partition_by: Columns that its files are partitioned by.
     """
     has_text = any(columns.get(name) == "STRING" or not name.isascii() for name in partition_by)
     return {"delta.randomizeFilePrefixes": "true"} if has_text else {}
@@ -62,21 +58,13 @@ class MappedTables(Protocol):
 
 
 class SparkMappedTables:
-    """MappedTables by Spark's own Delta.
-
-    Args:
-        spark: A session with Delta.
-    """
+    """MappedTables by Spark's own Delta."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = open_session(spark)
 
     def create(self, path: Place, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = True) -> None:
-        """Make an empty table from column names and Spark types, divided by some of them, without deletion vectors.
-
-        Raises:
-            StorageError: Spark cannot.
-        """
+        """Make an empty table from column names and Spark types, divided by some of them, without deletion vectors."""
         divided = f"PARTITIONED BY ({', '.join(map(quote_name, partition_by))}) " if partition_by else ""
         properties = {VECTORS_PROPERTY: "false", **path_properties(columns, partition_by)}
         if mapped:
@@ -85,27 +73,15 @@ class SparkMappedTables:
         self._run(path, f"CREATE TABLE {columns_sql} USING delta {divided}TBLPROPERTIES ({_settings(properties)})")
 
     def map_columns(self, path: Place) -> None:
-        """Switch column mapping on.
-
-        Raises:
-            StorageError: Spark cannot.
-        """
+        """Switch column mapping on."""
         self.set_properties(path, {"delta.columnMapping.mode": "name"})
 
     def set_properties(self, path: Place, properties: Mapping[str, str]) -> None:
-        """Set properties of a table.
-
-        Raises:
-            StorageError: Spark cannot.
-        """
+        """Set properties of a table."""
         self._run(path, f"ALTER TABLE {_table(path)} SET TBLPROPERTIES ({_settings(properties)})")
 
     def add_columns(self, path: Place, columns: Mapping[str, str]) -> None:
-        """Add columns, null in the rows that are there.
-
-        Raises:
-            StorageError: Spark cannot.
-        """
+        """Add columns, null in the rows that are there."""
         self._allow_types(path, columns)
         self._run(path, f"ALTER TABLE {_table(path)} ADD COLUMNS ({_specification(columns)})")
 
@@ -115,11 +91,7 @@ class SparkMappedTables:
             self._run(path, f"ALTER TABLE {_table(path)} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
     def widen(self, path: Place, columns: Mapping[str, str]) -> None:
-        """Write the table again with columns of a type that holds more.
-
-        Raises:
-            StorageError: Spark cannot.
-        """
+        """Write the table again with columns of a type that holds more."""
         self._allow_types(path, columns)
         with translated(path, "the table cannot be changed"):
             rows = self._spark.read.format("delta").load(spark_path(path))
@@ -131,11 +103,7 @@ class SparkMappedTables:
             writer.save(spark_path(path))
 
     def compact(self, path: Place, cluster_by: Sequence[str] = ()) -> None:
-        """Put small files together, with all rows sorted by some columns where any are named.
-
-        Raises:
-            StorageError: Spark cannot.
-        """
+        """Put small files together, with all rows sorted by some columns where any are named."""
         clustered = f" ZORDER BY ({', '.join(map(quote_name, cluster_by))})" if cluster_by else ""
         self._run(path, f"OPTIMIZE {_table(path)}{clustered}")
 

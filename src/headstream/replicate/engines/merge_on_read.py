@@ -60,13 +60,7 @@ class _Found:
 
 
 class MergeOnRead:
-    """Merges of one table by deletion vectors.
-
-    Args:
-        path: The table's directory or URI.
-        advanced: Returns its newest state.
-        strategy: `auto` or `deletion-vectors`.
-    """
+    """Merges of one table by deletion vectors; `advanced` returns the newest state of the table's log."""
 
     def __init__(
         self, path: Place, advanced: Callable[[], LogSnapshot], strategy: MergeStrategy, settings: MergeSettings
@@ -78,11 +72,7 @@ class MergeOnRead:
         self._refusal: str | None = None
 
     def may_pay(self, configuration: Mapping[str, str], size_bytes: int) -> bool:
-        """Return whether a merge can be one by deletion vectors; if not, the table's log need not be read for it.
-
-        Args:
-            size_bytes: Of the table's files.
-        """
+        """Return whether a merge can be one by deletion vectors; if not, the table's log need not be read for it."""
         if self.strategy != "auto":
             return True
         is_open = configuration.get(VECTORS_PROPERTY) == "true" or OWN_TABLE.items() <= configuration.items()
@@ -131,11 +121,7 @@ class MergeOnRead:
         return refusal is None
 
     def _find(self, snapshot: LogSnapshot, candidates: Sequence[DataFile], sought: SoughtKeys) -> list[_Found]:
-        """Return the live rows that have one of some keys.
-
-        Raises:
-            StorageError: two of them have the same.
-        """
+        """Return the live rows that have one of some keys; raise StorageError if two of them have the same key."""
 
         def find(file: DataFile) -> _Found:
             keys = self.index.find(file.path, file.rows, sought.columns) or self._read_keys(snapshot, file, sought.columns)
@@ -235,7 +221,7 @@ def _merge_images(
 def _merge_by_sql(
     snapshot: LogSnapshot, plan: MergePlan, changes: pa.Table, found: list[_Found]
 ) -> tuple[list[_Found], pa.Table, RowCounts]:
-    """Return the rows that a merge removes from files, those that it writes, and what it does: deltalake merges the matched rows.
+    """Return the rows that a merge removes from files, the rows it writes, and its counts: deltalake merges the matched rows.
 
     These are in a table of their own. A column of it shows which rows the merge has written, another which row each was.
     """

@@ -32,11 +32,7 @@ _FILES_ONLY: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionD
 
 
 def is_cheaper(table: DeltaTable, plan: MergePlan) -> bool:
-    """Return whether to write a table again instead of running a merge.
-
-    Args:
-        table: The table, of the version to merge into.
-    """
+    """Return whether to write a table again instead of running a merge."""
     columns = len(table.schema().fields)
     if plan.effect != "all" or columns < _LEAST_COLUMNS:
         return False
@@ -52,13 +48,7 @@ def is_cheaper(table: DeltaTable, plan: MergePlan) -> bool:
 
 
 def matched_changes(stored: pa.Table, changes: pa.Table, match: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return for each stored row the number of the change that matches it; -1 where none does.
-
-    Args:
-        stored: All rows of the table, with the matched columns.
-        changes: The source's rows, one per key.
-        match: As in MergePlan.
-    """
+    """Return for each stored row the number of the change, one per key, that matches it; -1 where none does."""
     numbered = changes.select(match).append_column("_hs_change", pa.array(np.arange(changes.num_rows)))
     rows = stored.select(match).append_column("_hs_row", pa.array(np.arange(stored.num_rows)))
     found = rows.join(numbered, list(match), join_type="inner")
@@ -74,7 +64,6 @@ def rewritten(
 
     Args:
         stored: Rows of the table, with all columns; of columns that the plan updates, values of matched rows are not used.
-        changes: The source's rows, one per key, in the table's types, with `_hs_delete`; all of them take effect.
         plan: Its `effect` is not `sql`.
         change_of: For each stored row, the number of the change that matches it; -1 for none.
     """

@@ -41,10 +41,6 @@ class SparkCatalog:
 
         A missing schema is created. The table itself is not changed: no commit is added to it.
 
-        Args:
-            name: Its name in the catalog.
-            place: Its directory or URI; the table exists.
-
         Raises:
             ReplicateError: the name belongs to another table or to a view.
             StorageError: the catalog cannot be reached, or refuses the name.
@@ -93,12 +89,7 @@ class SparkCatalog:
 
 
 def is_same_location(first: str, second: str) -> bool:
-    """Return whether two locations of tables are the same, in any of the spellings that catalogs use.
-
-    Args:
-        first: A path or URI.
-        second: Another one.
-    """
+    """Return whether two paths or URIs of tables are the same, in any of the spellings that catalogs use."""
     return _normal(first) == _normal(second)
 
 

@@ -14,10 +14,6 @@ def configure_store(spark: SparkSession, place: StorePlace) -> None:
 
     They are set in the driver's Hadoop configuration, where neither the JVM's command line nor Spark's page shows them.
     A class that the session lacks is not set: it can have another one for the store, as the clouds' own clusters do.
-
-    Args:
-        spark: A session that has its JVM in this process.
-        place: A place in the store.
     """
     configuration, access = spark.sparkContext._jsc.hadoopConfiguration(), place.access
     settings = access.hadoop_settings()
@@ -29,11 +25,7 @@ def configure_store(spark: SparkSession, place: StorePlace) -> None:
 
 
 def explain(text: str, place: object) -> str:
-    """Return the first line of Spark's error, with advice if the jars for an object store are missing.
-
-    Args:
-        place: The place that Spark was to read or write.
-    """
+    """Return the first line of Spark's error, with advice if the jars for an object store are missing."""
     line = (text.splitlines() or [""])[0]
     if isinstance(place, StorePlace) and (place.access.file_system in line or "No FileSystem for scheme" in line):
         return f"{line}. {_lacking(place)}"
@@ -41,16 +33,7 @@ def explain(text: str, place: object) -> str:
 
 
 def require_store(spark: SparkSession, place: StorePlace, why: str) -> None:
-    """Check that a session has a file system for an object store: ours, or its own.
-
-    Args:
-        spark: The session, after configure_store().
-        place: A place in the store.
-        why: The reason, for the error.
-
-    Raises:
-        EnvironmentSetupError: the jars are missing.
-    """
+    """Raise EnvironmentSetupError, with the reason `why`, if a session has no file system for an object store."""
     jvm, context = spark.sparkContext._jvm, spark.sparkContext._jsc
     assert jvm is not None
     try:

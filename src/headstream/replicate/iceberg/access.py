@@ -67,7 +67,6 @@ def make_file(location: str, size: int, rows: int, partition: Sequence[Any], sta
         size: Bytes.
         rows: Rows, or deleted positions.
         partition: The values of the partition's fields, in order.
-        deletes: Whether it has position deletes, not rows.
     """
     unknown = ("column_sizes", "nan_value_counts", "key_metadata", "split_offsets", "equality_ids", "sort_order_id")
     others: dict[str, Any] = dict.fromkeys(unknown)
@@ -102,11 +101,7 @@ class Manifests:
     """The manifests of one snapshot with one content, data files or position deletes, and those of the snapshot after it.
 
     Args:
-        found: All manifests of the snapshot.
-        paths: Path of a manifest -> paths of its live files; those that are not there are read.
-
-    Attributes:
-        paths: The same, of these manifests.
+        paths: Path of a manifest -> paths of its live files; the others are read.
     """
 
     def __init__(
@@ -135,12 +130,10 @@ class Manifests:
     def replaced(
         self, schema: Schema, spec: PartitionSpec, snapshot_id: int, added: Sequence[DataFile], removed: set[str]
     ) -> list[ManifestFile]:
-        """Write what is new; return the manifests of the next snapshot.
+        """Write new manifests; return the manifests of the next snapshot.
 
         Args:
-            schema: The schema of the next snapshot.
             spec: How its files are partitioned.
-            added: New files.
             removed: Paths of live files that the next snapshot does not have.
         """
         small = [each for each in self._found if len(self.paths[each.manifest_path]) < _MOST_ENTRIES // 2]
@@ -197,8 +190,6 @@ def commit(
     Args:
         schema: The new current schema, of the next schema id; None if it stays.
         spec: The new partition spec; None if it stays.
-        properties: Properties of the table that change.
-        expired: Ids of snapshots that are removed.
 
     Raises:
         pyiceberg's CommitFailedException: the table has changed since it was loaded.

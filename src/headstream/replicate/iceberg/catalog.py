@@ -23,11 +23,7 @@ _STORAGE: Final = {
 
 
 def open_catalog(settings: IcebergSettings, tables: Place) -> Catalog:
-    """Open the catalog; pyiceberg's errors are not translated.
-
-    Args:
-        tables: The place of the Delta tables: Iceberg's files get the same settings of its store.
-    """
+    """Open the catalog, with the store settings of the Delta tables; pyiceberg's errors are not translated."""
     found: dict[str, str] = {}
     if isinstance(tables, StorePlace):
         storage = tables.access.resolved()

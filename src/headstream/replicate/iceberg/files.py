@@ -45,19 +45,14 @@ def locate(table: Place, path: str = "") -> str:
 
 
 class WantedFiles(NamedTuple):
-    """The files of a version.
-
-    Args:
-        data: Location -> data file.
-        deletes: Location of a file with position deletes -> the data file.
-    """
+    """The files of a version: location -> data file, and location of a file with position deletes -> its data file."""
 
     data: Mapping[str, DataFile]
     deletes: Mapping[str, DataFile]
 
     @classmethod
     def of(cls, log: LogSnapshot) -> WantedFiles:
-        """Return those of the version that was read."""
+        """Return the files of the version that was read."""
         data = {_locate_data(log, file): file for file in log.files.values()}
         with_vectors = {at: file for at, file in data.items() if file.vector is not None}
         return cls(data, {locate(log.table, f"{FOLDER}/deletes-{_digest(file)}.parquet"): file for file in with_vectors.values()})
@@ -75,11 +70,7 @@ def _digest(file: DataFile) -> str:
 
 
 def describe_data(log: LogSnapshot, schema: IcebergSchema, location: str, file: DataFile) -> IcebergFile:
-    """Return a data file by what Delta's log says of it.
-
-    Raises:
-        StorageError: the log has no number of rows, and the file cannot be read.
-    """
+    """Return a data file by Delta's log; the file is read if the log has no number of rows."""
     stats = json.loads(file.action.get("stats") or "{}", parse_float=Decimal) or {}
     rows = stats.get("numRecords")
     if rows is None:
@@ -111,14 +102,7 @@ def _partition(log: LogSnapshot, schema: IcebergSchema, file: DataFile) -> list[
 
 
 def write_deletes(log: LogSnapshot, schema: IcebergSchema, io: FileIO, wanted: Mapping[str, DataFile]) -> list[IcebergFile]:
-    """Write files with position deletes.
-
-    Args:
-        wanted: Location -> the data file.
-
-    Raises:
-        StorageError: a deletion vector cannot be read.
-    """
+    """Write files with position deletes: location -> the data file."""
     if not wanted:
         return []
     positions = log.deleted_rows(wanted.values())

@@ -74,7 +74,6 @@ class TableMirror:
     """Commits the versions of one Delta table to one Iceberg table; used by one thread at a time.
 
     Args:
-        identifier: Namespace and name of the Iceberg table.
         most_snapshots: That it keeps.
         kept_us: How long a snapshot is kept at most, microseconds: vacuum may remove the files of older ones.
     """
@@ -243,11 +242,7 @@ class TableMirror:
             self.clean()
 
     def _expired(self, table: Table, *, more: int) -> list[int]:
-        """Return the snapshots to remove: too old, or too many; never those that a branch or tag names, nor the newest.
-
-        Args:
-            more: Snapshots that are about to be added.
-        """
+        """Return the snapshots to remove before `more` are added: too old, or too many; never the newest, nor named ones."""
         named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name != "main"}
         found = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
         oldest_ms = time.time_ns() // 1_000_000 - self._kept_ms + _MARGIN_MS

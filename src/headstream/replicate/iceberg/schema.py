@@ -67,7 +67,6 @@ def derive_schema(log: LogSnapshot, before: Schema | None, last_id: int, mapping
     Args:
         before: The Iceberg table's current schema; None for a new table.
         last_id: The highest field id that it has had.
-        mapping: Its value of NAME_MAPPING.
 
     Raises:
         SchemaError: a column's type has no equivalent, or its field id cannot stay.
@@ -139,11 +138,7 @@ def _is_promotion(old: Any, new: Any) -> bool:
 
 
 def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
-    """Return a partition's value as Iceberg's manifests have it.
-
-    Args:
-        text: The value in Delta's log; empty is null there.
-    """
+    """Return a partition's value as Iceberg's manifests have it; an empty text in Delta's log is null."""
     if not text:
         return None
     if isinstance(kind, types.StringType):

@@ -79,7 +79,7 @@ class SourceFault(NamedTuple):
 
 
 def find_source_fault(error: BaseException) -> SourceFault | None:
-    """Return what an error says about deleted messages or recreated topics of the source; None if it is about something else."""
+    """Return the part of an error about deleted messages or recreated topics of the source; None for other errors."""
     try:
         text = str(error)
     except Exception:  # as in is_too_big()
@@ -100,7 +100,6 @@ def collect(frame: DataFrame, *, in_pieces: bool = False) -> pa.Table:
     """Return the rows of a frame.
 
     Args:
-        frame: A micro-batch, or a frame derived from it.
         in_pieces: Whether it is known not to fit; otherwise pieces are the fallback.
     """
     if not in_pieces:
@@ -141,9 +140,6 @@ def find_planned_batch(checkpoint: Path) -> int | None:
     """Return the number of the micro-batch that an earlier run has planned and not finished, or None.
 
     Its offsets are fixed, whatever the current limits, so it can be the one that did not fit.
-
-    Args:
-        checkpoint: The checkpoint of the Spark query.
     """
     planned, finished = (_newest(checkpoint / name) for name in ("offsets", "commits"))
     return planned if planned is not None and (finished is None or planned > finished) else None

@@ -47,20 +47,12 @@ READ_COLUMNS: Final = "stream,topic,partition,offset,timestamp,key,headers,paylo
 
 
 def decoding_source(decode: Decode) -> type[DataSource]:
-    """Return a data source for one pipeline, to be registered: the options of `headstream`, the columns of DECODED_SCHEMA.
-
-    Args:
-        decode: The function that each task runs on its messages.
-    """
+    """Return a data source for one pipeline, to be registered: the options of `headstream`, the columns of DECODED_SCHEMA."""
     return make_aligned_source(FORMAT, DECODED_SPARK_SCHEMA, lambda rows: decode(map(to_raw, rows)))
 
 
 def to_raw(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows of a log, READ_COLUMNS, as raw messages.
-
-    Args:
-        batch: With binary headers.
-    """
+    """Return the rows of a log, READ_COLUMNS with binary headers, as raw messages."""
     found: dict[str, Any] = {name: batch.column(name) for name in batch.schema.names}
     found["topic"] = pc.binary_join_element_wise(found["stream"], found["topic"], "/")
     found["timestamp_us"] = found["timestamp"].cast(pa.int64())
@@ -75,14 +67,7 @@ _DECLARED: Final = (".json", ".avsc", ".bin")
 
 
 def check_topics(config: ReplicateConfig) -> None:
-    """Raise the log's own error early if a topic of it does not exist.
-
-    Args:
-        config: The pipeline's; for Kafka, Spark raises the error.
-
-    Raises:
-        NotFoundError: there is no such topic.
-    """
+    """Raise NotFoundError early if a topic of the log does not exist; for Kafka, Spark raises the error."""
     if config.source is None or is_kafka(config.source):
         return
     with connect(config.source) as log:
@@ -97,30 +82,16 @@ class Input(Protocol):
         """Return the stream."""
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Let topics that were deleted and created again begin at their first message.
-
-        Args:
-            checkpoint: The checkpoint of the Spark query.
-        """
+        """Let topics that were deleted and created again begin at their first message; `checkpoint` is the Spark query's."""
 
     def decoded(self, batch: DataFrame) -> DataFrame:
         """Return the decoded messages of a micro-batch, the columns of decoded.DECODED_SCHEMA."""
 
     def read_until(self, batch_id: int, times: Sequence[PartitionTimes]) -> int | None:
-        """Return the log time before which all partitions are read with a micro-batch; None if unknown.
-
-        Args:
-            batch_id: The micro-batch, which is planned.
-            times: Those of its messages.
-        """
+        """Return the log time before which all partitions are read with a micro-batch; None if unknown."""
 
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
-        """Return messages of a micro-batch, the columns of raw.SOURCE_COLUMNS, the wanted ones and others.
-
-        Args:
-            wanted: With raw.COORDINATE_COLUMNS.
-            in_pieces: Whether it is fetched in pieces that fit into the driver of Spark.
-        """
+        """Return wanted messages (COORDINATE_COLUMNS) of a micro-batch, and possibly others, as SOURCE_COLUMNS."""
 
 
 def open_input(
@@ -129,9 +100,6 @@ def open_input(
     """Open the input of a pipeline.
 
     Args:
-        spark: A session made by headstream.spark.session().
-        config: The log or cluster, and its topics.
-        decode: The function that executors run on raw messages.
         times: The log times of a stream that plans by offsets only.
         source: A streaming DataFrame to read instead.
 
@@ -149,13 +117,7 @@ def open_input(
 
 
 class FrameInput:
-    """Any streaming DataFrame.
-
-    Args:
-        messages: The columns of raw.SOURCE_COLUMNS.
-        decode: The function that executors run on them.
-        times: The log times of the stream.
-    """
+    """Any streaming DataFrame, converted to the columns of raw.SOURCE_COLUMNS."""
 
     def __init__(self, messages: DataFrame, decode: Decode, times: FrameTimes) -> None:
         self._messages = messages
@@ -185,13 +147,7 @@ class FrameInput:
 
 
 class LogInput:
-    """A log, in a directory or behind a server: decoded by the task that reads it.
-
-    Args:
-        spark: A session made by headstream.spark.session().
-        config: Which topics of which log.
-        decode: The function that executors run on raw messages.
-    """
+    """A log, in a directory or behind a server: decoded by the task that reads it."""
 
     def __init__(self, spark: SparkSession, config: ReplicateConfig, decode: Decode) -> None:
         size = default_max_bytes(spark) if config.max_bytes_per_batch is None else config.max_bytes_per_batch
@@ -202,7 +158,7 @@ class LogInput:
         self._decode = decode
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Let topics that were deleted and created again begin at their first message; the same for the log."""
+        """Let topics, or a log, that were deleted and created again begin at their first message."""
         accept_recreated_log(checkpoint, self._options)
 
     def stream(self) -> DataFrame:
@@ -255,11 +211,7 @@ def _subscription(config: ReplicateConfig) -> dict[str, str]:
 
 
 def default_max_bytes(spark: SparkSession) -> int:
-    """Return the default limit of a micro-batch's bytes, from the heap of Spark's driver.
-
-    Args:
-        spark: A session whose JVM is accessible.
-    """
+    """Return the default limit of a micro-batch's bytes, from the heap of Spark's driver."""
     heap_bytes: int = spark._jvm.java.lang.Runtime.getRuntime().maxMemory()  # type: ignore[union-attr]
     return max(heap_bytes // _HEAP_SHARE, _LEAST_DEFAULT_BYTES)
 
@@ -307,19 +259,17 @@ def _headers(frame: DataFrame) -> Column:
 
 
 def add_declared_schemas(zone: SchemaZone, directory: Place, now_us: int) -> int:
-    """Put the schemas of a directory into a zone; return how many are new.
+    """Put the schemas of a directory or URI into a zone; return how many are new.
 
     `*.json` is table metadata (the message of a metadata message, or a whole one in its envelope), `*.bin` a metadata
     message as it was sent, `*.avsc` the Avro schema of a table's data messages, whose namespace ends with
     `<schema>.<table>`; such a schema has the id `file-<its name>`, and its file's name rises with the table's versions.
 
     Args:
-        directory: The directory, or its URI.
         now_us: The time, microseconds since 1970 UTC.
 
     Raises:
         SchemaError: a file has another form, or another schema already has its id.
-        StorageError: the directory cannot be read.
     """
     count = 0
     for number, (path, content) in enumerate(_read_declared(directory), start=1):

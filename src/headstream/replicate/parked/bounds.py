@@ -32,13 +32,9 @@ class DeadRates:
         self._windows: dict[Owner, deque[tuple[int, int]]] = {}
 
     def find_exceeded(self, messages: Mapping[Owner, int], dead: Mapping[Owner, Counter[str]]) -> dict[Owner, str]:
-        """Add a micro-batch, before any of its messages is dead-lettered; return those that exceed the share, and why.
+        """Add a micro-batch, before its messages are dead-lettered; return the owners that exceed the share, and why.
 
-        What it adds to these does not count: they are stopped, or it is read again.
-
-        Args:
-            messages: The number of its messages.
-            dead: The reasons of those that can never be a change.
+        Messages added to these do not count: their tables stop, or the micro-batch is read again.
         """
         exceeded = {}
         for owner, count in messages.items():
@@ -66,14 +62,7 @@ class WaitingBounds:
         self._alarmed_us: int | None = None
 
     def check(self, more_count: int, more_bytes: int) -> None:
-        """Check whether further messages fit within the limits.
-
-        Args:
-            more_count: Number of further messages.
-
-        Raises:
-            ReplicateError: the limits would be exceeded.
-        """
+        """Raise ReplicateError if further messages would exceed the limits."""
         waiting = self._ledger.waiting()
         count, size_bytes = waiting.count + more_count, waiting.size_bytes + more_bytes
         if not more_count or (count <= self._config.max_parked_count and size_bytes <= self._config.max_parked_bytes):

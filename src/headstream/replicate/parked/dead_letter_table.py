@@ -26,13 +26,7 @@ _COLUMNS: Final = (
 
 
 class DeadLetterTable:
-    """The table of one pipeline.
-
-    Args:
-        path: Its directory or URI.
-        log: The pipeline's own log.
-        pipeline_id: The pipeline's identity: several pipelines can share a table.
-    """
+    """The dead-letter table of one pipeline; several pipelines can share a table."""
 
     def __init__(self, path: Place, log: OwnLog, pipeline_id: str) -> None:
         self._path = path
@@ -51,11 +45,7 @@ class DeadLetterTable:
         return self._log.end(DEAD_LETTER_TOPIC) != self._until
 
     def follow(self) -> int:
-        """Append the new dead letters; return their number.
-
-        Raises:
-            StorageError: the table cannot be written.
-        """
+        """Append the new dead letters; return their number."""
         end = self._log.end(DEAD_LETTER_TOPIC)
         if end == self._until:
             return 0

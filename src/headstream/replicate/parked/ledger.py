@@ -43,7 +43,6 @@ class Parcel:
     """Messages that were set aside together.
 
     Args:
-        id: Its number; 0 before the ledger has it.
         state: One of the states above.
         cause: `schema`, `table`, `transaction` or `load` (the log is not read up to its REFRESH rows yet) that it waits for,
             or `message` for an invalid one.
@@ -54,7 +53,6 @@ class Parcel:
         from_offset: The offset of the first.
         until_offset: The offset after the last.
         since_us: When it was set aside, microseconds since 1970 UTC.
-        batch: The micro-batch that set it aside.
         release: The release that it is part of; of a parked one, the release whose messages its table rejected.
         transaction_key: The transaction that it waits for; all its messages belong to it.
         logged_from_us: When the source's log appended the first of its messages, microseconds since 1970 UTC; None if an older
@@ -93,12 +91,7 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class ParkedTotals:
-    """The amount of waiting messages.
-
-    Args:
-        count: Messages.
-        oldest_us: When the oldest was set aside, microseconds since 1970 UTC; None if none waits.
-    """
+    """The number of waiting messages, and when the oldest was set aside (microseconds since 1970 UTC), or None."""
 
     count: int
     size_bytes: int
@@ -182,9 +175,7 @@ class Ledger:
 
         Args:
             parcels: With id 0.
-            done: Parcels that these replace.
             marks: Texts stored with them, as by set_mark().
-            also: Further writes of the same transaction.
         """
         rows = list(parcels)
         with self.transaction() as connection:
@@ -251,17 +242,12 @@ class Ledger:
         read_until_us: int = 0,
         size_bytes: int = MAX_UNIT_BYTES,
     ) -> int | None:
-        """Select parcels for a release: those of transactions that are not open, then the oldest first.
+        """Select parcels for a release: closed transactions first, then the oldest; return its number; None if none is ready.
 
         Args:
-            schema_ids: Schemas that have arrived.
-            tables: Tables to retry.
             count: Most messages of one release; a larger parcel, or a transaction, is released alone and whole.
             size_bytes: The same in bytes.
             read_until_us: The log time before which everything is read: releases REFRESH rows that wait for it.
-
-        Returns:
-            The release's number, or None if nothing is ready.
         """
         ids, ready = set(schema_ids), set(tables)
         bundles: dict[Hashable, list[Parcel]] = {}
@@ -315,8 +301,6 @@ class Ledger:
         Args:
             again: Parcels set aside again: those of the release that wait for another cause, and new ones with id 0, whose
                 bytes are in the log.
-            marks: As in add().
-            also: As in add().
         """
         parcels = list(again)
         with self.transaction() as connection:
@@ -340,20 +324,12 @@ class Ledger:
         return self._value(f"mark.{name}")
 
     def rows(self, query: str, arguments: Sequence[object] = ()) -> list[Any]:
-        """Return the rows of a query, for modules with tables of their own in this file.
-
-        Raises:
-            StorageError: the file cannot be read.
-        """
+        """Return the rows of a query, for modules with tables of their own in this file."""
         return self._all(query, arguments)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection; its writes are committed together when the block ends, or rolled back.
-
-        Raises:
-            StorageError: the file cannot be written.
-        """
+        """Yield the connection; its writes are committed together when the block ends, or rolled back."""
         with self._lock:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")

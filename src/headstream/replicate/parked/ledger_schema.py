@@ -50,14 +50,7 @@ _LOCKED_S: Final = 30.0
 
 
 def write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch a ledger to a write-ahead log, with retries: SQLite does not wait for a concurrent switch.
-
-    Args:
-        connection: To the ledger, outside a transaction.
-
-    Raises:
-        sqlite3.Error: it cannot be written, or is locked for too long.
-    """
+    """Switch a ledger, outside a transaction, to a write-ahead log; SQLite does not wait for a concurrent switch: retry."""
     until_s = time.monotonic() + _LOCKED_S
     while True:
         try:
@@ -72,13 +65,9 @@ def write_ahead(connection: sqlite3.Connection) -> None:
 def bring_up(connection: sqlite3.Connection, where: str) -> None:
     """Create the tables, or migrate those of an older version.
 
-    Args:
-        connection: To the ledger, outside a transaction.
-
     Raises:
         LogVersionError: a newer Headstream created it.
         StorageError: it is not a ledger known to this Headstream.
-        sqlite3.Error: it cannot be written.
     """
     connection.execute("BEGIN IMMEDIATE")  # two processes can migrate at once: the second finds the current version
     try:
@@ -93,16 +82,7 @@ def bring_up(connection: sqlite3.Connection, where: str) -> None:
 
 
 def check_version(connection: sqlite3.Connection, where: str) -> None:
-    """Reject a ledger that cannot be read without migration.
-
-    Args:
-        connection: To the ledger.
-
-    Raises:
-        LogVersionError: a newer or older Headstream created it.
-        StorageError: it is not a ledger known to this Headstream.
-        sqlite3.Error: it cannot be read.
-    """
+    """Reject a ledger that cannot be read without migration: LogVersionError, or StorageError if it is not a known ledger."""
     version = _version(connection, where)
     if version == 0:
         raise StorageError(

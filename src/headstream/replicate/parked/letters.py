@@ -24,7 +24,6 @@ class SetAside:
     """The messages of one topic of a pipeline's own log that are set aside.
 
     Args:
-        checkpoint: A directory with the pipeline's ledger.
         topic: The topic, as `replicate/dead-letter`.
     """
 

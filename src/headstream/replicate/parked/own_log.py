@@ -105,11 +105,7 @@ class OwnLog:
             return 0
 
     def put(self, topic: str, messages: pa.Table) -> Placed:
-        """Append messages at consecutive offsets.
-
-        Args:
-            messages: RAW_SCHEMA, one row or more.
-        """
+        """Append messages, RAW_SCHEMA with one row or more, at consecutive offsets."""
         name = TopicName.parse(topic)
         batch = messages.combine_chunks()
         sizes = _lengths(batch["payload"]) + _lengths(batch["key"]) + _lengths(batch["headers"]) + _FIXED_BYTES
@@ -158,15 +154,7 @@ class OwnLog:
 
 
 def recover_log(checkpoint: Path) -> None:
-    """Repair what a process that was killed has left at the ends of a log's partitions, as its first append would.
-
-    Args:
-        checkpoint: A pipeline's checkpoint directory, which no other process uses.
-
-    Raises:
-        CorruptLogError: files contradict each other in a way that no crash explains.
-        StorageError: the files cannot be read or written.
-    """
+    """Repair the ends of a log's partitions after a killed process, as its first append would; no other process may use it."""
     for partition in sorted((checkpoint / "log" / "streams").glob("*/*/[0-9]*")):
         recover(str(partition), OsFiles())
 

@@ -34,11 +34,7 @@ from headstream.replicate.parked.requests import SetAsideRanges
 
 
 class OnceTopic:
-    """One topic.
-
-    Args:
-        log: The pipeline's own log.
-    """
+    """One topic."""
 
     def __init__(self, log: OwnLog, ledger: Ledger, topic: str) -> None:
         self.topic = topic
@@ -54,11 +50,7 @@ class OnceTopic:
     def put(self, messages: pa.Table) -> tuple[pa.Table, str]:
         """Append messages, except those that an interrupted step had already appended.
 
-        Args:
-            messages: RAW_SCHEMA, one row or more.
-
-        Returns:
-            The messages with a column `log_offset`, and the value for `mark` in the transaction that records them.
+        They get a column `log_offset`; the other result is the value for `mark` in the transaction that records them.
         """
         offsets = np.full(messages.num_rows, -1, np.int64)
         for orphan in list(self._orphans):
@@ -114,7 +106,6 @@ class Release:
     """Messages released for another attempt.
 
     Args:
-        number: The release's number, the same in a rerun after a crash.
         counts: The number of messages of each; of a parcel from which messages were erased fewer than its offsets.
         messages: RAW_SCHEMA, in the order of the parcels.
         resumed: Whether an earlier run began it and was interrupted.
@@ -133,12 +124,7 @@ class Release:
 
 
 class ParkingLot:
-    """The messages that a pipeline has set aside.
-
-    Args:
-        checkpoint: The pipeline's checkpoint directory.
-        bounds: The limits of waiting messages.
-    """
+    """The messages that a pipeline has set aside, and the limits of waiting messages."""
 
     def __init__(self, checkpoint: Path, delayed: str, ledger: Ledger, bounds: WaitingBounds) -> None:
         self._ledger = ledger
@@ -158,11 +144,7 @@ class ParkingLot:
         self._log.close()
 
     def begin_batch(self, batch_id: int) -> pa.Table | None:
-        """Begin a micro-batch.
-
-        Returns:
-            In a rerun after a crash: the coordinates of the messages that its first run set aside.
-        """
+        """Begin a micro-batch; in a rerun after a crash, return the coordinates of the messages that its first run set aside."""
         self._batch = batch_id
         if self._ledger.mark("batch") != str(batch_id):
             self._ledger.forget_done()
@@ -184,15 +166,7 @@ class ParkingLot:
         self._batch = None
 
     def park(self, batches: Iterable[pa.RecordBatch], now_us: int) -> int:
-        """Set raw messages aside until their schema arrives; return their number.
-
-        Args:
-            batches: RAW_SCHEMA, with schema ids.
-            now_us: The time, microseconds since 1970 UTC.
-
-        Raises:
-            ReplicateError: too many messages would wait.
-        """
+        """Set raw messages (RAW_SCHEMA, with schema ids) aside until their schema arrives; return their number."""
         messages = _table(batches)
         self._check_bounds([messages])
         if messages.num_rows:
@@ -202,10 +176,6 @@ class ParkingLot:
 
     def hold(self, held: Iterable[Held], now_us: int, also: Record = no_record) -> None:
         """Set raw messages aside until their table recovers, or the condition of their cause is met.
-
-        Args:
-            now_us: The time, microseconds since 1970 UTC.
-            also: Further writes of the same transaction.
 
         Raises:
             ReplicateError: too many messages would wait.
@@ -221,12 +191,7 @@ class ParkingLot:
         self._bounds.check(sum(table.num_rows for table in tables), size_bytes)
 
     def dead_letter(self, batches: Iterable[pa.RecordBatch], now_us: int) -> int:
-        """Move raw messages to the dead letter; return their number.
-
-        Args:
-            batches: RAW_SCHEMA, with reasons.
-            now_us: The time, microseconds since 1970 UTC.
-        """
+        """Move raw messages (RAW_SCHEMA, with reasons) to the dead letter; return their number."""
         messages = _table(batches)
         if messages.num_rows:
             parcels, marks = self._place_dead(messages, now_us)
@@ -264,13 +229,7 @@ class ParkingLot:
                 self._log.mark_for_deletion(discarded.log_topic, messages["log_offset"].to_pylist(), "discarded")
 
     def next_release(self, schema_ids: Iterable[str], tables: Iterable[Table], read_until_us: int = 0) -> Release | None:
-        """Begin the next release, first one that a crash interrupted.
-
-        Args:
-            schema_ids: Schemas that have arrived.
-            tables: Tables to retry.
-            read_until_us: As in Ledger.begin_release().
-        """
+        """Begin the next release, first one that a crash interrupted; see Ledger.begin_release()."""
         number = self._ledger.unfinished_release()
         resumed = number is not None
         if number is None:
@@ -290,18 +249,12 @@ class ParkingLot:
         dead: Iterable[pa.RecordBatch] = (),
         also: Record = no_record,
     ) -> int:
-        """End a release whose messages were applied, except for some.
+        """End a release whose messages were applied, except for some; return how many were moved to the dead letter.
 
         Args:
-            release: The result of next_release().
-            now_us: The time, microseconds since 1970 UTC.
             held: Messages that wait for their table or transaction (again).
             waiting: Messages that still wait for their schema.
             dead: Messages that can never be a change.
-            also: Further writes of the same transaction.
-
-        Returns:
-            Number of messages moved to the dead letter.
         """
         rejected = _table(dead)
         again, marks = self._place_dead(rejected, now_us) if rejected.num_rows else ([], {})

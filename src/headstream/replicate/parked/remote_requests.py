@@ -29,11 +29,6 @@ _LOOK_EVERY_US: Final = 5_000_000
 def ask_remotely(place: StorePlace, kind: RequestKind, arguments: dict[str, Any], now_us: int) -> str:
     """Make a request; return its name.
 
-    Args:
-        kind: As of requests.Request.
-        arguments: Its arguments, a JSON object.
-        now_us: The time, microseconds since 1970 UTC.
-
     Raises:
         StorageError: the store cannot be written.
     """
@@ -53,15 +48,7 @@ class RemoteRequests:
         self._look_us = 0
 
     def take(self, now_us: int) -> int:
-        """Move the requests into the ledger; return how many were new. The store is asked once in five seconds.
-
-        Args:
-            now_us: The time, microseconds since 1970 UTC.
-
-        Raises:
-            ReplicateError: another process has taken the checkpoint over.
-            StorageError: the checkpoint cannot be written. While requests cannot be read or deleted, they wait.
-        """
+        """Move the requests into the ledger, once in five seconds; return how many were new. Unreadable requests wait."""
         if self._place is None or now_us < self._look_us:
             return 0
         self._look_us = now_us + _LOOK_EVERY_US

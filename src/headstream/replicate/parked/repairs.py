@@ -15,12 +15,7 @@ from headstream.replicate.columns.raw import RAW_SCHEMA, REPAIR_TOPIC
 
 
 def repair_rows(arguments: dict[str, Any], request: int, now_us: int) -> pa.RecordBatch:
-    """Return the messages of a request as RAW_SCHEMA.
-
-    Args:
-        request: Its number, by which the messages' offsets differ from those of other requests.
-        now_us: The time, microseconds since 1970 UTC.
-    """
+    """Return the messages of a request as RAW_SCHEMA; their offsets differ by the request's number."""
     payloads = [json.dumps(message).encode() for message in arguments["messages"]]
     count = len(payloads)
     columns = {

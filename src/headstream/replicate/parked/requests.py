@@ -55,11 +55,7 @@ class Selection:
     within: SetAsideRanges | None = None
 
     def find(self, ledger: Ledger, table_of: Callable[[str], Table | None]) -> list[Parcel]:
-        """Return the matching parcels, the oldest first.
-
-        Args:
-            table_of: Schema id -> the table that it describes, if known.
-        """
+        """Return the matching parcels, the oldest first; `table_of`: schema id -> its table, if known."""
         offsets = None if self.within is None else OffsetRanges(self.within.ranges)
         found = [parcel for parcel in ledger.parcels(*self.states) if self._means(parcel, table_of)]
         return found if offsets is None else [each for each in found if offsets.within(each.from_offset, each.until_offset)]
@@ -150,7 +146,6 @@ class Requests:
 
         Args:
             mark: Marks messages of the log for deletion; it is called before the ledger gives them up, and again after a crash.
-            now_us: The time, microseconds since 1970 UTC.
         """
         selection = Selection.from_document(request.arguments)
         assert selection.within is not None

@@ -26,11 +26,8 @@ class FailingTable:
     """One table.
 
     Args:
-        table: Its schema and name.
-        failures: Number of failures since its last success.
         since_us: Since when, microseconds since 1970 UTC.
         next_us: When it is retried.
-        reason: Why it failed last.
     """
 
     table: Table

@@ -24,21 +24,12 @@ _TIMEOUT_MS: Final = 10_000
 
 
 def open_cluster(target: KafkaTopic) -> Client:
-    """Return a client of the cluster of a topic.
-
-    Raises:
-        HeadstreamError: it cannot be reached, or rejects the login.
-    """
+    """Return a client of the cluster of a topic."""
     return connect_plain(target.url, timeout_ms=_TIMEOUT_MS, connect_timeout_ms=_TIMEOUT_MS)
 
 
 class TopicCopy:
-    """The copy of one topic.
-
-    Args:
-        target: The topic of the cluster; created if it is missing, with one partition.
-        log: The pipeline's own log.
-    """
+    """The copy of one topic, with one partition if it is created."""
 
     def __init__(self, target: KafkaTopic, log: OwnLog, topic: str) -> None:
         self._target = target
@@ -58,11 +49,7 @@ class TopicCopy:
         return self._log.end(self._topic) != self._until
 
     def follow(self) -> int:
-        """Copy the new messages; return their number.
-
-        Raises:
-            StorageError: the cluster cannot be reached, or rejects them.
-        """
+        """Copy the new messages; return their number."""
         end = self._log.end(self._topic)
         if end == self._until:
             return 0

@@ -18,18 +18,14 @@ K = TypeVar("K")
 
 
 class Attempts(Generic[K]):
-    """Tries what is asked for, one after the other, and what has failed again after a pause.
+    """Tries each request, and again after a pause if it has failed.
 
     Args:
-        attempt: Does the work for a table; raises if it cannot.
         failure: What the log says of a failure: `a table is not registered`.
-        name: Of the thread.
         first_pause_s: Seconds between two attempts, doubled after each one without success; None for five.
 
     Attributes:
         changed: The lock of the other attributes, which is notified after each attempt.
-        waiting: What is not done.
-        reasons: Why the last attempt failed.
     """
 
     def __init__(self, attempt: Callable[[K], None], failure: str, name: str, first_pause_s: float | None = None) -> None:
@@ -54,10 +50,10 @@ class Attempts(Generic[K]):
                 self._wake()
 
     def finish(self, left: str, *, every_table: bool) -> None:
-        """Try what waits once more, and end.
+        """Try all waiting work once more, and end.
 
         Args:
-            left: What the log says of the number of those that still wait: `tables are not registered`.
+            left: Log text after the number of unfinished requests: `tables are not registered`.
             every_table: Whether to wait until each one was tried; otherwise for one attempt at most.
         """
         with self.changed:

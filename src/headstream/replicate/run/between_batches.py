@@ -21,11 +21,7 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 
 
 class BetweenBatches:
-    """Does this work for one pipeline; used by one thread at a time.
-
-    Args:
-        parking: The store of waiting messages.
-    """
+    """Works for one pipeline between its micro-batches; used by one thread at a time."""
 
     def __init__(self, parts: Parts, parking: ParkingLot, health: TableHealth) -> None:
         self._parts = parts
@@ -70,11 +66,7 @@ class BetweenBatches:
         return {"table": f"{schema}.{name}", "refused": refused}
 
     def settle_overdue(self) -> bool:
-        """Delay or dead-letter messages that waited too long for their schema; return whether there were any.
-
-        Raises:
-            SchemaError: there are some, and the policy is `fail`.
-        """
+        """Delay or dead-letter messages that waited too long for their schema; return whether there were any."""
         overdue = self._parking.overdue(self._now_us() - self._parts.config.schema_wait_us)
         if not overdue:
             return False

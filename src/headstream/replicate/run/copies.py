@@ -20,11 +20,7 @@ _AGAIN_US: Final = {DeadLetterTable: 10_000_000, TopicCopy: 60_000_000}
 
 
 def check_copies(config: ReplicateConfig) -> None:
-    """Check that the clusters of copies can be reached.
-
-    Raises:
-        InvalidOptionError: one cannot be reached, or rejects the login.
-    """
+    """Raise InvalidOptionError if a cluster of a copy cannot be reached, or rejects the login."""
     for setting, text in (("delayed", config.delayed), ("dead_letter", config.dead_letter)):
         if text is not None and is_kafka_topic(text):
             try:
@@ -34,11 +30,7 @@ def check_copies(config: ReplicateConfig) -> None:
 
 
 class Copies:
-    """The copies that a pipeline's settings ask for; used by one thread at a time.
-
-    Args:
-        log: The pipeline's own log.
-    """
+    """The copies that a pipeline's settings ask for; used by one thread at a time."""
 
     def __init__(self, parts: Parts, log: OwnLog) -> None:
         config = parts.config
@@ -60,9 +52,6 @@ class Copies:
 
         Args:
             last: Whether the run ends: the first failure is raised then, after all copies were tried.
-
-        Raises:
-            StorageError: a copy cannot be written, at the end of a run.
         """
         failed: list[StorageError] = []
         for number, copy in enumerate(self._copies):

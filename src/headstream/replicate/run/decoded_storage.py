@@ -34,11 +34,7 @@ def on_executors(decoded: Decoded) -> tuple[Decoded, SparkChanges | None]:
 
 
 def leave_out(decoded: Decoded, coordinates: pa.Table) -> Decoded:
-    """Leave out the messages of a micro-batch that its first run set aside.
-
-    Args:
-        coordinates: COORDINATE_COLUMNS of these messages.
-    """
+    """Leave out the messages of a micro-batch that its first run set aside, by COORDINATE_COLUMNS."""
     waiting, dead = (
         leave_out_rows(pa.Table.from_batches(batches, RAW_SCHEMA), COORDINATE_COLUMNS, coordinates).to_batches()
         for batches in (decoded.waiting, decoded.dead)
@@ -50,11 +46,7 @@ def leave_out(decoded: Decoded, coordinates: pa.Table) -> Decoded:
 
 
 def leave_out_stored(decoded: Decoded, parts: Iterable[pa.Table]) -> Decoded:
-    """Leave changes out of those that stay where they were decoded; with very many, all that remain are fetched.
-
-    Args:
-        parts: CHANGE_COORDINATES of these changes, and of others.
-    """
+    """Leave out stored changes, by CHANGE_COORDINATES of these and others; with very many, all that remain are fetched."""
     names = list(CHANGE_COORDINATES)
     coordinates = join_coordinates(part.select(names).rename_columns(list(COORDINATE_COLUMNS)) for part in parts)
     if coordinates is None:
@@ -72,8 +64,6 @@ def store_decoded(
     Data whose schema comes with it is decoded once more there, rather than in the driver: a first load begins so.
 
     Args:
-        session: From open_store_session().
-        rows: The decoded messages, decode.DECODED_SCHEMA.
         read: Gets rows into the driver.
         learn: Puts the schemas of metadata messages into the zone.
     """

@@ -111,11 +111,7 @@ class LoadWaits:
             self._advance(latest_us + 1)
 
     def hold(self, unit: Unit, read_us: int | None = None) -> Unit:
-        """Update the loads from a unit's changes, and hold the rows that cannot be placed yet.
-
-        Args:
-            read_us: The time up to which the log is read after the unit, if known.
-        """
+        """Update the loads from a unit's changes, and hold the rows that cannot be placed yet."""
         release = unit.number if unit.kind == "release" else None
         state = self.state(read_us=read_us, release=release, waiting=unit.decoded.waiting)
         decoded, schemas = unit.decoded, self._decoder.schemas(unit.decoded)
@@ -155,11 +151,7 @@ class LoadWaits:
 
 
 def _take_stored(decoded: Decoded, until: Mapping[str, int]) -> tuple[Decoded, list[tuple[str, pa.Table]]]:
-    """Take out the stored rows that cannot be placed yet; return the rest, and their coordinates by schema id.
-
-    Args:
-        until: Schema id -> the log time from which on its rows cannot be placed.
-    """
+    """Take out the stored rows that cannot be placed yet (logged from `until` on, by schema id); return the rest, and these."""
     from_us = {name: us for name, us in until.items() if (decoded.stored[name].traits.last_load_us or -1) >= us}
     if not from_us:
         return decoded, []

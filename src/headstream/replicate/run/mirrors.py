@@ -27,9 +27,6 @@ SUPPORTED: Final = "0.12"
 class MirrorOpener:
     """Opens the mirrors of a pipeline's tables; its catalog is opened with the first one.
 
-    Args:
-        config: The pipeline's, with [iceberg].
-
     Raises:
         MissingExtraError: pyiceberg is not installed.
         EnvironmentSetupError: it has a version that was not tested.
@@ -66,11 +63,10 @@ class MirrorOpener:
 
 @dataclass(slots=True)
 class _State:
-    """What is known of a table.
+    """The mirror of one table.
 
     Args:
         since_us: Since when it has had versions that Iceberg may lack, microseconds since 1970 UTC; None if it has none.
-        offered_us: When it was last offered.
         version: The Delta version that Iceberg has; None if not known.
         refused: Why the table has no mirror: a column without an equivalent; None if it can have one.
         synced_us: When it was last found to be up to date.
@@ -86,15 +82,7 @@ class _State:
 
 
 class IcebergMirrors:
-    """Brings Iceberg tables up to date, until each has its newest version; any thread.
-
-    Args:
-        clock_us: The time, microseconds since 1970 UTC.
-        first_pause_s: As of Attempts.
-
-    Raises:
-        EnvironmentSetupError: as MirrorOpener.
-    """
+    """Brings Iceberg tables up to date, until each has its newest version; any thread."""
 
     def __init__(self, config: ReplicateConfig, clock_us: Callable[[], int], *, first_pause_s: float | None = None) -> None:
         self._opener = MirrorOpener(config)
@@ -114,12 +102,9 @@ class IcebergMirrors:
             self._attempts.ask(chosen)
 
     def may_vacuum(self, table: Table, *, wait: bool = False) -> bool:
-        """Return whether the snapshots that need files which vacuum removes have expired; otherwise that is done soon.
+        """Return whether the snapshots that need files which vacuum removes have expired; `wait` for an attempt, for a minute.
 
         A catalog that fails defers vacuum, since its tables would lose files; a refused table does not.
-
-        Args:
-            wait: Whether to wait for an attempt, for a minute.
         """
         if self._opener.identify(table) is None:
             return True

@@ -13,8 +13,9 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headstream.errors import HeadstreamError, InvalidInputError, LogError, ReplicateError, StorageError
+from headstream.interceptors.batch_tracing import BatchSpan, BatchTracing
 from headstream.metrics.output import MetricsOutput
 from headstream.replicate.apply.on_executors.stored_batch import open_store_session
 from headstream.replicate.checkpoint.driver_lock import DriverLock
@@ -37,12 +39,11 @@ from headstream.replicate.decoding.decode import Decoder, decode_partitions, ope
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.frame_times import FrameTimes
 from headstream.replicate.engines.engines import Engines
-from headstream.replicate.engines.job_labels import JobLabels
+from headstream.replicate.engines.job_labels import JobLabels, LabelJobs
 from headstream.replicate.inputs.collecting import collect, find_planned_batch, find_source_fault, is_too_big, reason_of
 from headstream.replicate.inputs.inputs import Input, add_declared_schemas, check_topics, open_input, query_checkpoint
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.own_log import recover_log
-from headstream.replicate.run.batch_spans import BatchSpans
 from headstream.replicate.run.decoded_storage import store_decoded
 from headstream.replicate.run.metrics import describe_pipeline
 from headstream.replicate.run.mirrors import IcebergMirrors
@@ -58,7 +59,7 @@ from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_check import check_stores
 from headstream.replicate.storage.store_files import StoreFiles
-from headstream.replicate.tables.tables import TargetTables
+from headstream.replicate.tables.tables import Applied, TargetTables
 
 _WRITE_EVERY_S: Final = 10.0
 _RETRY_US: Final = 1_000_000
@@ -66,11 +67,7 @@ _RETRY_US: Final = 1_000_000
 
 
 class StoredMetrics:
-    """Writes texts of metrics to an object, at most once in ten seconds; a store that fails is a warning in the log.
-
-    Args:
-        clock_s: The time, seconds.
-    """
+    """Writes texts of metrics to an object, at most once in ten seconds; a store that fails is a warning in the log."""
 
     def __init__(self, place: StorePlace, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._files = StoreFiles(place, _RETRY_US)
@@ -78,11 +75,7 @@ class StoredMetrics:
         self._written_s: float | None = None
 
     def write(self, text: str, *, is_last: bool) -> None:
-        """Write a text if the last one is ten seconds old, or if this is the last one.
-
-        Args:
-            is_last: Whether no other one follows.
-        """
+        """Write a text if the last one is ten seconds old, or if no other one follows."""
         if not is_last and self._written_s is not None and self._clock_s() < self._written_s + _WRITE_EVERY_S:
             return
         self._written_s = self._clock_s()
@@ -93,14 +86,10 @@ class StoredMetrics:
 
 
 def open_keeper(config: ReplicateConfig, clock_us: Callable[[], int]) -> tuple[Keeper, ReplicateConfig]:
-    """Open the checkpoint of a pipeline; return what keeps it, and the settings with the directory of its state.
-
-    Args:
-        clock_us: The time, microseconds since 1970 UTC.
+    """Open the checkpoint of a pipeline; return its store, and the settings with the directory of its state.
 
     Raises:
         ReplicateError: the checkpoint has been moved; or one is to be moved to a place that has one, or while a run has it.
-        StorageError: the store cannot be read or written.
     """
     place = config.checkpoint
     if not isinstance(place, StorePlace):
@@ -149,6 +138,62 @@ _KEEP_EVERY_US = 10_000_000
 """How often a checkpoint in an object store is written while there is nothing to apply, for readers of its status."""
 _SWEEP_SECONDS = 0.5
 """How often waiting messages are processed while no data arrives."""
+
+
+class MergeSpan:
+    """The span of one merge, as OpenTelemetry's."""
+
+    def __init__(self, span: Any) -> None:
+        self._span = span
+
+    def end(self, applied: Applied) -> None:
+        """Record what a merge did, or why it failed."""
+        for counts in applied.counts.values():
+            for operation in ("inserted", "updated", "deleted"):
+                self._span.set_attribute(f"headstream.rows.{operation}", getattr(counts, operation))
+        for error in applied.failed.values():
+            from opentelemetry.trace import Status, StatusCode
+
+            self._span.record_exception(error)
+            self._span.set_status(Status(StatusCode.ERROR, str(error)))
+
+
+class BatchSpans:
+    """Makes the spans of one pipeline: of each micro-batch, and of each merge into a table; none unless `tracing` is set.
+
+    Raises:
+        MissingExtraError: `is_on`, and opentelemetry-api is not installed.
+    """
+
+    def __init__(self, labels: LabelJobs, *, is_on: bool, tracer_provider: Any = None) -> None:
+        self._labels = labels
+        self._tracing = BatchTracing(tracer_provider) if is_on else None
+        self._batch: BatchSpan | None = None
+
+    @contextmanager
+    def merging(self, text: str) -> Iterator[MergeSpan | None]:
+        """Label the Spark jobs of a table's step (`SHOP.orders: merge, micro-batch 12`), and make its span; see LabelJobs."""
+        batch = self._batch
+        with self._labels(text):
+            if batch is None:
+                yield None
+                return
+            table, _, step = text.partition(": ")
+            with batch.step(f"{step.partition(',')[0]} {table}", {"db.collection.name": table}) as span:
+                yield MergeSpan(span)
+
+    @contextmanager
+    def batch(self, batch_id: int, contexts: Sequence[str], message_count: int, start_ns: int) -> Iterator[None]:
+        """Make the span of a micro-batch, with its start (nanoseconds since 1970 UTC) and trace contexts of sampled messages."""
+        if self._tracing is None:
+            yield
+            return
+        attributes = {"messaging.batch.message_count": message_count, "headstream.batch": batch_id}
+        with self._tracing.process("process micro-batch", contexts, attributes, start_ns) as self._batch:
+            try:
+                yield
+            finally:
+                self._batch = None
 
 
 class ReplicatePipeline:
@@ -227,9 +272,6 @@ class ReplicatePipeline:
 
     def run(self) -> Summary:
         """Run until stopped, or with `once` until all messages present at the start are applied.
-
-        Returns:
-            The summary of the run.
 
         Raises:
             HeadstreamError: the source cannot be read, a table cannot be written, or a schema is missing and the policy

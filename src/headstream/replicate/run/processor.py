@@ -27,13 +27,7 @@ from headstream.replicate.run.unit_merge import UnitMerge
 
 
 class Processor:
-    """Does the work of one pipeline; used by one thread at a time.
-
-    Attributes:
-        parking: The store of waiting messages.
-        health: The failing tables.
-        bounds: The limits of waiting messages.
-    """
+    """Does the work of one pipeline; used by one thread at a time."""
 
     def __init__(self, parts: Parts) -> None:
         config, ledger = parts.config, parts.ledger
@@ -74,7 +68,6 @@ class Processor:
 
         Args:
             find_raw: Finds messages of it in the source.
-            batch_id: Its number, the same in a rerun after a crash.
             read_until_us: All messages of all partitions that were logged before this time are in this micro-batch or in
                 earlier ones, microseconds since 1970 UTC; None if unknown.
 
@@ -124,15 +117,12 @@ class Processor:
         return self._setting_aside.finish_release(unit, release)
 
     def sweep(self, *, last: bool = False, all_read: bool | None = None) -> bool:
-        """Do the work between two micro-batches.
+        """Do the work between two micro-batches; return whether there was any.
 
         Args:
             last: Whether the run ends: failing tables are then retried once, even if not due.
             all_read: Whether all messages logged before any read message have been read too; None: the value of
                 `last`.
-
-        Returns:
-            Whether there was any.
 
         Raises:
             SchemaError: a schema has not arrived in time, and the policy is `fail`.
@@ -152,12 +142,9 @@ class Processor:
         return worked
 
     def _release_all(self, *, every_table: bool = False) -> bool:
-        """Release the waiting messages that can be released; return whether there were any.
+        """Release the waiting messages that can be released; return whether there were any. `every_table`: even if not due.
 
         Their schema has arrived, their table is due for a retry, their transaction is complete, or their load can be placed.
-
-        Args:
-            every_table: Whether failing tables are retried once, even if not due.
         """
         worked, failed = False, set[Table]()
         while True:

@@ -33,15 +33,10 @@ _END_SECONDS: Final = 60.0
 
 
 def batch_numbers(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Return what a micro-batch did.
+    """Return the counts of a micro-batch, from Summary.to_dict() before and after it.
 
-    Args:
-        before: Summary.to_dict() before it.
-        after: The same after it.
-
-    Returns:
-        Counts of the micro-batch; `parked` and `delayed` are all that wait after it. `lag_seconds` is the longest one of its
-        tables, None if there is none. `tables` has the ten tables with the most changed rows.
+    `parked` and `delayed` count the messages that wait after it. `lag_seconds` is the longest lag of its tables, None if there
+    is none. `tables` has the ten tables with the most changed rows.
     """
     numbers: dict[str, Any] = {name: after[name] - before[name] for name in _ADDED} | {name: after[name] for name in _CURRENT}
     tables = {}
@@ -58,11 +53,7 @@ def batch_numbers(before: dict[str, Any], after: dict[str, Any]) -> dict[str, An
 
 
 class ProgressReports:
-    """Gives the progress of one query to listeners.
-
-    Args:
-        listeners: Who receives it, on a thread of Spark's.
-    """
+    """Passes the progress of one query to listeners, on a thread of Spark's."""
 
     def __init__(self, spark: SparkSession, listeners: Sequence[Listener]) -> None:
         self._spark = spark

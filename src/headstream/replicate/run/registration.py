@@ -31,12 +31,7 @@ class CatalogEntry(NamedTuple):
 
 
 class Registration:
-    """Registers tables until each one has its name.
-
-    Args:
-        register: Registers one table; raises a HeadstreamError if it cannot.
-        first_pause_s: As of Attempts.
-    """
+    """Registers tables until each one has its name."""
 
     def __init__(self, register: Callable[[CatalogName, Place], None], *, first_pause_s: float | None = None) -> None:
         self._register = register
@@ -46,11 +41,7 @@ class Registration:
         self._registered: set[Table] = set()
 
     def offer(self, entries: Iterable[CatalogEntry]) -> None:
-        """Register tables soon, except those that are registered or wait for it; returns at once.
-
-        Args:
-            entries: The tables; one without a commit is forgotten, and has to be offered again.
-        """
+        """Register tables soon, unless they are registered or wait for it. A table without a commit must be offered again."""
         with self._attempts.changed:
             known = self._registered | self._attempts.waiting.keys()
             new = {entry.table: entry for entry in entries if entry.table not in known}
@@ -82,11 +73,7 @@ class Registration:
 
 
 class CatalogTables:
-    """The tables of one pipeline in the catalog; without a catalog in its settings, nothing is done.
-
-    Raises:
-        EnvironmentSetupError: the session lacks the jars for the object store of the tables.
-    """
+    """The tables of one pipeline in the catalog; without a catalog in its settings, nothing is done."""
 
     def __init__(self, spark: SparkSession, config: ReplicateConfig, zone: SchemaZone) -> None:
         self._config = config
@@ -126,11 +113,7 @@ class CatalogTables:
 
 
 def find_catalog_names(zone: SchemaZone, rules: TableRules) -> Mapping[Table, CatalogName]:
-    """Return the target tables of a zone that are to be registered, and their names in the catalog.
-
-    Args:
-        rules: The settings of its tables.
-    """
+    """Return the target tables of a zone that are to be registered, and their names in the catalog."""
     names: dict[Table, CatalogName] = {}
     for (schema, table), history in zone.tables().items():
         settings = rules.settings_of(schema, table)

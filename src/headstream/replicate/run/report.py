@@ -49,9 +49,6 @@ class PipelineReport:
     def find_schema(self, schema_id: str) -> TableMetadata | None:
         """Return the version of a table that a schema id names, or None if the pipeline's schema store does not have it.
 
-        Args:
-            schema_id: The id in an envelope.
-
         Raises:
             SchemaError: the zone's file is damaged.
             StorageError: the checkpoint cannot be read.
@@ -84,20 +81,12 @@ class PipelineReport:
 
 
 def find_zone(checkpoint: Path, noted: str | None) -> Path:
-    """Return the directory of a pipeline's schema store: where its last run noted, or within a checkpoint that was moved.
-
-    Args:
-        noted: The directory in the status of its last run.
-    """
+    """Return the directory of a pipeline's schema store: as its last run noted, or within a checkpoint that was moved."""
     return Path(noted) if noted and Path(noted).is_dir() else checkpoint / "zone"
 
 
 def tables_of_schemas(zone: SchemaZone, targets: dict[str, Table]) -> Callable[[str], Table | None]:
-    """Return a function that returns the table of a schema id: its target, else the source's table, None for an unknown id.
-
-    Args:
-        targets: Schema id -> target table, as far as the pipeline wrote it.
-    """
+    """Return a function: schema id -> its target table, else the source's table, None for an unknown id."""
 
     def table_of(schema_id: str) -> Table | None:
         if schema_id in targets:

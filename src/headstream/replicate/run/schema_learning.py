@@ -17,13 +17,11 @@ from headstream.replicate.schemas.zone import ZoneEntry
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What the zone has learned from some metadata messages.
+    """The schemas that were read from some metadata messages.
 
     Args:
-        count: Number of new schemas.
         shares_ids: Whether a new schema has a known schema id, and is of another table: rows of the same messages can have been
             decoded by the schema of the other table.
-        dead: The messages that contain no schema, with reasons.
     """
 
     count: int
@@ -52,11 +50,7 @@ class SchemaLearning:
         return replace(unit, decoded=Decoded.join([replace(unit.decoded, waiting=()), *parts])) if parts else unit
 
     def learn_metadata(self, metadata: Iterable[pa.RecordBatch]) -> Learned:
-        """Put the schemas of metadata messages into the zone.
-
-        Args:
-            metadata: RAW_SCHEMA.
-        """
+        """Put the schemas of metadata messages (RAW_SCHEMA) into the zone."""
         count, shares_ids, dead = 0, False, []
         for batch in metadata:
             reasons: list[str | None] = []

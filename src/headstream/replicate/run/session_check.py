@@ -45,10 +45,6 @@ def check_classic(spark: SparkSession) -> None:
 def check_delta(spark: SparkSession, kinds: Collection[str], *, has_catalog: bool) -> None:
     """Check that Spark can write Delta tables, if it will have to; else log a warning, because some names of columns need it.
 
-    Args:
-        kinds: The settings of the tables' engines.
-        has_catalog: Whether tables are registered in a catalog.
-
     Raises:
         EnvironmentSetupError: Delta's jars or settings are missing.
     """
@@ -123,7 +119,7 @@ def check_workers(spark: SparkSession) -> None:
 
 
 def _reason(error: str) -> str:
-    """Return the line of a failed job's error that says why: the last one that its Python printed, else that of an exception."""
+    """Return the line of a failed job's error with the reason: the last line that its Python printed, else an exception's."""
     printed = [line for line in _PRINTED.findall(error)[-1:] for line in line.splitlines() if line.strip()]
     raised = [line for line in error.splitlines() if _RAISED.match(line.strip())]
     return (printed or raised or ["unknown"])[-1].strip()

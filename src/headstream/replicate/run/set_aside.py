@@ -23,11 +23,7 @@ FindRaw: TypeAlias = Callable[[pa.Table], pa.Table]
 
 
 class SettingAside:
-    """Stores what the units of one pipeline did not apply.
-
-    Args:
-        parking: The store of waiting messages.
-    """
+    """Stores what the units of one pipeline did not apply."""
 
     def __init__(self, parts: Parts, parking: ParkingLot, stops: StoppedTables) -> None:
         self._summary = parts.summary

@@ -38,13 +38,8 @@ def note_status(
 
     Args:
         state: `running`, `ended`, or `failed: ` and the reason.
-        summary: The run's counts so far.
-        zone: The directory of its schema store.
-        now_us: The time, microseconds since 1970 UTC.
-        heartbeat_us: Longest interval after which readers see the next one.
+        heartbeat_us: Longest interval until the next status.
         catalog: The status of the tables' registration; None if there is no catalog.
-        mask_orders: As of describe_orders().
-        iceberg: How far the Iceberg tables are; None if there are none.
     """
     place = str(zone.absolute())  # its reader can have another working directory
     document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": place, "run": summary.to_dict()}
@@ -53,12 +48,7 @@ def note_status(
 
 
 def describe_orders(orders: MaskOrders, zone: SchemaZone) -> list[dict[str, Any]]:
-    """Return the decided byte orders of masks, one object per task, with their evidence, None where it was not stored.
-
-    Args:
-        orders: Those of the zone.
-        zone: Its schemas, as of its last scan().
-    """
+    """Return the decided byte orders of masks, one object per task, with their evidence, None where it was not stored."""
     lineages = [entry.metadata.lineage for history in zone.tables().values() for entry in history]
     tasks = {(lineage.server, lineage.task): lineage for lineage in lineages}
     return [
@@ -69,11 +59,7 @@ def describe_orders(orders: MaskOrders, zone: SchemaZone) -> list[dict[str, Any]
 
 
 def note_targets(ledger: Ledger, zone: SchemaZone, rules: TableRules) -> None:
-    """Write the target table of each schema of a zone, for readers of the ledger without the settings.
-
-    Args:
-        rules: The settings of its tables.
-    """
+    """Write the target table of each schema of a zone, for readers of the ledger without the settings."""
     targets = {}
     for (schema, table), history in zone.tables().items():
         settings = rules.settings_of(schema, table)
@@ -91,11 +77,7 @@ def read_targets(ledger: Ledger) -> dict[str, Table]:
 
 
 def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
-    """Return the status of a pipeline as a JSON object.
-
-    Args:
-        now_us: The time, microseconds since 1970 UTC.
-    """
+    """Return the status of a pipeline as a JSON object."""
     stored = json.loads(ledger.mark(_MARK) or "null")
     status: dict[str, Any] = {"state": "has not run", "process": None, "updated_us": None, "zone": None, "run": None}
     status["catalog"] = status["iceberg"] = None

@@ -32,11 +32,7 @@ _WAY_ON: Final = (
 
 
 class StoppedTables:
-    """The stopped tables of one pipeline.
-
-    Args:
-        health: Its failing tables; the stopped ones are among them.
-    """
+    """The stopped tables of one pipeline."""
 
     def __init__(self, parts: Parts, health: TableHealth) -> None:
         self._decoder = parts.decoder
@@ -59,13 +55,9 @@ class StoppedTables:
         return _take_out(unit, dead, self._health.stopped)
 
     def take_out_rejected(self, rejected: pa.Table) -> tuple[list[Held], list[pa.RecordBatch]]:
-        """Stop the tables of which a merge has rejected too many changes, which take_out() has counted.
+        """Stop the tables of which a merge has rejected too many changes (RAW_SCHEMA), which take_out() has counted.
 
-        Args:
-            rejected: Their messages, RAW_SCHEMA.
-
-        Returns:
-            The messages of stopped tables, and the others.
+        Returns the messages of stopped tables, and the other messages.
         """
         dead = self._divide(rejected.to_batches())
         self._stop_exceeded(dict.fromkeys(dead, 0), dead)

@@ -25,7 +25,6 @@ class Summary:
         changes: Data messages applied.
         rows_in_driver: Data messages whose decoded rows the driver has received; executors fold the others.
         merges: Merges into tables.
-        schemas: New schemas in the schema store.
         released: Messages that had waited and were applied.
         dead: Messages moved to the dead letter.
         tombstones: Messages with a null payload, which are passed over.
@@ -84,13 +83,7 @@ class Summary:
         failed: Container[tuple[str, str]],
         now_us: int,
     ) -> None:
-        """Record the time from changes' commits in the source until their tables had them.
-
-        Args:
-            schemas: Schema id -> the schema of the changes.
-            failed: Tables that did not apply them.
-            now_us: When the tables had them, microseconds since 1970 UTC.
-        """
+        """Record the time from changes' commits in the source until their tables had them, except failed tables."""
         newest: dict[tuple[str, str], str] = {}
         for schema_id, kept in decoded.stored.items():
             table = schemas[schema_id].table
@@ -140,11 +133,7 @@ class Summary:
 
 
 def commit_time_us(sequence: str) -> int | None:
-    """Return the commit time that a change sequence begins with, microseconds since 1970 UTC; None if it has none.
-
-    Args:
-        sequence: `YYYYMMDDhhmmsscc…`, the last two being hundredths of a second; empty for a full load.
-    """
+    """Return the commit time (us) that a sequence `YYYYMMDDhhmmsscc…` begins with (cc: hundredths); None if it has none."""
     try:
         whole = datetime.strptime(sequence[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
         return int(whole.timestamp()) * 1_000_000 + int(sequence[14:16]) * 10_000

@@ -59,7 +59,6 @@ class OpenTransaction:
         key: Server, task and transaction id.
         last_event: The number of its last event, if seen.
         since_us: When the first of them was seen, microseconds since 1970 UTC.
-        waits: Whether it has waiting changes.
     """
 
     key: str
@@ -78,13 +77,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """The states of a unit's transactions after it.
-
-    Args:
-        opened: Those that are open.
-        closed: Those that it closes.
-        waiting: The keys of those whose changes wait.
-    """
+    """The states of a unit's transactions after it: open ones, those it closes, and the keys of those whose changes wait."""
 
     opened: list[OpenTransaction]
     closed: list[str]
@@ -158,9 +151,6 @@ class Transactions:
         """Apply the policy for transactions that have been open for too long; return whether some were closed.
 
         A new run can still read the rest of them, so nothing is overdue before the run is that old.
-
-        Args:
-            all_read: Whether all messages have been read.
 
         Raises:
             ReplicateError: a transaction is overdue, and the policy is `fail`.
@@ -241,11 +231,7 @@ class Transactions:
 
 
 def waiting_transactions(ledger: Ledger, before_us: int) -> list[OpenTransaction]:
-    """Return the open transactions with waiting changes, the oldest first.
-
-    Args:
-        before_us: Latest time at which they were first seen, microseconds since 1970 UTC.
-    """
+    """Return the open transactions, seen until a time (microseconds since 1970 UTC), with waiting changes, the oldest first."""
     return list(_select_open(ledger, f"since_us <= ? AND {_HAS_PARCELS} ORDER BY since_us, key", [before_us]))
 
 

@@ -29,15 +29,7 @@ NONE_REJECTED: Final = coordinates_table(()).append_column("schema_id", _NO_TEXT
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of one pipeline that units are processed with.
-
-    Args:
-        decoder: The decoder of that zone.
-        summary: The counts of the run.
-        clock_us: The time, microseconds since 1970 UTC.
-        keeper: Keeps its checkpoint.
-        iceberg: Brings its Iceberg tables up to date; None if there are none.
-    """
+    """The parts of one pipeline that units are processed with."""
 
     config: ReplicateConfig
     zone: SchemaZone
@@ -56,7 +48,6 @@ class Unit:
 
     Args:
         number: Its number, the same in a rerun after a crash; those of micro-batches and of releases rise by themselves.
-        decoded: The messages that no step has dealt with.
         is_repeated: Whether some of its changes may already be applied: by an earlier run, or before they were set aside.
         resting: Tables that it is not merged into -> the reason.
         stopped: Messages of stopped tables, whole, which wait for their table.

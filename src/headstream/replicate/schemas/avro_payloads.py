@@ -44,11 +44,7 @@ _MOST_FILES: Final = 10_000
 
 
 class AvroPayloads:
-    """Explains payloads; any thread.
-
-    Args:
-        settings: The location of the schemas.
-    """
+    """Explains payloads; any thread."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._client = RegistryClient(settings)

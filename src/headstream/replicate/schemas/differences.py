@@ -8,11 +8,10 @@ from headstream.replicate.codec import ColumnMetadata, TableMetadata
 
 
 def find_differences(before: TableMetadata, after: TableMetadata) -> list[dict[str, Any]]:
-    """Return what distinguishes a version of a table from the one before, each difference a JSON object.
+    """Return the differences of a version of a table from the one before as JSON objects.
 
-    Returns:
-        Objects with `change` (`added`, `removed`, `changed` or `key`), `column` (None for the key), and what was `before` and is
-        `after`, as text, None where there is nothing.
+    Each has `change` (`added`, `removed`, `changed` or `key`), `column` (None for the key), and what was `before` and is
+    `after`, as text, None where there is nothing.
     """
     old = {column.name: column for column in before.columns}
     new = {column.name: column for column in after.columns}

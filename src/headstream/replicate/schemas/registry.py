@@ -74,9 +74,6 @@ def frame_by_headers(raw: pa.RecordBatch, client: RegistryClient) -> pa.RecordBa
     """Return raw messages with the schema ids of their headers before their payloads and keys.
 
     A GUID becomes the number that the registry has for it; a message whose GUID it does not know stays as it is.
-
-    Args:
-        raw: The columns of SOURCE_COLUMNS.
     """
     for name, header in (("payload", VALUE_SCHEMA_HEADER), ("key", KEY_SCHEMA_HEADER)):
         headers = raw.column("headers")
@@ -109,7 +106,6 @@ def framed_ids(raw: pa.RecordBatch, rows: list[int]) -> dict[str, list[int]]:
     """Group messages with a registry's framing by their schema ids.
 
     Args:
-        raw: Raw messages.
         rows: Those that have the framing: at least five bytes, the first of them 0.
     """
     chosen = np.array(rows, np.int64)

@@ -42,11 +42,7 @@ class RegistryClient:
         return self._schemas.get(number)
 
     def fetch(self, number: int) -> str | None:
-        """Return the Avro schema of a number, or None if the registry does not have it.
-
-        Raises:
-            StorageError: the registry is unreachable, or its answer is invalid.
-        """
+        """Return the Avro schema of a number, or None if the registry does not have it."""
         known = self.known(number)
         if known is None:
             known = self._read(number) if self._settings.directory is not None else self._ask_schema(number)
@@ -55,11 +51,7 @@ class RegistryClient:
         return known
 
     def number_of(self, guid: str) -> int | None:
-        """Return the number of a schema with a GUID, in the default context if it has one there; None if it is unknown.
-
-        Raises:
-            StorageError: the registry is unreachable, or its answer is invalid.
-        """
+        """Return the number of a schema with a GUID, in the default context if it has one there; None if it is unknown."""
         if guid not in self._numbers and self._settings.directory is None:
             body = self._ask(f"/schemas/guids/{guid}/ids", guid)
             try:

@@ -35,11 +35,7 @@ class Unwanted:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A schema that has not arrived.
-
-    Args:
-        schema_id: The id that the zone will store it under.
-    """
+    """A schema that has not arrived."""
 
     schema_id: str
 
@@ -62,7 +58,6 @@ class DecodeOptions:
         rules: Which tables, and the settings of each.
         format: The names of a message's parts in JSON.
         topic_tables: Topic pattern -> `schema.table`, for messages that do not name their table.
-        registry: The schema registry, for messages with its framing.
         details: Whether decoded changes contain all fields of a change, for change tables.
         atomic: Whether the transaction events of unselected tables are needed.
         tracing: Whether the trace contexts of messages are needed.
@@ -96,9 +91,7 @@ class DecodeOptions:
 class SchemaCatalog:
     """Schemas prepared for decoding.
 
-    Args:
-        zone: Their source; read again for every id not found so far.
-        options: The settings of tables.
+    zone: Read again for every id not found so far.
     """
 
     def __init__(self, zone: SchemaZone, options: DecodeOptions) -> None:
@@ -118,8 +111,6 @@ class SchemaCatalog:
         """Return the schema of messages that name an id, or contain a schema themselves, or both.
 
         Args:
-            schema_id: messageSchemaId; empty if absent.
-            own_schema: messageSchema, if present.
             avro: Whether Avro rows are to be decoded by it.
             topic: The messages' topic, where needs_topic(); None for an id of the zone.
         """
@@ -156,9 +147,6 @@ class SchemaCatalog:
 
         The result for a row does not depend on which other schemas have arrived: those with exactly its columns come first, then
         those with further columns, each the newest first; a row with columns that no schema has waits for the next one.
-
-        Args:
-            names: The columns of the rows.
 
         Returns:
             One or more; if it is one, it can be no schema.
@@ -312,12 +300,11 @@ def _data_fields(record: AvroType) -> tuple[AvroField, ...]:
 
 
 def find_topic_table(topic_tables: Mapping[str, str], topic: str) -> tuple[str, str] | None:
-    """Return the source schema and table of a topic by the first pattern that fits it, or None.
+    """Return the source schema and table of a topic (`stream/topic`) by the first pattern that fits it, or None.
 
     Args:
         topic_tables: Topic pattern -> `schema.table`; `{schema}` and `{table}` in a pattern match those parts of the
             topic's name, and are replaced by them in the table's name; `*` for anything.
-        topic: `stream/topic`.
     """
     for pattern, name in topic_tables.items():
         match = re.fullmatch(_to_regex(pattern), topic)

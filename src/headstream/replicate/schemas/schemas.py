@@ -43,12 +43,9 @@ class TableSchema:
     """One schema, prepared for decoding.
 
     Args:
-        metadata: Its metadata; columns and keys are the target's, by its names.
         types: The target's column -> Spark type, in ordinal order.
         changes: The Arrow schema of decoded changes: columns, bookkeeping, old keys, and details if requested.
         rows: The walk over its Avro rows; None if the schema is used for JSON only.
-        settings: The settings of the table.
-        table: Schema and table of the target.
         fields: The target's column -> the field of a message that contains it.
         known_fields: Every column that a message of the source can contain.
         ordinals: Ordinals of all of the source's columns.
@@ -57,7 +54,6 @@ class TableSchema:
         times: The target's columns that are times of day, stored as text.
         datetimes: The target's columns that are dates with a time, stored as text.
         limits: The target's column -> lowest and highest value of the source's type, if the target's has a wider range.
-        findings: Warnings for the user about it.
         wide_numbers: The target's columns that are numbers too wide for a decimal, stored as text -> digits after the point;
             None if the source does not state them.
     """
@@ -97,11 +93,8 @@ def table_schema(
     """Prepare a schema for decoding.
 
     Args:
-        metadata: From the zone.
-        settings: Those of its table; None for the defaults.
         earlier: The versions of the table that arrived before this one, in that order: columns keep their names.
         own_schema: The Avro schema in the data message itself, or None.
-        avro: Whether Avro rows are to be decoded by it.
         details: Whether decoded changes contain all fields of a change, for a change table.
 
     Raises:

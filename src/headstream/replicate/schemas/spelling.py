@@ -12,22 +12,13 @@ from headstream.replicate.schemas.schemas import BEFORE_PREFIX, TableSchema
 
 
 def spell_names(names: Iterable[str], columns: Iterable[str]) -> list[str]:
-    """Return names as a table spells them: a name that differs from a column of it only in case becomes that column's.
-
-    Args:
-        names: Column names, unique when case is ignored.
-    """
+    """Return names (unique without case) as a table spells them: case follows the table's columns."""
     known = {column.lower(): column for column in columns}
     return [known.get(name.lower(), name) for name in names]
 
 
 def in_table_spelling(changes: pa.Table, schema: TableSchema, columns: Iterable[str]) -> tuple[pa.Table, TableSchema]:
-    """Return changes and their schema with their columns named as in a table.
-
-    Args:
-        changes: Decoded changes.
-        schema: The schema they were decoded by.
-    """
+    """Return changes and their schema with their columns named as in a table."""
     renamed = {
         name: spelled for name, spelled in zip(schema.types, spell_names(schema.types, columns), strict=True) if name != spelled
     }

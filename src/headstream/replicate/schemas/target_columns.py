@@ -26,7 +26,6 @@ class TargetColumns:
     Args:
         metadata: The source's metadata with the columns, names and keys of the target; ordinals are the source's.
         sources: The target's column -> the source's.
-        findings: Warnings for the user about them.
     """
 
     metadata: TableMetadata
@@ -38,7 +37,6 @@ def choose_columns(metadata: TableMetadata, settings: TableSettings, earlier: Se
     """Return the columns that a target has by the settings of its table.
 
     Args:
-        settings: Keys, selected columns, and their names.
         earlier: The versions of the table that arrived before this one, in that order.
 
     Raises:
@@ -96,7 +94,6 @@ def _name_columns(
     """Return the name in the target of each column of a version.
 
     Args:
-        columns: The source's columns, by ordinal.
         renamed: Names from the settings.
         known: The names of all columns of earlier versions.
         before: Those of the version just before; a column that left it while a new one came that differs only in case is that
@@ -140,10 +137,6 @@ def match_fields(columns: Iterable[str], fields: Iterable[str]) -> tuple[dict[st
     """Return the field of an Avro row for each source column, and the fields without a column.
 
     A field has its column's name, or where that is not legal in Avro, a name with the same letters and digits.
-
-    Args:
-        columns: Names of source columns, by ordinal.
-        fields: Names of fields, in their order.
     """
     left = list(fields)
     matched = {}

@@ -83,21 +83,13 @@ ZONE_SCHEMA: Final = pa.schema(
 
 
 def table_id(schema: str, table: str, after: int = 0) -> str:
-    """Return the pseudo id that a message waits for if it names only its table.
-
-    Args:
-        after: How many schemas the table has had, none of which the message fits.
-    """
+    """Return the pseudo id that a message waits for if it names only its table, and fits none of its first `after` schemas."""
     name = f"{_TABLE_PREFIX}{urllib.parse.quote(schema, safe='')}/{urllib.parse.quote(table, safe='')}"
     return f"{name}{_AFTER}{after}" if after else name
 
 
 def shared_id(schema_id: str, schema: str, table: str) -> str:
-    """Return the id under which the zone stores a table's schema whose own id names the schema of another table.
-
-    Args:
-        schema_id: Its own id, that of its messages.
-    """
+    """Return the id under which the zone stores a table's schema whose own id names the schema of another table."""
     return f"{schema_id}{_SHARED}{hashlib.blake2b(table_id(schema, table).encode(), digest_size=8).hexdigest()}"
 
 
@@ -108,7 +100,6 @@ def check_zone(directory: Path, mark: str, place: StorePlace | None = None) -> N
 
     Args:
         place: The zone's URI, if it is in an object store: then the directory is not looked at.
-        mark: The result of SchemaZone.mark() in that process.
 
     Raises:
         StorageError: it is missing, or is another zone.
@@ -135,7 +126,6 @@ class ZoneEntry:
 
     Args:
         arrived_us: When the zone stored it, microseconds since 1970 UTC.
-        topic: The topic of the metadata message.
     """
 
     metadata: TableMetadata
@@ -161,7 +151,6 @@ class SchemaZone:
     """A directory of schemas; entries are cached once read, since they never change.
 
     Args:
-        directory: The directory of the files, or of their copy; created by the first add().
         provider: Fetches schemas whose ids have no file.
         place: The zone's URI, if it is in an object store.
     """
@@ -292,11 +281,7 @@ class SchemaZone:
         return self._sharing.get(schema_id, [])
 
     def history(self, schema: str, table: str, *, task: str | None = None) -> list[ZoneEntry]:
-        """Return every schema that a table has had, the oldest first.
-
-        Args:
-            task: Only schemas announced by this Replicate task; None for all.
-        """
+        """Return every schema that a table has had, the oldest first; with `task`, only schemas of this Replicate task."""
         self.scan()
         found = self._by_table.get((schema, table), [])
         return [entry for entry in found if task is None or entry.metadata.lineage.task == task]

@@ -29,23 +29,14 @@ _LIST_EVERY_S: Final = 5.0
 
 @functools.cache
 def copy_directory(mark: str) -> Path:
-    """Return a directory for this process's copy of a zone, which is deleted when the process ends.
-
-    Args:
-        mark: The zone's unique name.
-    """
+    """Return a directory for this process's copy of a zone, which is deleted when the process ends."""
     directory = Path(tempfile.mkdtemp(prefix=f"headstream-zone-{mark[:8]}-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
 
 
 class ZoneObjects:
-    """The objects of a zone, and their copy.
-
-    Args:
-        directory: The directory of the copy.
-        clock_s: The time, seconds.
-    """
+    """The objects of a zone, and their copy."""
 
     def __init__(self, place: StorePlace, directory: Path, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.place = place
@@ -55,21 +46,13 @@ class ZoneObjects:
         self._asked: set[str] = set()
 
     def create(self, name: str, content: bytes) -> bool:
-        """Store a schema; return False if there is one of this name. The copy has what is in the store.
-
-        Raises:
-            StorageError: the store or the copy cannot be written.
-        """
+        """Store a schema; return False if there is one of this name. The copy has what is in the store."""
         is_new = StoreFiles(self.place / name).create(content)
         self._fetch(name)
         return is_new
 
     def look_up(self, name: str) -> None:
-        """Get a schema that the copy lacks, if the store has it.
-
-        Raises:
-            StorageError: the store cannot be read.
-        """
+        """Get a schema that the copy lacks, if the store has it."""
         if name in self._asked:
             self.refresh()
         else:
@@ -77,11 +60,7 @@ class ZoneObjects:
             self._fetch(name)
 
     def refresh(self) -> None:
-        """Get the schemas that the copy lacks, the first time also store those that only the copy has; once in five seconds.
-
-        Raises:
-            StorageError: the store cannot be read.
-        """
+        """Get the schemas that the copy lacks, the first time also store those that only the copy has; once in five seconds."""
         if self._listed_s is not None and self._clock_s() < self._listed_s + _LIST_EVERY_S:
             return
         found = {name for name in StoreFiles(self.place).names() if "/" not in name and not name.startswith(".")}
@@ -99,11 +78,7 @@ class ZoneObjects:
             self._listed_s = -math.inf
 
     def mark(self) -> str:
-        """Return the zone's unique name, created at the first call.
-
-        Raises:
-            StorageError: the store cannot be read or written.
-        """
+        """Return the zone's unique name, created at the first call."""
         files = StoreFiles(self.place / _MARK_NAME)
         found = files.read()
         if found is None:

@@ -17,11 +17,7 @@ _NO_SCHEMA: Final = "default"
 
 
 def find_catalog_name_problem(template: str) -> str | None:
-    """Return why a template cannot be used, or None.
-
-    Args:
-        template: As given by a user; empty for no registration.
-    """
+    """Return why a user's template cannot be used, or None; an empty one means no registration."""
     if not template:
         return None
     try:
@@ -37,12 +33,7 @@ def find_catalog_name_problem(template: str) -> str | None:
 
 
 def make_catalog_name(template: str, schema: str, table: str) -> CatalogName:
-    """Return the name of a table in a catalog.
-
-    Args:
-        template: One that find_catalog_name_problem() accepts, not empty.
-        schema: Schema of the target; "" for none.
-    """
+    """Return the name of a table in a catalog."""
     return tuple(part.format(schema=schema, table=table) or _NO_SCHEMA for part in template.split("."))
 
 

@@ -268,11 +268,7 @@ _AT_LEAST: Final = {
 
 
 def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
-    """Return all problems of a pipeline's settings.
-
-    Args:
-        settings: Fields of ReplicateConfig -> values of the right types; those not given have their defaults.
-    """
+    """Return all problems of a pipeline's settings; missing settings have their defaults."""
     problems = []
     if not settings.get("topics"):
         problems.append(Problem("topics", "no topic to read", "Give at least one, as in --topics cdc/data"))

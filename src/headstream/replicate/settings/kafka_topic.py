@@ -20,7 +20,6 @@ class KafkaTopic:
     """One topic of a Kafka cluster.
 
     Args:
-        url: The cluster, with what its clients need to log in.
         topic: `stream/topic`.
         place: The topic's URL without credentials and settings, for messages.
     """
@@ -36,10 +35,7 @@ def is_kafka_topic(text: str) -> bool:
 
 
 def parse_kafka_topic(text: str) -> KafkaTopic:
-    """Return the topic that a URL names.
-
-    Args:
-        text: The cluster's URL, with the topic's name in Kafka as its path.
+    """Return the topic that a URL names: the cluster's URL, with the topic's name in Kafka as its path.
 
     Raises:
         InvalidOptionError: the URL names no cluster, or no valid topic.

@@ -96,12 +96,7 @@ class TableSettings:
 
 @dataclass(frozen=True, slots=True)
 class TableRule:
-    """Settings for the tables that match a pattern.
-
-    Args:
-        pattern: Of `schema.table`.
-        settings: Name of a setting -> its value.
-    """
+    """Settings for the tables whose `schema.table` matches a pattern."""
 
     pattern: str
     settings: Mapping[str, Any]
@@ -112,7 +107,6 @@ class TableRules:
     """The selection of target tables, and their settings.
 
     Args:
-        defaults: Settings of every table.
         rules: Exceptions for some tables, in order.
         include: Patterns of the selected source tables.
         exclude: Patterns of source tables whose messages are ignored.
@@ -147,11 +141,7 @@ class TableRules:
 
 
 def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the problems of table settings: the setting's name, and the reason.
-
-    Args:
-        settings: Names of settings -> values of the right types; those not given have their defaults.
-    """
+    """Return the problems of table settings: the setting's name, and the reason; missing settings have their defaults."""
     problems = []
     both = [name for name in settings.get("cluster_by", ()) if name in settings.get("partition_by", ())]
     if both:

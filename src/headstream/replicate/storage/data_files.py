@@ -24,7 +24,7 @@ from headstream.replicate.storage.table_files import write_file
 _GROUP_BYTES: Final = 128 << 20
 """Of a row group in memory."""
 _MOST_BYTES: Final = 100 << 20
-"""Size from which a file is not written on, where the table's properties do not say: deltalake's."""
+"""Size at which a file is closed, unless the table's properties set one; deltalake's default."""
 _MOST_TAKEN_BYTES: Final = 1 << 30
 """Of rows that are taken by their numbers: Arrow puts all of a column's text together then, at most 2 GiB."""
 _NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -42,9 +42,6 @@ class DataFileWriter:
     """Writes rows of one partition into new files; they belong to the table once a commit adds them.
 
     Holds one row group and one file in memory.
-
-    Args:
-        values: Partition column -> value as the log has it.
     """
 
     def __init__(self, snapshot: LogSnapshot, values: Mapping[str, str | None]) -> None:
@@ -57,11 +54,7 @@ class DataFileWriter:
         self._open()
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows.
-
-        Args:
-            rows: In the table's types, without partition columns; columns that are absent are null.
-        """
+        """Add rows, in the table's types, without partition columns; columns that are absent are null."""
         fields = self._schema
         known = set(rows.column_names)
         columns = [rows[f.name] if f.name in known else pa.nulls(rows.num_rows, f.type) for f in fields]
@@ -118,11 +111,7 @@ class DataFileWriter:
 def write_data_files(snapshot: LogSnapshot, rows: pa.Table) -> list[DataFile]:
     """Write rows into new files of a table, by partition; they belong to it once a commit adds them.
 
-    Args:
-        rows: With the table's columns, in any order; those that are absent are null.
-
-    Raises:
-        StorageError: a file cannot be written, or a column that the table demands a value of has none.
+    Columns that the rows lack are null; StorageError if the table demands a value of such a column.
     """
     schema = snapshot.schema
     for field in schema:

@@ -125,9 +125,6 @@ def read_positions(table: Place, vector: DeletionVector) -> Positions:
 def read_vectors(table: Place, vectors: Iterable[DeletionVector]) -> dict[DeletionVector, Positions]:
     """Return the rows that deletion vectors delete; each file is read once.
 
-    Args:
-        table: The table's directory or URI.
-
     Raises:
         StorageError: a vector's file is missing, or it is not what its descriptor and checksum say.
     """
@@ -151,17 +148,10 @@ def read_vectors(table: Place, vectors: Iterable[DeletionVector]) -> dict[Deleti
 
 
 def write_vectors(table: Place, deleted: Mapping[str, Positions]) -> dict[str, DeletionVector]:
-    """Store the deletion vectors of data files, all in one new file; a few small ones are in their descriptors.
+    """Store deletion vectors, all in one new file or a few small ones in their descriptors; return data file -> descriptor.
 
     Args:
-        table: The table's directory or URI.
-        deleted: Data file -> all of its deleted rows.
-
-    Returns:
-        Data file -> descriptor.
-
-    Raises:
-        StorageError: the file cannot be written.
+        deleted: Data file -> all of its deleted rows, not only new ones.
     """
     name = uuid.uuid4()
     value = base64.b85encode(name.bytes).decode().translate(_TO_Z85)

@@ -27,7 +27,7 @@ __all__ = ["Conflict", "commit_files", "commit_rows", "drop_vectors", "write_che
 
 _LOGGER: Final = logging.getLogger(__name__)
 _CHECKPOINT_INTERVAL: Final = 100
-"""Commits, where the table's properties do not say: deltalake's."""
+"""Commits per checkpoint, unless the table's properties set them; deltalake's default."""
 _LONGEST_AGE_S: Final = 3600
 """Seconds since a log was read, after which it is read again before a commit: the commits after it may have been deleted, and a
 number that has been given already may be free."""
@@ -48,20 +48,13 @@ def commit_rows(
     metrics: Mapping[str, int],
     enable_deletion_vectors: bool = False,
 ) -> int:
-    """Delete rows and add files in one commit, which records (app_id, version).
+    """Delete rows and add files in one commit, which records (app_id, version); return the commit's number.
 
     Args:
         snapshot: What the rows were found in; it advances to the commit.
         removed: Path of a live file -> all of its deleted rows, those that were deleted before too.
         added: New files, of write_data_files().
-        app_id: Pipeline and unit.
-        version: Number of this application within the unit.
-        operation: As the table's history shows it: `MERGE`.
-        metrics: As the table's history shows them.
         enable_deletion_vectors: Whether the commit gives the table the feature if it lacks it.
-
-    Returns:
-        The commit's number.
 
     Raises:
         Conflict: another writer came first; nothing is committed.
@@ -91,21 +84,10 @@ def commit_rows(
 def commit_files(
     snapshot: LogSnapshot, *, removed: Iterable[DataFile], added: Iterable[DataFile], operation: str, metrics: Mapping[str, int]
 ) -> int:
-    """Replace files by others with the same rows, in one commit.
-
-    Args:
-        snapshot: The table; it advances to the commit.
-        removed: Live files.
-        added: New files.
-        operation: As the table's history shows it: `OPTIMIZE`.
-        metrics: As the table's history shows them.
-
-    Returns:
-        The commit's number.
+    """Replace live files by others with the same rows, in one commit; return its number. The snapshot advances to it.
 
     Raises:
         Conflict: another writer came first; nothing is committed.
-        StorageError: the store cannot be used.
     """
     actions = [_remove(file, data_change=False) for file in removed]
     actions += [_add(DataFile({**file.action, "dataChange": False}, file.vector)) for file in added]
@@ -113,18 +95,12 @@ def commit_files(
 
 
 def drop_vectors(snapshot: LogSnapshot, properties: Collection[str] = ()) -> int:
-    """Take the feature from a table, in one commit, and write a checkpoint: no reader of the newest version needs older commits.
+    """Take the feature from a table whose files have no vectors, in one commit, and write a checkpoint; return its number.
 
-    Args:
-        snapshot: The table, no file of which has a vector; it advances to the commit.
-        properties: Properties that it loses too.
-
-    Returns:
-        The commit's number.
+    No reader of the newest version needs older commits. The table also loses the given properties.
 
     Raises:
         Conflict: another writer came first; nothing is committed.
-        StorageError: the store cannot be used.
     """
     assert all(file.vector is None for file in snapshot.files.values())
     lost = {VECTORS_PROPERTY, *properties}

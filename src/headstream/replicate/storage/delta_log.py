@@ -99,7 +99,7 @@ class DataFile:
 
     @property
     def rows(self) -> int | None:
-        """Rows in the file, deleted ones too; None if the statistics do not say."""
+        """Rows in the file, deleted ones too; None if the statistics lack it."""
         count = self.stats.get("numRecords")
         return None if count is None else int(count)
 
@@ -170,9 +170,7 @@ class LogSnapshot:
     """The newest state of a table that was read; advance() reads what was committed since.
 
     Attributes:
-        table: The table's directory or URI.
         version: Of the newest commit that was read.
-        protocol: What the table demands of readers and writers.
         metadata: The newest `metaData` action: `schemaString`, `partitionColumns`, `configuration`.
         files: Path as in the log -> live file.
         transactions: app_id -> version of its newest `txn` action.
@@ -193,12 +191,8 @@ class LogSnapshot:
         """Read a table's log.
 
         Args:
-            table: The table's directory or URI.
             with_removed: Whether to keep the removed files: many, which only vacuum needs.
             at_least: A version that the log is known to have.
-
-        Raises:
-            StorageError: the log cannot be read, lacks a commit, or there is no table.
         """
         snapshot = cls(table)
         snapshot._keeps_removed = with_removed
@@ -245,11 +239,7 @@ class LogSnapshot:
         return self.protocol.has_vectors and self.configuration.get(VECTORS_PROPERTY) == "true"
 
     def advance(self) -> bool:
-        """Read the commits that were made since; return whether there were any.
-
-        Raises:
-            StorageError: the log cannot be read.
-        """
+        """Read the commits that were made since; return whether there were any."""
         with Translated(self.table, "the table's log cannot be read"):
             return self._advance()
 
@@ -269,19 +259,11 @@ class LogSnapshot:
         return True
 
     def read_commit(self, version: int) -> list[dict[str, Any]]:
-        """Return the actions of a commit.
-
-        Raises:
-            StorageError: there is none, or it cannot be read.
-        """
+        """Return the actions of a commit."""
         return _actions(self.table, f"{version:020d}.json")
 
     def apply(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
-        """Apply the next commit.
-
-        Args:
-            actions: In any order: a file that is removed with one vector can be added with another.
-        """
+        """Apply the next commit. Actions have any order: a file that is removed with one vector can be added with another."""
         added = []
         for action in actions:
             if action.get("add"):
@@ -293,11 +275,7 @@ class LogSnapshot:
         self.version = version
 
     def deleted_rows(self, files: Iterable[DataFile]) -> dict[str, Positions]:
-        """Return the deleted rows of those of some files that have any; vectors in use are kept in memory.
-
-        Raises:
-            StorageError: a vector is missing or damaged.
-        """
+        """Return the deleted rows of those of some files that have any; vectors in use are kept in memory."""
         wanted = {file.path: file.vector for file in files if file.vector is not None}
         unread = [vector for vector in wanted.values() if vector not in self._cached]
         found = read_vectors(self.table, unread)
@@ -392,11 +370,7 @@ class LogSnapshot:
 
 
 def merge_on_read_refusal(snapshot: LogSnapshot) -> str | None:
-    """Return why our commits may not write deletion vectors into a table; None if they may.
-
-    Returns:
-        What the table has, for a message: `row tracking`.
-    """
+    """Return why our commits may not write deletion vectors into a table, as `row tracking`; None if they may."""
     protocol, configuration = snapshot.protocol, snapshot.configuration
     unknown = sorted(set(protocol.writer_features or ()) - _SUPPORTED)
     if unknown or protocol.writer > 7 or protocol.reader > 3:
@@ -424,11 +398,7 @@ def merge_on_read_refusal(snapshot: LogSnapshot) -> str | None:
 
 
 def open_parquet(snapshot: LogSnapshot, file: DataFile) -> pq.ParquetFile:
-    """Open a data file, in any store; only what is asked for is read.
-
-    Raises:
-        StorageError: it is missing, or no Parquet file.
-    """
+    """Open a data file, in any store, without reading all of it."""
     return open_parquet_file(snapshot.table, unquote(file.path), file.size)
 
 
@@ -436,9 +406,6 @@ def read_batches(snapshot: LogSnapshot, file: DataFile) -> Iterator[pa.Table]:
     """Yield the rows of a data file, deleted ones too, in order and in the table's types.
 
     Columns that the file lacks are absent, and so are those of partitions, which Spark writes into some files.
-
-    Raises:
-        StorageError: it cannot be read.
     """
     # A file can have types of its own: those that deltalake writes have views of text, which pyarrow cannot filter.
     types = {field.name: field for field in snapshot.schema if field.name not in snapshot.partition_columns}

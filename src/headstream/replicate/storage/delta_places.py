@@ -11,11 +11,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 
 
 class Translated:
-    """Converts deltalake's exceptions into a StorageError.
-
-    Args:
-        path: The table's directory or URI.
-    """
+    """Converts deltalake's exceptions into a StorageError."""
 
     def __init__(self, path: Place, what: str) -> None:
         self._path = path
@@ -53,12 +49,7 @@ def make_parent(place: Place) -> None:
 
 
 def remove_file(table: Place, name: str) -> None:
-    """Delete a file of a table; nothing if there is none.
-
-    Args:
-        table: The table's directory or URI.
-        name: Its path within the table.
-    """
+    """Delete a file at a path within a table; nothing if there is none."""
     if isinstance(table, StorePlace):
         StoreFiles(table / name).remove()
     else:

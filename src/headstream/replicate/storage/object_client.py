@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 class ObjectClient:
-    """The objects of one bucket or container; see StoreClient.
-
-    Args:
-        uses_versions: Whether its conditions are on an object's version (Google), not on its ETag.
-    """
+    """The objects of a bucket or container; `uses_versions`: conditions are on an object's version (Google), not its ETag."""
 
     def __init__(self, store: ObjectStore, *, uses_versions: bool = False) -> None:
         self._store = store

@@ -52,7 +52,6 @@ class StorePlace:
     Args:
         bucket: Its bucket; for Azure container and account, for HDFS the NameNode, as in the URI.
         key: The key or its prefix, without slashes at its ends; "" for the whole bucket.
-        storage: The settings of the store.
         scheme: `s3`, `abfss`, `gs` or `hdfs`.
     """
 
@@ -105,7 +104,6 @@ def parse_place(text: str, *, is_table: bool = True) -> Place:
     """Return the place that a path or a URI names.
 
     Args:
-        text: As given by a user.
         is_table: Whether it is for Delta tables, so that a catalog's table name can be meant.
 
     Raises:
@@ -136,7 +134,6 @@ def find_place_problem(place: object, *, served: bool, is_table: bool) -> tuple[
     """Return a place's problem and the advice; None if it can be used.
 
     Args:
-        place: A path or a StorePlace.
         served: Whether this setting's place can be in an object store.
         is_table: Whether it is for Delta tables, so that a catalog's table name can be meant.
     """

@@ -64,11 +64,7 @@ class StoreClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreAccess(ABC):
-    """The access to one bucket, container or file system.
-
-    Args:
-        bucket: Its name, as in the URI.
-    """
+    """The access to one bucket, container or file system."""
 
     bucket: str
     storage: StorageSettings
@@ -88,11 +84,7 @@ class StoreAccess(ABC):
 
     @abstractmethod
     def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:
-        """Return the settings, completed from the environment, by default this process's.
-
-        Raises:
-            InvalidOptionError: the environment's variables are invalid or contradict the settings.
-        """
+        """Return the settings, completed from the environment, by default this process's."""
 
     @abstractmethod
     def delta_options(self) -> dict[str, str]:
@@ -103,7 +95,6 @@ class StoreAccess(ABC):
         """Return a client.
 
         Args:
-            settings: The result of resolved().
             retry_us: How long a request is retried, microseconds.
 
         Raises:
@@ -136,11 +127,7 @@ class StoreAccess(ABC):
         raise NotImplementedError
 
     def redact(self, text: str) -> str:
-        """Return a client's error in one line, without credentials.
-
-        Args:
-            text: The error, possibly with colour codes and several lines.
-        """
+        """Return a client's error in one line, without credentials."""
         found, _, debugging = text.partition("\n\nDebug source:")
         found = found.partition("\n\tat ")[0]  # the stack of a server in Java
         found = _ARROW.sub(": ", _COLOUR.sub("", found)).strip(": ")

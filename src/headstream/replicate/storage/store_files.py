@@ -48,11 +48,7 @@ class StoreFiles:
             return self._client().has_any(self._place.key)
 
     def names(self, after: str = "") -> list[str]:
-        """Return the names of the objects below the place, in order; those of deeper levels with their slashes.
-
-        Args:
-            after: Only names that come after this one.
-        """
+        """Return the names of the objects below the place that come after one, in order; deeper levels with their slashes."""
         with _Translated(self._place, "cannot be listed"):
             return self._client().names(self._place.key, after)
 

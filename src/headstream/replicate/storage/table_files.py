@@ -19,15 +19,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 
 
 def read_file(table: Place, path: str) -> bytes:
-    """Return a file of a table.
-
-    Args:
-        table: The table's directory or URI.
-        path: Within it.
-
-    Raises:
-        StorageError: there is none, or it cannot be read.
-    """
+    """Return a file of a table, by its path within it."""
     if isinstance(table, StorePlace):
         found = StoreFiles(table / path).read()
         if found is None:
@@ -40,11 +32,7 @@ def read_file(table: Place, path: str) -> bytes:
 
 
 def write_file(table: Place, path: str, content: bytes) -> None:
-    """Write a file of a table under a new name.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
+    """Write a file of a table under a new name."""
     if isinstance(table, StorePlace):
         StoreFiles(table / path).write(content)
         return
@@ -76,11 +64,7 @@ def create_file(table: Place, path: str, content: bytes) -> bool:
 
 
 def file_names(directory: Place, after: str = "") -> list[str]:
-    """Return the names of the files in a directory, those that come after one; in an object store those below it too.
-
-    Raises:
-        StorageError: it cannot be listed.
-    """
+    """Return the names of the files in a directory, those that come after one; in an object store those below it too."""
     if isinstance(directory, StorePlace):
         return StoreFiles(directory).names(after)
     with Translated(directory, "the directory cannot be listed"):
@@ -88,16 +72,7 @@ def file_names(directory: Place, after: str = "") -> list[str]:
 
 
 def open_parquet_file(table: Place, path: str, size: int) -> pq.ParquetFile:
-    """Open a Parquet file of a table; only what is asked for is read.
-
-    Args:
-        table: The table's directory or URI.
-        path: Within it.
-        size: Of the file, bytes.
-
-    Raises:
-        StorageError: it is missing, or no Parquet file.
-    """
+    """Open a Parquet file of a table, of a size in bytes, without reading all of it."""
     with Translated(table / path, "the data file cannot be read"):
         if isinstance(table, StorePlace):
             source: Any = pafs.PyFileSystem(DeltaStorageHandler(str(table), table.delta_options, {path: size})).open_input_file(

@@ -39,12 +39,7 @@ _ORIGIN: Final = (*CHANGE_COORDINATES, "_hs_logged_time")
 
 
 class ChangeTable:
-    """The change table of one target.
-
-    Args:
-        path: Its directory or URI; created with its first change.
-        open_engine: Opens the Delta table there.
-    """
+    """The change table of one target; created with its first change."""
 
     def __init__(self, path: Place, open_engine: Callable[[Place], TableEngine]) -> None:
         self._path = path
@@ -76,16 +71,8 @@ class ChangeTable:
         """Append changes in one commit that remembers (app_id, version); nothing if that commit exists.
 
         Args:
-            changes: Decoded changes, with their details; executors write those that they have.
-            schema: The schema they were decoded by.
             rejected: Coordinates of the changes that the merge rejected; they are left out.
-            app_id: Name of the unit.
-            version: Number of this application, rising.
             repeated: Whether some of the changes can already be in the table, by another unit or structure: those are left out.
-
-        Raises:
-            SchemaError: a column's types in table and schema cannot be reconciled.
-            StorageError: the table cannot be written.
         """
         names, schema = in_table_spelling(schema.changes.empty_table(), schema, self.engine.columns)
         wanted = schema.types | {BEFORE_PREFIX + name: kind for name, kind in schema.types.items()}

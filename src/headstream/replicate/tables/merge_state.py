@@ -21,13 +21,7 @@ _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The result of a merge.
-
-    Args:
-        counts: Row counts.
-        rejected: The rejected changes, with their reasons.
-        left_out: How many of the given changes did not count.
-    """
+    """The result of a merge: its row counts, rejected changes with reasons, and the number of changes that did not count."""
 
     counts: RowCounts
     rejected: dict[Coordinates, str]
@@ -35,16 +29,10 @@ class Merged:
 
 
 class MergeState:
-    """What is remembered of one table.
+    """The state of one table during merges.
 
     Args:
-        name: Source schema and table.
-        memory: The store of it.
-        gap_us: As config.LOAD_GAP_US.
         changes: Returns the engine of the table's change table; None if there is none, or before its first change.
-
-    Attributes:
-        state: What is remembered; keep() stores it.
     """
 
     def __init__(

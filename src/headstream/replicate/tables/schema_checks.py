@@ -31,10 +31,7 @@ def open_rows(
     """Return a table of the type that its settings, or its stored rows, have.
 
     Args:
-        name: Source schema and table.
-        engine: Reads and writes it.
-        given: Its settings; None as before, or by its stored rows.
-        was_soft: Whether its deleted rows were marked and stayed; None if unknown.
+        was_soft: Whether deleted rows were marked and stayed; None if unknown. Without settings, the stored rows decide.
 
     Raises:
         SchemaChangeError: its stored rows are of another type than its settings, or it has no key.
@@ -63,16 +60,7 @@ def open_rows(
 
 
 def check_schema(name: tuple[str, str], last: SeenSchema | None, seen: SeenSchema, settings: TableSettings) -> None:
-    """Reject schema changes that the settings or the table's rows do not allow.
-
-    Args:
-        name: Source schema and table.
-        last: The newest schema before; None for none.
-        seen: The schema of the next changes.
-
-    Raises:
-        SchemaChangeError: the table does not follow the schema.
-    """
+    """Raise SchemaChangeError for changes from the last schema that the settings or the table's rows do not allow."""
     if last is None:
         return
     if last.keys != seen.keys:
@@ -89,15 +77,10 @@ def check_schema(name: tuple[str, str], last: SeenSchema | None, seen: SeenSchem
 
 
 def check_partitions(name: tuple[str, str], types: Mapping[str, str], settings: TableSettings, *, is_new: bool) -> None:
-    """Reject columns that a table cannot be partitioned by.
+    """Raise SchemaChangeError for columns that a table cannot be partitioned by: missing, or not written alike by all engines.
 
     Args:
-        name: Source schema and table.
-        types: The columns of the schema in the target, and their Spark types.
         is_new: Whether the table is to be created; otherwise a column can have been dropped in the source.
-
-    Raises:
-        SchemaChangeError: a column is missing, or of a type that engines do not write alike.
     """
     for column in settings.partition_by:
         if column not in types:
@@ -113,12 +96,5 @@ def check_partitions(name: tuple[str, str], types: Mapping[str, str], settings: 
 
 
 def stop_table(name: tuple[str, str], what: str, advice: str | None, *, stops: bool) -> SchemaChangeError:
-    """Return the error for a table that does not follow a schema.
-
-    Args:
-        name: Source schema and table.
-        what: What is wrong.
-        advice: What to do.
-        stops: Whether the pipeline ends.
-    """
+    """Return the error for a table that does not follow a schema; `stops`: the pipeline ends."""
     return SchemaChangeError(what, where=f"table {'.'.join(name)}", advice=advice, stops=stops)

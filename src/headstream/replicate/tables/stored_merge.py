@@ -39,16 +39,7 @@ _MOST_TOMBSTONES: Final = 500_000
 
 @dataclass(frozen=True, slots=True)
 class StoredMerge:
-    """One merge of changes that executors have; each method returns None if the driver must merge all of them.
-
-    Args:
-        merges: What is remembered of the table.
-        names: Their columns, as the table spells them.
-        schema: Their schema, likewise.
-        seen: The same in the form of the table's state.
-        app_id: Name of the unit.
-        version: Number of this application.
-    """
+    """One merge of changes that executors have; each method returns None if the driver must merge all of them."""
 
     merges: MergeState
     table: Scd1Table | Scd2Table
@@ -60,11 +51,7 @@ class StoredMerge:
     version: int
 
     def run(self) -> Merged | None:
-        """Merge the changes.
-
-        Raises:
-            StorageError: the table cannot be written, or the stored changes are not those that were decoded first.
-        """
+        """Merge the changes."""
         if not self.table.engine.takes_frames:
             return None
         applied = self.table.engine.last_applied(self.app_id)
@@ -178,15 +165,7 @@ def _plan_fold(
     merges: MergeState,
     columns: Sequence[str],
 ) -> FoldTask | None:
-    """Return the task that folds changes of a table; None if the driver must fold them.
-
-    Args:
-        names: Their columns, as the table spells them.
-        schema: Their schema, likewise.
-        table: The table, with rows of one change each.
-        merges: What is remembered of it; its loads have learned the changes.
-        columns: The columns that it has from its source.
-    """
+    """Return the task that folds changes of a table with rows of one change each; None if the driver must fold them."""
     traits, state = changes.traits, merges.state
     loads = state.loads.loads
     # Changes that were logged before a load began are placed below its floor, and its rows above it, see loads.py.
@@ -214,13 +193,7 @@ def _plan_fold(
 def _plan_join(
     changes: SparkChanges, task: FoldTask, table: Scd1Table, ended: Sequence[str], *, soft: bool
 ) -> tuple[JoinTask, Survey] | None:
-    """Return the task that joins changes to the table's rows, and the survey of them; None if the driver must do it.
-
-    Args:
-        task: The result of _plan_fold().
-        ended: As Loads.ends, the texts below which loads have replaced rows.
-        soft: Whether deleted rows are marked and stay.
-    """
+    """Return the task that joins changes to the table's rows, and the survey of them; None if the driver must do it."""
     logged = table.logged_keys(MAX_DRIVER_KEYS) if task.metadata.key_columns else None
     if logged is None:
         return None
@@ -241,14 +214,7 @@ def _plan_history(
     merges: MergeState,
     columns: Sequence[str],
 ) -> HistoryTask:
-    """Return the task that joins changes to the table's versions, all of them.
-
-    Args:
-        names: Their columns, as the table spells them.
-        schema: Their schema, likewise.
-        merges: As of _plan_fold().
-        columns: As of _plan_fold().
-    """
+    """Return the task that joins changes to the table's versions, all of them."""
     loads, settings = merges.state.loads, schema.settings
     task = FoldTask(
         tuple(names),

@@ -28,7 +28,6 @@ class TableState:
         newest_deletion: The highest change sequence among its tombstones; "" without deletions.
         forgotten: Tombstones at or below this sequence were removed: an older change for a key that is not in the table can
             belong to a deleted row.
-        schema: The newest schema applied.
         deletion_times: (time, `newest_deletion` then), both rising: the tombstones to remove later.
         compacted_us: When its files were compacted last, microseconds since 1970 UTC.
         vacuumed_us: When unneeded files were deleted last.
@@ -66,14 +65,7 @@ class TableState:
 
 
 class TableMemory:
-    """The SQLite file; thread-safe.
-
-    Args:
-        path: Created if missing.
-
-    Raises:
-        StorageError: it cannot be opened.
-    """
+    """The SQLite file, created if missing; thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -106,11 +98,7 @@ class TableMemory:
             return iter(self._connection.execute("SELECT schema, name FROM tables ORDER BY schema, name").fetchall())
 
     def find(self, name: tuple[str, str]) -> TableState:
-        """Return the state of a table; the initial state of an unknown table.
-
-        Raises:
-            StorageError: the file cannot be read, or has invalid content.
-        """
+        """Return the state of a table; the initial state of an unknown table."""
         try:
             with self._lock:
                 row = self._connection.execute("SELECT state FROM tables WHERE schema = ? AND name = ?", name).fetchone()
@@ -119,21 +107,13 @@ class TableMemory:
             raise StorageError(f"the state of table {'.'.join(name)} cannot be read: {error}", where=str(self._path)) from error
 
     def given_up(self, name: tuple[str, str], unit: str, version: int) -> dict[Coordinates, str]:
-        """Return the changes that an application of a unit has rejected, with their reasons.
-
-        Raises:
-            StorageError: the file cannot be read.
-        """
+        """Return the changes that an application of a unit has rejected, with their reasons."""
         found = self._given_up(name, unit)
         changes = json.loads(found[1]) if found is not None and found[0] == version else []
         return {(topic, partition, offset): reason for topic, partition, offset, reason in changes}
 
     def give_up(self, name: tuple[str, str], unit: str, version: int, changes: Mapping[Coordinates, str]) -> None:
-        """Store the changes that an application of a unit rejects; call it before the commit.
-
-        Raises:
-            StorageError: the file cannot be written.
-        """
+        """Store the changes that an application of a unit rejects; call it before the commit."""
         if not changes and self._given_up(name, unit) is None:
             return
         rejected_json = json.dumps([[*coordinates, reason] for coordinates, reason in changes.items()])
@@ -162,11 +142,7 @@ class TableMemory:
             raise StorageError(f"the state of the tables cannot be read: {error}", where=str(self._path)) from error
 
     def keep(self, name: tuple[str, str], state: TableState) -> None:
-        """Store the state of a table.
-
-        Raises:
-            StorageError: the file cannot be written.
-        """
+        """Store the state of a table."""
         try:
             with self._lock:
                 self._connection.execute(

@@ -37,11 +37,7 @@ def table_path(directory: StorePlace, schema: str, table: str) -> StorePlace: ..
 @overload
 def table_path(directory: Place, schema: str, table: str) -> Place: ...
 def table_path(directory: Place, schema: str, table: str) -> Place:
-    """Return the directory or URI for a source table's new Delta table.
-
-    Args:
-        schema: The source schema; "" for none.
-    """
+    """Return the directory or URI for a source table's new Delta table; the schema can be ""."""
     plain = isinstance(directory, StorePlace) and directory.scheme == "hdfs"
     return directory / _encode(schema, plain=plain) / _encode(table, plain=plain)
 
@@ -51,11 +47,7 @@ def place_table(directory: Path, schema: str, table: str) -> Path: ...
 @overload
 def place_table(directory: Place, schema: str, table: str) -> Place: ...
 def place_table(directory: Place, schema: str, table: str) -> Place:
-    """Return the directory or URI of a source table's Delta table: an older Headstream's if it exists, else the current one.
-
-    Args:
-        schema: The source schema; "" for none.
-    """
+    """Return the place of a source table's Delta table: an older Headstream's if it exists, else the current one."""
     if isinstance(directory, StorePlace):  # no older Headstream wrote to a store
         return table_path(directory, schema, table)
     path = table_path(directory, schema, table)

@@ -56,9 +56,6 @@ class Applied:
     """The result of applying a batch of changes.
 
     Args:
-        counts: (schema, table) -> rows inserted, updated and deleted.
-        changes: Number of input changes.
-        merges: Number of merges.
         rejected: Coordinates of changes that cannot be applied -> the reason.
         failed: (schema, table) -> why the table did not apply all of this unit's changes. Applying the same changes again,
             under any unit and version, loses nothing and applies nothing twice.
@@ -90,13 +87,9 @@ class TargetTables:
     """Every table that a pipeline writes.
 
     Args:
-        directory: The directory or URI that they are in.
         checkpoint: Directory of their state: `tombstones/` and `tables.sqlite`.
-        open_engine: Opens their Delta tables.
-        load_gap_us: As config.LOAD_GAP_US.
-        change_tables: The same of their change tables; None for none.
         owner: The pipeline; tables of other pipelines are rejected. None disables the check.
-        keeper: Keeps what a table's commit relies on; by default the checkpoint does so itself.
+        keeper: Stores what a table's commit relies on; None if the checkpoint does so itself.
         label_jobs: Labels the Spark jobs of a table's steps, and may note the result of a merge.
     """
 
@@ -161,11 +154,8 @@ class TargetTables:
         """Detect full loads in decoded changes, also of failing tables.
 
         Args:
-            changes: Schema id -> decoded changes.
-            schemas: Schema id -> the schema.
             read_until_us: All changes that were logged before this time have been learned, with these, microseconds since
                 1970 UTC.
-            stored: Schema id -> further changes, which are stored.
 
         Returns:
             Table with REFRESH rows among the changes -> the log time from which on their load is undecided.
@@ -195,8 +185,6 @@ class TargetTables:
         Tables are merged side by side; a failing table does not stop the others, see Applied.failed.
 
         Args:
-            changes: Schema id -> decoded changes.
-            schemas: Schema id -> the schema.
             unit: Name of the unit, the same in a rerun after a restart.
             version: Number of this application, rising within the unit.
             repeated: Whether some of the changes can already be applied, by another unit or by an earlier run of this one.
@@ -279,11 +267,7 @@ class TargetTables:
         return list(self._memory.names())
 
     def settle(self, resting: Container[Name] = ()) -> Applied:
-        """Remove the rows that finished loads did not contain; called when no data arrives, and at the end of a run.
-
-        Args:
-            resting: Tables to skip.
-        """
+        """Remove the rows that finished loads did not contain; called when no data arrives, and at the end of a run."""
         applied = Applied()
         is_saved = False
         for name in self._memory.names():
@@ -318,7 +302,7 @@ class TargetTables:
         return self._table((schema, table)).begin_load(at_us)
 
     def note(self, notices: Iterable[TableNotice]) -> None:
-        """Note truncations and the beginnings of loads that messages of the source have told; repeating it changes nothing.
+        """Note truncations and the beginnings of loads from messages of the source; repeating it changes nothing.
 
         The rows of a load that were logged at the same time in other partitions belong to it too.
         """
@@ -348,14 +332,8 @@ class TargetTables:
         with that reason.
 
         Args:
-            name: Schema and name.
-            schedule: The intervals of maintenance.
-            now_us: The time, microseconds since 1970 UTC.
             may_forget: Whether deletions can be forgotten: not while older changes wait.
             may_vacuum: Returns whether files can be deleted; otherwise that remains due.
-
-        Raises:
-            StorageError: the table cannot be written.
         """
         with self._label_jobs(f"{_show(name)}: maintenance"):
             worked = self._table(name).maintain(schedule, now_us, may_forget=may_forget, may_vacuum=may_vacuum)

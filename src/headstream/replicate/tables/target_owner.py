@@ -30,7 +30,6 @@ class Owner:
     """A pipeline that writes tables.
 
     Args:
-        checkpoint: Its checkpoint, for error messages.
         take_over: Whether it takes over tables of other pipelines.
     """
 
@@ -41,13 +40,9 @@ class Owner:
     def claim(self, path: Place) -> None:
         """Claim a table without an owner for this pipeline; a table that does not exist yet stays unclaimed.
 
-        Args:
-            path: The table's directory or URI.
-
         Raises:
             ReplicateError: another pipeline owns the table; or a new table's directory would be inside another table, or contain
                 one, whose files a vacuum would then delete.
-            StorageError: the owner file cannot be read or written.
         """
         if isinstance(path, StorePlace):
             self._claim_in_store(path)
@@ -116,13 +111,7 @@ class Owner:
 
 
 def _check_apart(path: Place, outer: Place, inner: Iterable[Place]) -> None:
-    """Reject a new table whose place contains, or is inside, another table's: that of a table without a schema named as a schema.
-
-    Args:
-        path: The new table's place.
-        outer: The place that contains it.
-        inner: The places that it contains.
-    """
+    """Reject a new table whose place contains, or is inside, another table's: a table without a schema, named as a schema."""
     for other in [place for place in (outer, *inner) if has_table(place)]:
         raise ReplicateError(
             f"the table's directory would be {'in' if other == outer else 'around'} that of another table, {other}",

@@ -44,16 +44,9 @@ _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 
 def without_forgotten(changes: pa.Table, table: Scd1Table, forgotten: str) -> tuple[pa.Table, dict[Coordinates, str]]:
-    """Reject changes that can belong to deleted rows: older than the stored tombstones, with keys missing from the table.
+    """Reject changes that can belong to deleted rows: not newer than `forgotten`, with keys missing from the table.
 
-    The deletion part of a key change is applied anyway: the row is not at its previous key in any case.
-
-    Args:
-        changes: Placed changes.
-        forgotten: Tombstones at or below this sequence were removed.
-
-    Returns:
-        The other changes, and the coordinates of the rejected ones with the reason.
+    It returns the other changes, and the rejected coordinates with reasons. A key change's deletion is applied anyway.
     """
     if not forgotten:
         return changes, {}
@@ -83,17 +76,7 @@ _BURIALS: Final = 8
 
 
 class TargetTable:
-    """One table.
-
-    Args:
-        name: Source schema and table.
-        tombstones: The store of its deletions.
-        memory: The store of its state.
-        open_engine: Opens its Delta table.
-        load_gap_us: As config.LOAD_GAP_US.
-        changes: Its change table; None for none.
-        owner: The pipeline that writes it; None disables the check.
-    """
+    """One table; without an owner it is not checked which pipeline writes it."""
 
     def __init__(
         self,
@@ -121,7 +104,6 @@ class TargetTable:
         """Detect full loads in a batch's changes; return whether rows of a load are among them.
 
         Args:
-            groups: Decoded changes.
             read_until_us: All of the table's changes logged before this time have been learned, with these; None: of any
                 time, for callers that have no others.
         """
@@ -146,9 +128,6 @@ class TargetTable:
 
         Args:
             changes: Decoded changes that learn() has seen; those on executors are folded there if that is possible.
-            schema: The schema they were decoded by.
-            app_id: Name of the unit.
-            version: Number of this application, rising.
             repeated: Whether some of the changes can already be applied by another unit.
 
         Raises:
@@ -278,8 +257,6 @@ class TargetTable:
         Each step is recorded as done before it runs: a failed one is repeated when due again.
 
         Args:
-            schedule: The intervals of maintenance.
-            now_us: The time, microseconds since 1970 UTC.
             may_forget: Whether deletions can be forgotten; not while older changes wait that can belong to deleted rows.
             may_vacuum: Returns whether files can be deleted; otherwise that remains due.
 

@@ -54,10 +54,6 @@ def read_env_file(path: Path, environ: Mapping[str, str]) -> dict[str, str]:
 
     Args:
         environ: The variables of the environment: `$NAME` expands to them first, then to those above it in the file.
-
-    Raises:
-        InvalidOptionError: a line with one of Headstream's prefixes is not NAME=VALUE, or the file is not UTF-8.
-        StorageError: the file cannot be read.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")

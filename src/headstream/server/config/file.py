@@ -30,9 +30,8 @@ class GivenValue(NamedTuple):
     """A value from one source.
 
     Args:
-        key: The full name of the key; possibly unknown.
-        value: The value as written in a file.
-        where: The file, variable or option that it comes from.
+        key: The full name; possibly unknown.
+        where: The file, variable or option of the value.
     """
 
     key: str
@@ -41,12 +40,7 @@ class GivenValue(NamedTuple):
 
 
 def read_file(path: Path) -> list[GivenValue]:
-    """Return the values of a file.
-
-    Raises:
-        InvalidOptionError: the file is not TOML.
-        StorageError: the file cannot be read.
-    """
+    """Return the values of a file; InvalidOptionError if it is not TOML, StorageError if it cannot be read."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -111,11 +105,7 @@ def unknown(given: GivenValue) -> str:
 
 
 def format_toml(values: Iterable[tuple[str, Any]]) -> str:
-    """Return values as a TOML file; secrets are masked.
-
-    Args:
-        values: Full name -> value, in any order.
-    """
+    """Return values (by full name, in any order) as a TOML file; secrets are masked."""
     lines, section = [], ""
     for key, value in sorted(values, key=lambda item: item[0].rpartition(".")[::2]):
         place, _, name = key.rpartition(".")

@@ -21,8 +21,6 @@ class Key:
     """One key.
 
     Args:
-        default: The default, as written in a file.
-        read: Converts the written value, or raises ValueError.
         without: Why the key has no effect; None if it has one.
         only: The one accepted value, if others are not supported.
     """
@@ -303,4 +301,4 @@ SECRETS: Final = frozenset(
         "tcp.tls.password",
     }
 )
-"""Keys whose values are never shown or written."""
+"""Keys with secret values, which are never shown or written."""

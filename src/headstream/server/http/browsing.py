@@ -1,4 +1,4 @@
-"""Messages for people: typed headers in their order as text, payloads cut at a limit, and a search within a budget."""
+"""Messages for people: typed headers in their order as text, payloads cut at a limit or decoded, a search within a budget."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from headstream.core.codec.binary import decode_polled
+from headstream.core.codec.schema_ids import find_schema_id
 from headstream.core.model.header_values import HeaderValue
 from headstream.core.model.message import ReceivedMessage, state_name
 from headstream.core.model.polling import PollingKind
 from headstream.core.wire.extensions.filters import FilteredMessages, FilterMessages
 from headstream.core.wire.extensions.messages import FetchedMessages, FetchMessages
+from headstream.core.wire.refusals import refusal
 from headstream.core.wire.shapes import IDENTIFIER, Identifier
-from headstream.errors import DecodeError
-from headstream.server.http.replies import NOT_FOUND, Reply
+from headstream.core.wire.statuses import Status
+from headstream.errors import DecodeError, LimitError
+from headstream.server.http.replies import NOT_FOUND, Reply, json_reply
 
 if TYPE_CHECKING:
     from headstream.server.http.routes import ViewRequest
@@ -27,15 +30,18 @@ _SCANNED_BYTES: Final = 4 << 20
 _SCANNED_COUNT: Final = 20_000
 _KINDS: Final = {kind.name.lower(): kind for kind in PollingKind if kind is not PollingKind.NEXT}
 _MOST: Final = (1 << 64) - 1
+_SCHEMA_MARKS: Final = (b"\0", b"\xc3\x01")
+"""Payloads that name their Avro schema begin with one: a registry's framing, and Avro's single-object encoding."""
+
+_EXPLAINED_BYTES: Final = 1 << 20
+"""The largest message that is decoded."""
+
+_REPLY_BYTES: Final = 4 << 20
+"""The largest reply: a few bytes of Avro can become many of JSON."""
 
 
 def browse(request: ViewRequest) -> dict[str, Any]:
-    """Return messages of a partition.
-
-    Raises:
-        DecodeError: a parameter is invalid.
-        HeadstreamError: the partition does not exist, or the user has no right to it.
-    """
+    """Return messages of a partition; DecodeError for an invalid parameter."""
     query = request.query
     kind = query.get("kind", "first")
     if kind not in _KINDS:
@@ -82,12 +88,7 @@ def _filter(request: ViewRequest, where: str, kind: PollingKind, count: int, pay
 
 
 def download(request: ViewRequest) -> Reply:
-    """Return the payload of a message; 404 if there is no such message, or its payload is null.
-
-    Raises:
-        DecodeError: a parameter is invalid.
-        HeadstreamError: the partition does not exist, or the user has no right to it.
-    """
+    """Return the payload of a message; 404 if there is no such message, or its payload is null. DecodeError as browse()."""
     message = find_message(request)
     if message is None or message.payload is None:
         return NOT_FOUND
@@ -97,15 +98,41 @@ def download(request: ViewRequest) -> Reply:
 
 
 def find_message(request: ViewRequest) -> ReceivedMessage | None:
-    """Return the message that a path names; None if there is no such message.
-
-    Raises:
-        DecodeError: a parameter is invalid.
-        HeadstreamError: the partition does not exist, or the user has no right to it.
-    """
+    """Return the message that a path names; None if there is no such message. DecodeError as browse()."""
     offset = _number(request.path, "offset", 0)
     found = decode_polled(_fetch(request, PollingKind.OFFSET, offset, 1).messages)
     return found[0] if found and found[0].offset == offset else None
+
+
+def explain_message(request: ViewRequest) -> Reply:
+    """Return a message decoded; 404 if there is no such message, or its payload is null.
+
+    One of Replicate needs the right to read the server, as its pipeline does; another one names its Avro schema, and needs
+    no right but that to the message.
+    """
+    message = find_message(request)
+    if message is None or message.payload is None:
+        return NOT_FOUND
+    payload = message.payload
+    schema_id = find_schema_id(payload, message.headers)
+    names_schema = request.pipelines.explain_avro is not None and (schema_id is not None or payload.startswith(_SCHEMA_MARKS))
+    if not names_schema:
+        request.check_server_right()
+    explain = request.pipelines.explain_avro if names_schema else request.pipelines.explain
+    if explain is None:
+        raise refusal(
+            Status.FEATURE_UNAVAILABLE, "no Replicate pipeline is registered", advice="Start with --pipeline CHECKPOINT"
+        )
+    by = "a library of Avro" if names_schema else "`headstream replicate inspect FILE --zone CHECKPOINT/zone`"
+    advice = f"Save it, and decode it by {by}"
+    if len(payload) > _EXPLAINED_BYTES:
+        raise LimitError(f"a message of {len(payload)} bytes is not decoded: {_EXPLAINED_BYTES} is the limit", advice=advice)
+    in_header = names_schema and schema_id is not None and schema_id.begin == 0
+    frame = schema_id.to_bytes() if in_header and schema_id is not None else b""
+    reply = json_reply({**explain(frame + payload), "size_bytes": len(payload)})
+    if len(reply.body) > _REPLY_BYTES:
+        raise LimitError(f"decoded, the message has {len(reply.body)} bytes: {_REPLY_BYTES} is the limit", advice=advice)
+    return reply
 
 
 def _fetch(request: ViewRequest, kind: PollingKind, value: int, count: int) -> FetchedMessages:

@@ -67,8 +67,6 @@ class HttpConnections(web.Server):
 
     Args:
         most: Limit of connections.
-        traffic: Counts the connections.
-        handle: Answers a request.
         idle_s: Timeout of a silent connection between requests, seconds.
     """
 

@@ -12,7 +12,7 @@ the name is not the server's.
     none                                      in HTTP/1.0, which no browser uses
 
     Origin                                    accepted
-    none                                      unless `Sec-Fetch-Site` says that a page of another origin loads it as a part
+    none                                      unless `Sec-Fetch-Site` names another origin that loads it as a part of its page
     the host and port of `Host`               always
     a name in `headstream.allowed_hosts`      always: a proxy can have changed `Host`
     any other, `null`                         if `http.cors.allowed_origins` contains it or `*`
@@ -40,7 +40,7 @@ from headstream.server.network.addresses import Address
 from headstream.server.reporting.logs import note
 
 HEALTH_PATH: Final = "/health"
-"""Answered whatever host is named: health checks of balancers choose the name, and the reply says nothing of the log."""
+"""Answered for any host: health checks of balancers choose the name, and the reply has no information about the log."""
 
 _HTTP_1_1: Final = (1, 1)
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[\w.~%-]+)?\]|[^\s:/?#@\[\]\\]+)(?::(\d{0,5}))?")
@@ -51,10 +51,9 @@ _SHOWN_CHARS: Final = 100
 
 
 class Hosts:
-    """The names of one listener, and the origins whose pages it answers; one event loop.
+    """The names of one listener, and the origins of pages that it answers; one event loop.
 
     Args:
-        listener: The host that it listens on, as configured.
         allowed_hosts: Further names of the server, in lower case; `*` is any.
         allowed_origins: Origins that CORS allows; `*` is any.
     """

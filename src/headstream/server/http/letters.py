@@ -47,12 +47,7 @@ REDRIVING: Final[dict[str, dict[str, Any]]] = {
 
 
 def count_letters(request: ViewRequest) -> dict[str, Any]:
-    """Count letters by origin, group and reason.
-
-    Raises:
-        DecodeError: a parameter is invalid.
-        HeadstreamError: the partition does not exist, the filter is invalid, or the user has no right to the topic.
-    """
+    """Count dead letters by origin, group and reason; DecodeError for an invalid parameter."""
     from headstream.client.dead_letters.letters import LetterReasons, read_letters
 
     query = request.query
@@ -71,13 +66,7 @@ def count_letters(request: ViewRequest) -> dict[str, Any]:
 
 
 def redrive_letters(request: ViewRequest) -> dict[str, Any]:
-    """Send letters back to where they came from.
-
-    Raises:
-        DecodeError: a member of the body is invalid.
-        GroupInUseError: another redrive has the partition.
-        HeadstreamError: the partition does not exist, the filter is invalid, or the user lacks a right.
-    """
+    """Send dead letters back to their origin; GroupInUseError: another redrive has the partition. DecodeError."""
     from headstream.client.dead_letters.letters import place_of_origin, read_letters
     from headstream.client.dead_letters.redriving import Redrive
 
@@ -99,12 +88,7 @@ def redrive_letters(request: ViewRequest) -> dict[str, Any]:
 
 
 def discard_letters(request: ViewRequest) -> dict[str, Any]:
-    """Mark letters for deletion.
-
-    Raises:
-        DecodeError: a member of the body is invalid.
-        HeadstreamError: the partition does not exist, the filter is invalid, or the user lacks the right.
-    """
+    """Mark dead letters for deletion; DecodeError for an invalid member of the body."""
     from headstream.client.dead_letters import letters
 
     body = request.body

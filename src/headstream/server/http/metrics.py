@@ -6,21 +6,27 @@ segments, messages, users, clients. All others begin with headstream_.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from headstream.core.model.transitions import TransitionKind
 from headstream.core.wire.commands.system import Stats
 from headstream.core.wire.statuses import Status
-from headstream.metrics.families import limit_series
+from headstream.metrics.families import MOST_SERIES, limit_series
 from headstream.server.iggy.fast_path.traffic import BOUNDS_S, Traffic
 
 if TYPE_CHECKING:
+    from headstream.broker.deliveries.delivery_views import GroupAges
     from headstream.server.resources.memory_budget import MemoryBudget
 
 GroupBehind: TypeAlias = tuple[str, str, str, int]
 """Stream, topic, group, and its lag in messages."""
+
+_OTHERS: Final = frozenset((TransitionKind.PAUSED, TransitionKind.RESUMED, TransitionKind.STATE_SET))
+"""Transitions that are no deliveries of messages: they have metrics of their own."""
+_LABELS: Final = ["stream", "topic", "group"]
 
 
 def describe_server(
@@ -34,11 +40,7 @@ def describe_server(
     """Yield the metrics of a server, without those of deliveries and removals.
 
     Args:
-        traffic: Counters of each transport.
-        users: Number of users.
-        groups: Lag of each consumer group.
-        filters: The number of messages that filters have examined, and of those that they could not be applied to.
-        budget: The memory budget of requests and responses.
+        filters: Messages that filters have examined, and of those, messages that they could not be applied to.
     """
     yield from _original(traffic, stats, users)
     yield from _own(traffic, stats, groups)
@@ -125,3 +127,64 @@ def _buckets(counts: Sequence[int]) -> list[tuple[str, float]]:
         below += count
         found.append((bound, float(below)))
     return found
+
+
+def describe_deliveries(
+    counts: Mapping[TransitionKind, int],
+    states: Mapping[str, int],
+    ages: Iterable[GroupAges],
+    now_us: int,
+    *,
+    lost_rows: int,
+    tells_groups: bool,
+) -> Iterator[Metric]:
+    """Yield the metrics of deliveries: transitions of messages, paused groups, and the ages of the oldest messages.
+
+    Args:
+        ages: The groups whose journals are in memory.
+        tells_groups: Whether metrics name groups.
+    """
+    found = list(ages)
+    transitions = CounterMetricFamily(
+        "headstream_delivery_transitions", "Messages of consumer groups by what happened to them.", labels=["transition"]
+    )
+    for kind, count in counts.items():
+        if kind not in _OTHERS:
+            transitions.add_metric([kind.value], count)
+    yield transitions
+    state_changes = CounterMetricFamily(
+        "headstream_state_changes", "Messages whose state was set, by the new state.", labels=["state"]
+    )
+    for name, count in states.items():
+        state_changes.add_metric([name], count)
+    yield state_changes
+    yield CounterMetricFamily(
+        "headstream_group_pauses",
+        "How often a group was paused, because too many of its attempts failed.",
+        value=counts[TransitionKind.PAUSED],
+    )
+    yield GaugeMetricFamily("headstream_paused_groups", "Groups that are paused.", value=sum(each.is_paused for each in found))
+    yield CounterMetricFamily("headstream_delivery_audit_lost", "Audit rows that were lost.", value=lost_rows)
+    leased = [(_seconds(each.oldest_leased_us, now_us), each) for each in found]
+    poisoned = [(_seconds(each.oldest_poisoned_us, now_us), each) for each in found]
+    for name, text, of_groups in (
+        ("oldest_leased", "Age of the oldest lease.", leased),
+        ("oldest_poisoned", "Age of the oldest message given up whose dead letter is neither redriven nor discarded.", poisoned),
+    ):
+        oldest = max((seconds for seconds, _ in of_groups), default=0.0)
+        yield GaugeMetricFamily(f"headstream_{name}_seconds", text, value=oldest)
+        if tells_groups:
+            named = GaugeMetricFamily(f"headstream_group_{name}_seconds", f"{text[:-1]} of a group.", labels=_LABELS)
+            largest = sorted((each for each in of_groups if each[0]), key=lambda each: (-each[0], each[1].topic, each[1].group))
+            for seconds, each in largest[:MOST_SERIES]:
+                named.add_metric([each.topic.stream, each.topic.topic, each.group], seconds)
+            yield named
+    if tells_groups:
+        paused = GaugeMetricFamily("headstream_group_paused", "1 for each group that is paused.", labels=_LABELS)
+        for each in [each for each in found if each.is_paused][:MOST_SERIES]:
+            paused.add_metric([each.topic.stream, each.topic.topic, each.group], 1)
+        yield paused
+
+
+def _seconds(since_us: int | None, now_us: int) -> float:
+    return 0.0 if since_us is None else max(now_us - since_us, 0) / 1_000_000

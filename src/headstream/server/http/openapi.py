@@ -39,11 +39,7 @@ _IN_BINARY: Final = {
 
 
 def describe(pages: Iterable[PageRoute]) -> dict[str, Any]:
-    """Return the description.
-
-    Args:
-        pages: The routes of HTTP besides commands.
-    """
+    """Return the description; `pages` are the routes of HTTP besides commands."""
     schemas = Schemas()
     paths: dict[str, dict[str, Any]] = {}
     for page in pages:

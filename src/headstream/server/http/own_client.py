@@ -1,4 +1,4 @@
-"""OwnClient: a client whose commands are answered in this process, in the name of one user; nothing passes a socket.
+"""OwnClient: a client with commands that this process answers, without a socket, in the name of one user.
 
 Views that change something use it, so that they run the code of clients and the command line, and can do what their user can.
 """
@@ -23,7 +23,7 @@ _PLACE: Final = "headstream"
 
 
 class _OwnConnection:
-    """A connection whose commands are run when their replies are asked for; see client.remote.connection.Connection."""
+    """A connection that runs a command when its reply is requested; see client.remote.connection.Connection."""
 
     is_usable = True
 
@@ -63,11 +63,7 @@ class _OwnConnector:
 
 @contextmanager
 def own_client(ask: Ask) -> Iterator[Client]:
-    """Lend a client, without interceptors.
-
-    Args:
-        ask: Runs its commands; any thread.
-    """
+    """Lend a client, without interceptors, whose commands `ask` runs; any thread."""
     from headstream.client.client import Client
     from headstream.client.transports.remote.address import RemoteOptions, ServerUrl
     from headstream.client.transports.remote.caller import Caller

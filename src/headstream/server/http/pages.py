@@ -38,11 +38,7 @@ __all__ = ["Page", "PageRoute", "Pages", "describe_removals"]
 
 
 def describe_removals(log: Log, now_us: int) -> Iterator[Metric]:
-    """Yield the metrics of removals.
-
-    Args:
-        now_us: The time, microseconds since 1970 UTC.
-    """
+    """Yield the metrics of removals."""
     catalog, topics = log.catalog(), log.snapshot()
     marked = held = 0
     oldest_us = now_us
@@ -77,15 +73,7 @@ _ROOT: Final = "Iggy API"
 
 
 class Pages:
-    """Answers the routes of HTTP besides commands; any thread.
-
-    Args:
-        dispatcher: Runs the commands.
-        settings: Settings of HTTP.
-        tokens: Issues and verifies access tokens.
-        traffic: Counters of each transport.
-        budget: The memory budget of requests and responses.
-    """
+    """Answers the routes of HTTP besides commands; any thread."""
 
     def __init__(
         self, dispatcher: Dispatcher, settings: HttpSettings, tokens: AccessTokens, traffic: list[Traffic], budget: MemoryBudget
@@ -153,8 +141,7 @@ class Pages:
 
     def describe_metrics(self) -> list[Metric]:
         """Return all metrics of the server; thread-safe."""
-        from headstream.server.http.delivery_metrics import describe_deliveries
-        from headstream.server.http.metrics import describe_server
+        from headstream.server.http.metrics import describe_deliveries, describe_server
 
         broker, audit = self._dispatcher.broker, self._dispatcher.audit
         now_us = broker.backing.clock_us()

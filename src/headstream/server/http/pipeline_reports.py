@@ -11,7 +11,7 @@ from headstream.broker.cached_value import CachedValue
 from headstream.errors import HeadstreamError
 
 Explain: TypeAlias = Callable[[bytes], dict[str, Any]]
-"""Returns what a message says, a JSON object; its member `fault` says why it cannot be read."""
+"""Returns a message as a JSON object; its member `fault` is the reason if it cannot be read."""
 
 _KEPT_S: Final = 1.0
 """How long a report is kept: all pages together read a checkpoint once in this time. Seconds."""

@@ -24,7 +24,6 @@ class Reply(NamedTuple):
 
     Args:
         content_type: The body's content type; None if there is no body.
-        headers: More headers.
         status: Headstream's status, 0 for success.
     """
 
@@ -64,10 +63,7 @@ NOT_FOUND: Final = json_reply({"id": 404, "code": "not_found", "reason": "Resour
 def misspelled_reply(error: DecodeError, log: Log | None = None) -> Reply:
     """Return the reply to a request that cannot be decoded, as a text.
 
-    A wrong member of the body gives 422; a wrong path, wrong query or invalid JSON gives 400.
-
-    Args:
-        error: The error; one with its own status is encoded like any rejected command.
+    A wrong member of the body gives 422; a wrong path, wrong query or invalid JSON gives 400. An error with its own status is
     """
     if error.status is not None:
         return refused_reply(error, log)
@@ -91,12 +87,7 @@ def refused_reply(error: Exception, log: Log | None = None) -> Reply:
 
 
 def command_reply(command: Command[Any], value: Any, *, in_binary: bool = False) -> Reply:
-    """Return the reply to a command.
-
-    Args:
-        command: The command; it has a route.
-        in_binary: Whether the client accepts the binary form of TCP.
-    """
+    """Return the reply to a command with a route; `in_binary`: the client accepts the binary form of TCP."""
     kind, route = type(command), command.entry().route
     assert route is not None  # the request was found by its route
     if kind.code == Code.PING:

@@ -50,14 +50,7 @@ def read_token(headers: Mapping[str, str]) -> str | None:
 
 
 def read_query(text: str) -> dict[str, str]:
-    """Return the parameters of a query.
-
-    Args:
-        text: The encoded text after the question mark.
-
-    Raises:
-        DecodeError: a parameter is not UTF-8 or duplicate, or there are more than 100.
-    """
+    """Return the parameters of an encoded query; DecodeError if one is not UTF-8 or duplicate, or there are more than 100."""
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS)
     except UnicodeDecodeError:
@@ -91,7 +84,6 @@ async def read_body(
 
     Args:
         most_bytes: Limit of a JSON body, bytes.
-        most_s: Timeout, seconds.
         hold: Waits until so many bytes of memory are reserved, or raises.
         most_binary_bytes: Limit of a binary body, bytes; 0 rejects it.
 

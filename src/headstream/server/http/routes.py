@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from headstream.core.wire.codes import Method
+from headstream.core.wire.commands.system import ListClients
 from headstream.core.wire.records import Record
 from headstream.server.http.own_client import Ask
 from headstream.server.http.pipeline_reports import NO_PIPELINES, PipelineReports
@@ -25,12 +26,7 @@ class ViewRequest(NamedTuple):
     Args:
         ask: Runs a command in the name of the user.
         user_id: The user, by id or name.
-        path: The parameters of the path.
-        query: The parameters of the query.
-        body: The members of the body.
         open_client: Lends a client of the user.
-        traffic: Counters of each transport.
-        pipelines: Reports of pipelines.
     """
 
     ask: Ask
@@ -42,6 +38,11 @@ class ViewRequest(NamedTuple):
     traffic: Sequence[Traffic] = ()
     pipelines: PipelineReports = NO_PIPELINES
 
+    def check_server_right(self) -> None:
+        """Raise PermissionDeniedError if pipelines require the right to read the server and the user lacks it."""
+        if self.pipelines.needs_right:
+            self.ask(ListClients())  # refused without the right to read the server; GetStats is allowed to everybody
+
 
 class PageRoute(NamedTuple):
     """A route of HTTP besides commands.
@@ -49,7 +50,6 @@ class PageRoute(NamedTuple):
     Args:
         method: GET or POST.
         about: Its description, a sentence.
-        content_type: Content type of the reply.
         body: Record of the request's body; None if there is no body.
         reply: Record of the reply; None if it is not JSON of a record.
     """

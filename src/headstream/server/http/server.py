@@ -82,12 +82,7 @@ _VARY: Final = "origin, access-control-request-method, access-control-request-he
 
 
 def cors_headers(settings: CorsSettings, request: Mapping[str, str]) -> dict[str, str]:
-    """Return the CORS headers of every response.
-
-    Args:
-        settings: What is allowed.
-        request: The headers of the request.
-    """
+    """Return the CORS headers of every response."""
     headers = {"Vary": _VARY}
     origin = request.get("Origin")
     if "*" in settings.allowed_origins:
@@ -139,14 +134,9 @@ class HttpServer:
     """Serves a dispatcher's commands over HTTP; one event loop.
 
     Args:
-        dispatcher: Runs the commands.
-        settings: Settings of HTTP.
-        tokens: Issues and verifies access tokens.
         workers: The threads for slow commands; their creator closes them.
         traffic: Counters of each transport, including `http`, for the metrics.
-        budget: The memory budget of requests and responses.
         admission: When connections are accepted, and requests of unauthenticated clients answered.
-        pipelines: Reports of Replicate pipelines.
     """
 
     def __init__(
@@ -188,13 +178,7 @@ class HttpServer:
         return len(self._waits)
 
     async def start(self, host: str, port: int, ssl: tls.SSLContext | None = None) -> tuple[str, int]:
-        """Start serving, and return the bound host and port.
-
-        Args:
-            host: The address to listen on.
-            port: The port, 0 for any free one.
-            ssl: TLS, or None.
-        """
+        """Start serving, and return the bound host and port; port 0 is any free one."""
         settings = self._settings
         self._hosts = Hosts(host, settings.allowed_hosts, settings.cors.allowed_origins if settings.cors else ())
         handlers = self._handlers = HttpConnections(settings.max_connections, self._traffic, self._handle, settings.idle_s)

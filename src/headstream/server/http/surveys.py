@@ -1,4 +1,4 @@
-"""What a user sees of a whole log: counts and traffic, topics, groups, and the user itself."""
+"""Views of a whole log: counts and traffic, topics, groups, pipelines, and the user itself."""
 
 from __future__ import annotations
 
@@ -56,6 +56,12 @@ def list_group_lags(request: ViewRequest) -> dict[str, Any]:
             for group in request.ask(ListGroupLags(topic.stream, topic.name)):
                 groups.append({"stream": topic.stream, "topic": topic.name, **group.spell()})
     return {"time_us": _now_us(), "groups": groups}
+
+
+def list_pipelines(request: ViewRequest) -> dict[str, Any]:
+    """Return the reports of the registered Replicate pipelines; they need the right to read the server."""
+    request.check_server_right()
+    return {"time_us": _now_us(), "pipelines": request.pipelines.read()}
 
 
 def describe_session(request: ViewRequest) -> dict[str, Any]:

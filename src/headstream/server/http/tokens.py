@@ -58,9 +58,8 @@ class AccessTokens:
     """Issues and verifies access tokens; any thread.
 
     Args:
-        settings: Settings of access tokens.
         users: The existing users; a deleted user's number is never reused.
-        clock_s: Returns the time, seconds since 1970 UTC.
+        clock_s: Returns seconds since 1970 UTC.
     """
 
     def __init__(
@@ -83,11 +82,7 @@ class AccessTokens:
         return self._settings.expiry_s
 
     def issue(self, user_id: int, generation: int) -> AccessToken:
-        """Return a new token of a user.
-
-        Args:
-            generation: The user's generation that has logged in.
-        """
+        """Return a new token of a user, bound to the user's generation that has logged in."""
         import jwt  # lazy: a sixth of an idle server's memory and start time
 
         settings, now = self._settings, self._clock_s()
@@ -141,11 +136,7 @@ class AccessTokens:
         return claims._replace(generation=generation)
 
     def revoke(self, claims: Claims) -> None:
-        """Revoke a token.
-
-        Raises:
-            AuthenticationError: another request has just revoked it (78).
-        """
+        """Revoke a token; AuthenticationError (78) if another request has just revoked it."""
         if not self._revocations.revoke(claims.token_id, claims.expires_s + self._settings.clock_skew_s):
             raise _refused("a revoked access token")
 

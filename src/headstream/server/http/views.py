@@ -26,14 +26,13 @@ from headstream.core.codec.json_text import decode_json
 from headstream.core.wire.codes import Code
 from headstream.core.wire.route_matching import decode_path_parameter
 from headstream.errors import DecodeError
-from headstream.server.http.browsing import browse, download
+from headstream.server.http.browsing import browse, download, explain_message
 from headstream.server.http.letters import DISCARDING, READING, REDRIVING, count_letters, discard_letters, redrive_letters
 from headstream.server.http.own_client import Ask, own_client
 from headstream.server.http.pipeline_reports import NO_PIPELINES, PipelineReports
-from headstream.server.http.pipelines import explain_message, list_pipelines
 from headstream.server.http.replies import Reply, json_reply
 from headstream.server.http.routes import OpenClient, ViewRequest
-from headstream.server.http.surveys import describe_session, list_group_lags, list_visible_topics, survey
+from headstream.server.http.surveys import describe_session, list_group_lags, list_pipelines, list_visible_topics, survey
 from headstream.server.iggy.fast_path.traffic import Traffic
 
 VIEW_BYTES: Final = 8 << 20
@@ -44,14 +43,13 @@ class View(NamedTuple):
     """A route.
 
     Args:
-        path: Its path; a parameter is in braces.
+        path: A parameter is in braces.
         about: Its description, a sentence.
         answer: Returns a JSON document or the reply; on a worker thread.
-        query: Its query's parameters, each with its JSON Schema.
-        content_type: Content type of the reply.
+        query: Parameters of the query, each with its JSON Schema.
         method: GET, or POST if it changes something.
-        body: The members of its body, each with its JSON Schema.
-        code: It runs on the threads of this command.
+        body: Members of the body, each with its JSON Schema.
+        code: The view runs on the threads of this command.
     """
 
     path: str
@@ -134,12 +132,7 @@ VIEWS: Final = (
 
 
 class Views:
-    """Finds views and answers them; any thread.
-
-    Args:
-        traffic: Counters of each transport.
-        pipelines: Reports of pipelines.
-    """
+    """Finds views and answers them; any thread."""
 
     def __init__(self, traffic: Sequence[Traffic] = (), pipelines: PipelineReports = NO_PIPELINES) -> None:
         self._traffic = tuple(traffic)
@@ -151,14 +144,7 @@ class Views:
         self._traffic = (*self._traffic, traffic)
 
     def find(self, method: str, path: str) -> FoundView | None:
-        """Return the view of a method and a path, or None.
-
-        Args:
-            path: Percent-encoded, without the query.
-
-        Raises:
-            DecodeError: a parameter of the path is not UTF-8.
-        """
+        """Return the view of a method and a percent-encoded path, or None; DecodeError: a parameter is not UTF-8."""
         for pattern, view in self._patterns:
             found = pattern.fullmatch(path) if view.method == method else None
             if found is not None:
@@ -181,13 +167,11 @@ class Views:
         """Return a function that answers a view on a worker thread.
 
         Args:
-            ask: Runs a command in the name of the user.
-            query: The parameters of the query.
-            body: The body, if the view has one.
-            open_client: Lends a client of the user; by default one whose commands `ask` runs.
+            open_client: Lends a client of the user; by default one whose commands `ask` runs in the user's name.
 
         Raises:
             DecodeError: a parameter of the query or a member of the body is unknown, or the body is not a JSON object.
+        DecodeError: an unknown parameter of the query or member of the body, or the body is not a JSON object.
         """
         view = found.view
         _check_known(query, view.query, "query")

@@ -46,10 +46,7 @@ class Api(NamedTuple):
     """One API.
 
     Args:
-        name: As in the schemas.
         first_version: The first supported version.
-        handler: Answers it.
-        runs_on: Where it runs.
         advertised_from: The lowest version advertised in ApiVersions; None for the lowest one served.
     """
 
@@ -144,15 +141,11 @@ UNSUPPORTED: Final = b"".join(
         },
     )
 )
-"""To a client whose ApiVersions is too new: which ones there are, in the version that every client reads."""
+"""For a client with a too new ApiVersions: the supported versions, in the version that every client reads."""
 
 
 def status_of(reply: Any) -> int:
-    """Return the first error code of a response that is not 0, else 0.
-
-    Args:
-        reply: The response's fields, or None.
-    """
+    """Return the first error code of a response (or None) that is not 0, else 0."""
     if isinstance(reply, dict):
         code = reply.get("error_code", 0)
         if code:

@@ -30,9 +30,8 @@ class SaslLogin:
     """The login of one connection.
 
     Args:
-        mechanism: The selected SASL mechanism, if any.
-        scram: The login of SCRAM that has begun and not ended.
-        user: The user that it names, as it was when it began.
+        scram: The SCRAM login in progress.
+        user: The user of that login, as it was when it began.
     """
 
     mechanism: str | None = None
@@ -42,14 +41,7 @@ class SaslLogin:
 
 @dataclass(slots=True, kw_only=True)
 class ListenerContext:
-    """What all connections share.
-
-    Args:
-        dispatcher: Users, rights, topics and the broker.
-        settings: Settings of the listener.
-        budget: The memory of all transports.
-        coordinator: The groups that have members.
-    """
+    """What all connections share; `coordinator` has the groups with members."""
 
     dispatcher: Dispatcher
     settings: KafkaSettings
@@ -62,9 +54,6 @@ class Call:
     """One request.
 
     Args:
-        context: What all connections share.
-        session: The session that sent the request.
-        client_id: The client's id, chosen by the client.
         here: The address that the client has connected to.
         sasl: The login of the connection.
     """

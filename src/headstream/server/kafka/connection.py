@@ -73,12 +73,7 @@ _FULL_BYTES: Final = 64 << 10
 
 
 class ResponseWriter:
-    """Collects responses until flush().
-
-    Args:
-        transport: Where they are written.
-        traffic: Counts their bytes.
-    """
+    """Collects responses until flush() writes them; `traffic` counts their bytes."""
 
     __slots__ = ("_pieces", "_size_bytes", "_traffic", "_transport")
 
@@ -94,11 +89,7 @@ class ResponseWriter:
         return self._size_bytes >= _FULL_BYTES
 
     def add(self, correlation_id: int, body: Sequence[BytesLike], *, is_flexible: bool) -> None:
-        """Add a response.
-
-        Args:
-            is_flexible: Whether its head has a section of tagged fields.
-        """
+        """Add a response; `is_flexible`: its head has a section of tagged fields."""
         pieces = response_pieces(correlation_id, body, is_flexible=is_flexible)
         size_bytes = sum(map(len, pieces))
         self._traffic.sent_bytes += size_bytes
@@ -111,7 +102,7 @@ class ResponseWriter:
         self._pieces.append(data)
 
     def flush(self) -> None:
-        """Write what was added."""
+        """Write the added responses."""
         if not self._pieces:
             return
         pieces, size_bytes = self._pieces, self._size_bytes
@@ -141,11 +132,7 @@ class _ClosedError(Exception):
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
-    """One client.
-
-    Args:
-        listener: What all connections share.
-    """
+    """One client."""
 
     def __init__(self, listener: SharedKafka, loop: asyncio.AbstractEventLoop) -> None:
         self._listener = listener

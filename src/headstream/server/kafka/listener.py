@@ -22,15 +22,7 @@ _TICK_S: Final = 0.1
 
 
 class KafkaServer(StreamListener[KafkaConnection]):
-    """All connections of Kafka's clients.
-
-    Args:
-        dispatcher: Users, rights, topics and the broker.
-        settings: Settings of the listener.
-        workers: The threads for slow requests.
-        budget: The memory of requests and responses.
-        admission: When connections are accepted, and requests of unauthenticated clients answered.
-    """
+    """All connections of Kafka's clients."""
 
     def __init__(
         self, dispatcher: Dispatcher, settings: KafkaSettings, workers: Workers, budget: MemoryBudget, admission: Admission

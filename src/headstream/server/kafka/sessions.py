@@ -21,7 +21,7 @@ MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NONCE_BYTES: Final = 24
 _WRONG_PROOF: Final = "wrong user or password, or a user who has not logged in with its password since this server serves SCRAM"
-"""One text for all, so that it tells nobody which users exist."""
+"""One text for all failures, so that it does not disclose which users exist."""
 
 
 def is_software(name: str) -> bool:
@@ -30,11 +30,7 @@ def is_software(name: str) -> bool:
 
 
 def enter_without_login(context: ListenerContext, session: Session, here: Address) -> bool:
-    """Let a new connection act as the user of `kafka.anonymous_user`, and return whether there is such a user.
-
-    Args:
-        here: The address that the client has connected to.
-    """
+    """Let a new connection to `here` act as the user of `kafka.anonymous_user`; return whether there is such a user."""
     name = context.settings.anonymous_user
     user = None if name is None else context.dispatcher.users.find(name)
     if user is None or not user.record.is_active or (user.id == ROOT and not here.is_loopback):
@@ -44,11 +40,7 @@ def enter_without_login(context: ListenerContext, session: Session, here: Addres
 
 
 def explain_login(*, is_encrypted: bool) -> str:
-    """Return what a client that has not logged in has to set.
-
-    Args:
-        is_encrypted: Whether it uses TLS.
-    """
+    """Return what a client that has not logged in, with TLS or not, has to set."""
     protocol = "SASL_SSL" if is_encrypted else "SASL_PLAINTEXT"
     return (
         f"Set security.protocol={protocol}, sasl.mechanism=SCRAM-SHA-256 or PLAIN, and a user and its password "

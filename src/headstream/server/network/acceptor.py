@@ -29,14 +29,11 @@ class Acceptor:
 
     Args:
         sock: A non-blocking listening socket; the acceptor closes it.
-        tls: The context that encrypts connections, or None.
-        make_protocol: Returns the protocol of a new connection.
         count_room: Returns how many more connections are allowed; pending ones are not yet subtracted.
         make_room: Closes a connection without a login, and returns whether there was one. If there was none, the oldest pending
             connection makes room.
         refuse: Called for each connection closed because the limit is reached.
         most_pending: Limit of connections that wait for their time or are in a handshake; one more aborts the oldest.
-        admission: When connections are accepted.
     """
 
     def __init__(

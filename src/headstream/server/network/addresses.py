@@ -21,15 +21,7 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, where: str) -> Address:
-        """Return the address that a text contains.
-
-        Args:
-            text: As in `127.0.0.1:8090` or `[::1]:8090`.
-            where: The option that contains the text; used in the error.
-
-        Raises:
-            InvalidOptionError: the text is not an address.
-        """
+        """Return the address in a text such as `127.0.0.1:8090` or `[::1]:8090`; InvalidOptionError with the option `where`."""
         host, colon, port = text.rpartition(":")
         bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
         if not colon or not bare or (":" in bare and bare == host) or not port.isdecimal() or int(port) > 65_535:

@@ -54,11 +54,7 @@ class UnauthenticatedTurns:
         return self._left > 0 and (self._is_serving or not self._waiting)
 
     def spend(self, cost: int = 1) -> bool:
-        """Take turns of this round, and return whether there was one; the last one can cost more than is left.
-
-        Args:
-            cost: The number of turns.
-        """
+        """Take turns (`cost`) of this round, and return whether there was one left; the last one can cost more than is left."""
         if not self.has_room:
             return False
         self._left -= cost
@@ -66,18 +62,14 @@ class UnauthenticatedTurns:
         return True
 
     def take(self, wanted: int) -> int:
-        """Take up to so many turns of this round, and return their number.
-
-        Args:
-            wanted: How many are wanted.
-        """
+        """Take up to `wanted` turns of this round, and return their number."""
         taken = min(wanted, self._left) if self.has_room else 0
         if taken:
             self.spend(taken)
         return taken
 
     def later(self, function: Callable[[], None]) -> None:
-        """Call a function in a later round, after those that wait already; it takes its turns itself."""
+        """Call a function in a later round, after functions that wait already; it takes its turns itself."""
         self._waiting.append(function)
         self._schedule()
 
@@ -123,22 +115,14 @@ class UnauthenticatedTurns:
 
 
 class AddressPaces:
-    """When connections of each address are accepted.
-
-    Args:
-        rate: Connections per second of one address; None for no limit.
-    """
+    """When connections of each address are accepted: `rate` per second, None for no limit."""
 
     def __init__(self, rate: int | None = CONNECTION_RATE) -> None:
         self._rate = rate
         self._due_s: OrderedDict[str, float] = OrderedDict()
 
     def delay_s(self, address: str, now_s: float) -> float | None:
-        """Count a new connection, and return how long it has to wait, seconds: 0 or less for none, None if it is refused.
-
-        Args:
-            now_s: The event loop's time, seconds.
-        """
+        """Count a new connection, and return how long it waits, seconds: 0 or less for none, None if it is rejected."""
         if self._rate is None:
             return 0.0
         due_s = max(self._due_s.get(address, -math.inf), now_s - _BURST_S) + 1 / self._rate
@@ -152,15 +136,7 @@ class AddressPaces:
 
 
 class Admission:
-    """The turns and paces of one server, for all its transports.
-
-    Args:
-        rate: Connections per second of one address; None for no limit.
-
-    Attributes:
-        turns: The turns of unauthenticated clients.
-        paces: When connections are accepted.
-    """
+    """The turns and paces of one server, for all its transports; `rate` as for AddressPaces."""
 
     def __init__(self, rate: int | None = CONNECTION_RATE) -> None:
         self.turns = UnauthenticatedTurns()

@@ -19,8 +19,8 @@ _MOST_HELD: Final = 1.5
 """So many times its size is what a response may keep in memory; new memory for a copy of 1 MiB takes longer than the copy."""
 
 _PAUSES_AFTER_LINES: Final = not ((3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2))
-"""Whether writelines() of asyncio's transports tells the protocol that much is unsent; in those versions memory would be without
-a limit for a client that reads nothing (CVE-2024-12254)."""
+"""Whether writelines() of asyncio's transports pauses the protocol while much is unsent. In other versions a client that reads
+nothing would take memory without limit (CVE-2024-12254)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +41,7 @@ class SocketOptions:
 
 
 def listen(address: Address, options: SocketOptions | None = None) -> tuple[socket.socket, Address]:
-    """Return a listening socket and the address it is bound to.
-
-    Args:
-        address: Where to listen; port 0 picks any free port.
-        options: Options that accepted sockets inherit.
-
-    Raises:
-        EnvironmentSetupError: the port is in use, or the address does not belong to this machine.
-    """
+    """Return a listening socket (accepted ones inherit its options) and its address; EnvironmentSetupError: address taken."""
     advice = "Choose another address, or port 0 for any free port"
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -74,10 +66,8 @@ def write_pieces(transport: asyncio.WriteTransport, pieces: list[BytesLike], siz
     """Write a response.
 
     Args:
-        transport: Where to write.
-        size_bytes: The total size of the pieces.
-        is_joined: Whether to write one joined copy if the pieces point into much larger buffers, which they keep in memory until
-            they are sent.
+        is_joined: Whether to write one joined copy of pieces that point into much larger buffers, which they would keep in
+            memory until they are sent.
     """
     if size_bytes <= _JOINED_BYTES or (is_joined and _held_bytes(pieces) > _MOST_HELD * size_bytes):
         transport.write(b"".join(pieces))

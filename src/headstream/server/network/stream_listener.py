@@ -59,11 +59,8 @@ class StreamListener(Generic[_C]):
     """The connections of one listener over TCP, at most so many; only in the event loop.
 
     Args:
-        counters: The counters of the transport.
         max_connections: Limit of connections; beyond it the oldest one without a login is closed, else the new one.
         timeouts: Timeouts of each connection, seconds; they determine how often it is checked.
-        admission: When connections are accepted.
-        options: Options of each connection's socket.
     """
 
     def __init__(
@@ -90,15 +87,7 @@ class StreamListener(Generic[_C]):
         """Return the protocol of a new connection."""
 
     async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
-        """Listen, and return the bound address.
-
-        Args:
-            address: The address; port 0 selects a free port.
-            tls: The TLS context; None for unencrypted connections.
-
-        Raises:
-            StorageError, EnvironmentSetupError: the system does not allow listening there.
-        """
+        """Listen, and return the bound address; port 0 is any free one. StorageError, EnvironmentSetupError."""
         loop = asyncio.get_running_loop()
         sock, bound = listen(address, self._options)
         self._server = Acceptor(
@@ -138,11 +127,7 @@ class StreamListener(Generic[_C]):
             self._is_empty.set()
 
     async def stop(self, drain_s: float) -> None:
-        """Stop listening, answer the received requests, and close every connection; idempotent.
-
-        Args:
-            drain_s: Time limit, seconds; connections with running requests are aborted then.
-        """
+        """Stop listening, answer received requests, close all connections, busy ones after `drain_s`; idempotent."""
         if self._server is None:
             return
         self._server.close()
@@ -167,11 +152,7 @@ class StreamListener(Generic[_C]):
         return self._check_s
 
     async def _check(self, now_s: float) -> None:
-        """Close connections that have timed out.
-
-        Args:
-            now_s: The loop's time, seconds.
-        """
+        """Close connections that have timed out at the loop's time."""
         for connection in tuple(self._connections):
             connection.check(now_s)
 

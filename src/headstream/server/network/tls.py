@@ -34,7 +34,6 @@ def make_tls(files: TlsFiles) -> ssl.SSLContext:
     """Return the context of a server with this certificate: TLS 1.2 or later.
 
     Raises:
-        StorageError: a file cannot be read.
         InvalidOptionError: the files lack a certificate and its key, the password is wrong, or other users can read the key.
     """
     try:
@@ -62,11 +61,7 @@ def make_tls(files: TlsFiles) -> ssl.SSLContext:
 
 
 def check_private(key: Path) -> None:
-    """Reject a key that other users can read or change; group access is fine where another user, such as root, owns the key.
-
-    Raises:
-        InvalidOptionError: other users can read or change it.
-    """
+    """Raise InvalidOptionError for a key that others can read or change; a group may if another user, as root, owns it."""
     found = key.stat()
     if found.st_mode & 0o007 or (found.st_uid == os.getuid() and found.st_mode & 0o077):
         raise InvalidOptionError(

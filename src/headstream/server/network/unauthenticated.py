@@ -1,6 +1,6 @@
 """UnauthenticatedConnections: which connection makes room when all places of a listener are taken.
 
-A connection costs a client nothing, and a login is what tells users from others. So at the limit the oldest connection without
+A connection costs a client nothing, and only a login distinguishes users. So at the limit the oldest connection without
 a login, of which no request is being answered, is closed for the new one; where all have logged in, the new one is refused.
 """
 

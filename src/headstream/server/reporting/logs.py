@@ -32,11 +32,9 @@ _ESCAPES: Final = {
 
 
 def note(level: int, event: str, error: BaseException | None = None, /, **fields: object) -> None:
-    """Log an event of the server.
+    """Log an event of the server; the event is a constant text that operators can search for.
 
     Args:
-        level: A level of the module logging.
-        event: What happened; a constant text that operators can search for.
         error: An exception to log with its traceback.
         fields: Details of the event; never a password, a token or a payload.
     """
@@ -45,22 +43,14 @@ def note(level: int, event: str, error: BaseException | None = None, /, **fields
 
 
 class Recently:
-    """Which events were logged within the last minute; any thread.
-
-    Args:
-        monotonic: A monotonic clock, seconds.
-    """
+    """Which events were logged within the last minute; any thread. `monotonic` returns seconds."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._logged_s: dict[object, float] = {}
 
     def is_first(self, key: object) -> bool:
-        """Return whether an event was not logged within the last minute; if so, it is now.
-
-        Args:
-            key: What distinguishes the event.
-        """
+        """Return whether an event, by its key, was not logged within the last minute; if so, it is now."""
         now_s = self._monotonic()
         if now_s - self._logged_s.get(key, -_EVERY_S) < _EVERY_S:
             return False
@@ -71,12 +61,7 @@ class Recently:
 
 
 def start_logging(level: str, form: LogForm) -> None:
-    """Log all of Headstream to standard error, and retain the last lines for the archive of `snapshot`.
-
-    Args:
-        level: debug, info, warning or error.
-        form: Format of a line: text or json.
-    """
+    """Log all of Headstream to standard error, and retain the last lines for the archive of `snapshot`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines() if form == "json" else _TextLines())
     logger = logging.getLogger(_ROOT)

@@ -17,11 +17,7 @@ _TOPIC: Final = re.compile(rf"/{STREAMS_NAME}/(\d+)/(\d+)(?:/(\d+)(?!\d))?")
 
 
 def redact(error: HeadstreamError, log: Log) -> HeadstreamError:
-    """Return an error without file paths: the error itself, or a copy that names the topic instead of its path.
-
-    Args:
-        error: The error of a request.
-    """
+    """Return an error without file paths: the error itself, or a copy that names the topic instead of its path."""
     if log.root not in f"{error.where} {error.what} {error.advice}":
         return error
     redacted = copy.copy(error)

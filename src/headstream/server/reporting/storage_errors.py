@@ -15,22 +15,13 @@ from headstream.server.reporting.logs import Recently, note
 
 
 class StorageErrorLog:
-    """Logs storage errors, each file at most once per minute; any thread.
-
-    Args:
-        monotonic: A monotonic clock, seconds.
-    """
+    """Logs storage errors, each file at most once per minute; any thread. `monotonic` returns seconds."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._recently = Recently(monotonic)
 
     def log_once(self, error: HeadstreamError, status: int) -> None:
-        """Log a storage error or a damaged log, unless the same was logged within the last minute.
-
-        Args:
-            error: The error of a request.
-            status: The status that its client gets.
-        """
+        """Log a storage error or a damaged log (with the client's status), unless it was logged within the last minute."""
         if not isinstance(error, (StorageError, CorruptLogError)) or not self._recently.is_first((type(error), error.where)):
             return
         is_storage = isinstance(error, StorageError)

@@ -21,11 +21,7 @@ _INCLUDED_S: Final = 3600.0
 
 
 class Collector:
-    """The settings of Python's collector in a server's process; only in the event loop.
-
-    Args:
-        clock: A clock in seconds.
-    """
+    """The settings of Python's collector in a server's process; only in the event loop. `clock` returns seconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.perf_counter) -> None:
         self._loop = loop
@@ -54,7 +50,7 @@ class Collector:
             self._loop.call_soon_threadsafe(self._exclude)
 
     def _exclude(self) -> None:
-        """Exclude what has survived a long collection; once per hour include everything in the next one instead."""
+        """Exclude the objects that survived a long collection; once per hour include all in the next one instead."""
         now_s = self._clock()
         if now_s - self._included_s > _INCLUDED_S:
             self._included_s = now_s

@@ -16,8 +16,6 @@ class FairThreads:
     """Threads with one queue per client, served round robin.
 
     Args:
-        count: Number of threads.
-        name: Prefix of their names.
         most_waiting: Limit of pending functions; None for no limit.
         refuse: Returns the error of a function beyond the limit.
     """
@@ -36,11 +34,7 @@ class FairThreads:
             thread.start()
 
     def submit(self, client: Hashable, function: Callable[[], _T]) -> Future[_T]:
-        """Run a function at its client's turn; it is cancelled after close(), and fails beyond the limit of pending functions.
-
-        Args:
-            client: The client of the function.
-        """
+        """Run a function at its client's turn; it is cancelled after close(), and fails beyond the limit of pending functions."""
         future: Future[_T] = Future()
         with self._condition:
             if self._is_closed:

@@ -42,7 +42,7 @@ class LoopRounds:
         return self._round_bytes < (1 + _EXTRA_TURNS) * ROUND_BYTES
 
     def note(self, size_bytes: int) -> None:
-        """Count a response, or what is read of a request, in this round."""
+        """Count a response, or read bytes of a request, in this round."""
         if size_bytes < _SMALL_BYTES:
             return
         if not self._round_bytes:
@@ -50,11 +50,7 @@ class LoopRounds:
         self._round_bytes += size_bytes
 
     def call_with_room(self, size_bytes: int, function: Callable[[], None]) -> None:
-        """Call a function in the next round that has room, and count its bytes there; others wait in the order of their calls.
-
-        Args:
-            size_bytes: How many bytes it lets in.
-        """
+        """Call a function in the next round with room, and count its bytes there; functions wait in the order of their calls."""
         asyncio.get_running_loop().call_soon(self._call_with_room, size_bytes, function)
 
     def _call_with_room(self, size_bytes: int, function: Callable[[], None]) -> None:
@@ -69,20 +65,12 @@ class LoopRounds:
 
 
 def max_poll_bytes(memory: MemoryAccount, *, is_alone: bool) -> int:
-    """Return about how many bytes a poll may return now; 0 if it has to wait for memory.
-
-    Args:
-        is_alone: Whether no other client is connected: then a poll delays no other request.
-    """
+    """Return the approximate limit of a poll now, bytes; 0 if it waits for memory. `is_alone`: a poll delays no other request."""
     return min(memory.poll_bytes, MAX_BATCH_BYTES if is_alone else ROUND_BYTES)
 
 
 class ConnectionPolls:
-    """Decides when one connection's polls are answered, and their size.
-
-    Args:
-        rounds: The rounds of all connections.
-    """
+    """Decides when one connection's polls are answered, and their size."""
 
     def __init__(self, rounds: LoopRounds, memory: MemoryAccount) -> None:
         self._rounds = rounds
@@ -91,12 +79,7 @@ class ConnectionPolls:
 
     def begin(self, session: Session, *, is_alone: bool) -> bool:
         """Set the size of a poll, and return whether it is answered now; else in the next round, or when memory is freed.
-
         A poll after a small response does not wait behind large ones.
-
-        Args:
-            session: The session that polls.
-            is_alone: Whether no other client is connected.
         """
         most_bytes = max_poll_bytes(self._memory, is_alone=is_alone)
         if not most_bytes:

@@ -93,11 +93,7 @@ class MemoryBudget:
         self._peak_bytes = 0
 
     def open(self, client: int | str) -> MemoryAccount:
-        """Return an empty account.
-
-        Args:
-            client: The user's number, or the address of an unauthenticated client.
-        """
+        """Return an empty account of a client: the user's number, or the address of an unauthenticated client."""
         return MemoryAccount(self, client)
 
     @property
@@ -190,12 +186,7 @@ class MemoryBudget:
 
 
 class MemoryAccount:
-    """The bytes held by one connection, or by one request over HTTP.
-
-    Args:
-        budget: The budget it is a part of.
-        client: As for MemoryBudget.open().
-    """
+    """The bytes held by one connection, or by one request over HTTP; clients as for MemoryBudget.open()."""
 
     __slots__ = ("_budget", "_client", "_requests_bytes", "_responses_bytes", "_waiting_since_s")
 
@@ -224,11 +215,7 @@ class MemoryAccount:
         self._budget.change(user_id, held_bytes)
 
     def hold_requests(self, size_bytes: int) -> bool:
-        """Set the held bytes of requests, if that is within the budget; return whether it is.
-
-        Args:
-            size_bytes: All requests of the connection.
-        """
+        """Set the held bytes of all requests, if that is within the budget; return whether it is."""
         more_bytes = size_bytes - self._requests_bytes
         if more_bytes > 0 and not self._budget.may_hold(self._client, more_bytes, size_bytes + self._responses_bytes):
             return False
@@ -238,11 +225,7 @@ class MemoryAccount:
         return True
 
     async def hold_soon(self, size_bytes: int) -> None:
-        """Set the held bytes of requests, after waiting for memory for up to WAIT_S.
-
-        Raises:
-            ServerUnreachableError: no memory was freed in time (20023).
-        """
+        """Set the held bytes of requests, after up to WAIT_S; ServerUnreachableError (20023) if no memory was freed in time."""
         freed = asyncio.Event()
         try:
             async with asyncio.timeout(WAIT_S):
@@ -257,14 +240,7 @@ class MemoryAccount:
 
     @asynccontextmanager
     async def hold_more(self, size_bytes: int) -> AsyncIterator[None]:
-        """Hold so many bytes of requests more in the body; wait for that as long as a request may.
-
-        Args:
-            size_bytes: Besides those that are held.
-
-        Raises:
-            ServerUnreachableError: there is no memory for it (20023).
-        """
+        """Hold more bytes of requests in the body, after up to WAIT_S; ServerUnreachableError (20023): no memory was freed."""
         before_bytes = self._requests_bytes
         if size_bytes:
             await self.hold_soon(before_bytes + size_bytes)
@@ -281,11 +257,7 @@ class MemoryAccount:
             self._budget.change(self._client, more_bytes)
 
     def wait(self, now_s: float, go_on: Callable[[], None]) -> None:
-        """Wait until memory is freed.
-
-        Args:
-            go_on: Called then, unless end_wait() was called before; it can wait again.
-        """
+        """Wait until memory is freed; then `go_on` is called, unless end_wait() was called before, and can wait again."""
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
         self._budget.call_when_freed(partial(self._go_on, go_on))

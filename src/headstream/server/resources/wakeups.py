@@ -1,4 +1,4 @@
-"""Wakeups: answers waits in the round of the event loop whose append ends them.
+"""Wakeups: answers waits in the same round of the event loop as the append that ends them.
 
 append in the event loop -> ring() -> the sender's response -> run(): the responses of those that waited for the message
 append in another thread -> ring() -> the event loop's next round
@@ -14,11 +14,7 @@ from contextlib import suppress
 
 
 class Wakeups:
-    """The waits to check again; created in the thread of the event loop.
-
-    Attributes:
-        due: The checks of this round; always the same object, read-only.
-    """
+    """The waits to check again, in `due`: always the same object, read-only; created in the thread of the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -27,11 +23,7 @@ class Wakeups:
         self.due: deque[Callable[[], None]] = deque()
 
     def ring(self, look: Callable[[], None]) -> None:
-        """Have a wait checked soon; any thread.
-
-        Args:
-            look: Checks it, and answers it if it is over; only in the event loop.
-        """
+        """Have a wait checked soon, by `look` in the event loop, which answers it if it is over; any thread."""
         if threading.get_ident() == self._thread:
             if not self.due:
                 self._loop.call_soon(self.run)  # for appends of handlers that do not call run()

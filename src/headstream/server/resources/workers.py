@@ -31,8 +31,7 @@ _RETRY_S: Final = 10
 """Rejected clients are advised to retry after this time: the pending ones are done then. Seconds."""
 
 _SURVEY_THREADS: Final = 2
-"""Each one takes the GIL from the event loop for a moment after each step; with two, one user's long list does not delay all
-others'."""
+"""Each one takes the GIL from the event loop after each step; with two, one user's long list does not delay all other lists."""
 _SURVEYS: Final = codes_where(lambda row: row.threads == "surveys")
 _WITH_PASSWORDS: Final = codes_where(lambda row: row.threads == "passwords")
 
@@ -47,11 +46,7 @@ class Workers:
         self._passwords = FairThreads(threads, "headstream-passwords", _MOST_PASSWORDS * threads, _too_many_passwords)
 
     def submit(self, code: int, function: Callable[[], _T], client: Hashable = None) -> Future[_T]:
-        """Run a function on a thread that suits a command.
-
-        Args:
-            client: The user's number, or the address of an unauthenticated client.
-        """
+        """Run a function on a thread that suits a command; the client is a user's number or an unknown client's address."""
         if code in _SURVEYS:
             return self._surveys.submit(client, function)
         if code in _WITH_PASSWORDS:

@@ -47,11 +47,7 @@ def table_error(what: str, url: str = "") -> InvalidOptionError:
 
 
 def _sql_error(query: str, error: Exception) -> InvalidOptionError | None:
-    """Return the error for a statement that needs a table of the headstream format; None for any other.
-
-    Args:
-        error: Spark's error.
-    """
+    """Return the error for a statement that needs a table of the headstream format; None for any other."""
     bare = _QUOTED.sub(" ", query)
     if _TABLE.match(bare):
         return table_error("CREATE TABLE ... USING headstream", query)
@@ -65,7 +61,7 @@ def refusing_table(method: Callable[..., Any], source_of: Callable[[Any], str | 
     """Return a writer's saveAsTable() or toTable() that rejects the headstream format.
 
     Args:
-        method: The method; its second argument is a format, or None.
+        method: Its second argument is a format, or None.
         source_of: Returns the format set on a writer before.
     """
 
@@ -79,11 +75,7 @@ def refusing_table(method: Callable[..., Any], source_of: Callable[[Any], str | 
 
 
 def refuse_written_tables(kind: Any) -> None:
-    """Make the writer of writeTo() reject tables of the headstream format; repeated calls do nothing.
-
-    Args:
-        kind: PySpark's class DataFrameWriterV2.
-    """
+    """Make the writer of writeTo() reject tables of the headstream format; repeated calls do nothing."""
     if _MARK in vars(kind):
         return
     setattr(kind, _MARK, None)
@@ -112,11 +104,7 @@ def _checking(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refuse_sql_tables(kind: Any) -> None:
-    """Make a session's sql() raise our error where a statement needs a table of the headstream format.
-
-    Args:
-        kind: PySpark's class SparkSession.
-    """
+    """Make a session's sql() raise our error where a statement needs a table of the headstream format."""
     if _MARK in vars(kind):
         return
     setattr(kind, _MARK, None)

@@ -16,10 +16,6 @@ _callers: Final[dict[ServerUrl, Caller]] = {}
 
 
 def caller_of(address: ServerUrl) -> Caller:
-    """Return the cached caller of a server, shared by the tasks of this process; it is not to be closed.
-
-    Args:
-        address: The server and the credentials.
-    """
+    """Return the cached caller of a server, shared by the tasks of this process; it is not to be closed."""
     found = _callers.get(address)
     return _callers.setdefault(address, Caller(address, connector_of(address))) if found is None else found

@@ -143,16 +143,7 @@ class HeaderDecoder:
         )
 
     def columns_of(self, count: int, blocks: VariableColumn) -> pa.StructArray:
-        """Return a struct of the columns, one a header block.
-
-        Args:
-            count: How many blocks.
-            blocks: Header blocks; null for empty ones.
-
-        Raises:
-            DecodeError: one is not a header block.
-            HeaderError: a header does not fit, and that is an error.
-        """
+        """Return a struct of the columns, one per header block; null is a block without headers."""
         stored = store_blocks(count, blocks)
         batch, _ = Assembler(_NO_PARTITION, self._shape, max(count, 1)).assemble(memoryview(stored))
         return pa.StructArray.from_arrays(batch.columns, fields=self._fields)
@@ -196,12 +187,7 @@ def _where(row: int, coordinates: Coordinates | None) -> str:
 def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
     """Return the header blocks of Kafka's headers; rows that the kernel does not handle are decoded as a record.
 
-    Args:
-        headers: Of the type kafka_headers_type; null is empty.
-        strict: Whether an invalid header is an error; else it is skipped.
-
-    Raises:
-        HeaderError: a header has no key; or one is invalid, and that is an error.
+    Null is empty. An invalid header is a HeaderError with `strict`, else it is skipped; a missing key is always one.
     """
     if headers.offset or headers.values.offset:
         headers = headers.take(pa.array(range(len(headers)), pa.int64()))
@@ -280,16 +266,7 @@ def encode_header_lists(lists: pa.ListArray) -> pa.ListArray:
 
 
 def encode_blocks(count: int, blocks: VariableColumn) -> pa.ListArray:
-    """Return Kafka's headers for header blocks; blocks that the kernel does not handle are encoded as a record.
-
-    Args:
-        count: How many blocks.
-        blocks: The blocks; null for empty ones.
-
-    Raises:
-        DecodeError: one is not a header block.
-        HeaderError: a header has a reserved name.
-    """
+    """Return Kafka's headers for header blocks (null is empty); blocks that the kernel cannot handle are encoded as a record."""
     made = encode_kafka_headers(count, blocks)
     keys = pa.Array.from_buffers(
         pa.string(), made.header_count, [None, pa.py_buffer(made.keys.offsets), pa.py_buffer(made.keys.data)]

@@ -43,8 +43,6 @@ class KafkaReadOptions:
     """Validated options of a read.
 
     Args:
-        source: The options of Spark's Kafka source.
-        shape: The columns of a row.
         states: Codes of the states that are read, or None for all.
     """
 
@@ -58,7 +56,6 @@ class KafkaWriteOptions:
     """Validated options of a write.
 
     Args:
-        sink: The options of Spark's Kafka sink.
         topic: Kafka's name of the topic of rows without a topic, or None.
         header_columns: Columns that become headers, each with the requested kind, or None.
     """
@@ -75,16 +72,7 @@ def is_kafka_url(options: Mapping[str, Any]) -> bool:
 
 
 def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> KafkaReadOptions:
-    """Return the validated options of a read.
-
-    Args:
-        options: As given; case does not matter in names.
-        streaming: Whether a stream is read.
-
-    Raises:
-        InvalidOptionError: an option is unknown, missing, or has an invalid value; named by the text.
-        InvalidUrlError: the URL names no Kafka cluster.
-    """
+    """Return the validated options of a read; case does not matter in names."""
     given = {name.lower(): str(value) for name, value in options.items()}
     _check_known(given, (*_HANDED_ON, *_OURS))
     given_names = [option for option in _WHICH if option.lower() in given]

@@ -59,11 +59,7 @@ class RawHeaders:
         self._is_decoded = sf.col(_IS_DECODED)
 
     def prepare(self, frame: DataFrame) -> DataFrame:
-        """Return a frame with the columns that the other methods use.
-
-        Args:
-            frame: With the column `headers` of Spark's Kafka source.
-        """
+        """Return a frame with the columns that the other methods use."""
         from pyspark.sql import functions as sf
 
         values = {f"{_VALUE}{number}": self._last_value(column.name) for number, column in enumerate(self._wanted)}
@@ -104,11 +100,7 @@ class RawHeaders:
         return [value if column.type == "binary" else value.isNotNull() for column, value in pairs]
 
     def coordinate(self, name: str) -> Column:
-        """Return a column of a record's coordinates where Python can need it in a warning or an error, else null.
-
-        Args:
-            name: The column: `topic`, `partition` or `offset`.
-        """
+        """Return a column of a record's coordinates where Python can need it in a warning or an error, else null."""
         from pyspark.sql import functions as sf
 
         pairs = zip(self._wanted, self._values, strict=True)

@@ -41,15 +41,7 @@ _DECLARED: Final = "_hs_declared"
 
 
 def read_kafka(spark: SparkSession, options: Mapping[str, str], *, streaming: bool) -> DataFrame:
-    """Return a frame over Kafka with the columns that `format("headstream")` has.
-
-    Args:
-        options: Those of `format("headstream")`; see headstream.spark.kafka.options.
-        streaming: Whether the frame is a stream.
-
-    Raises:
-        InvalidOptionError, InvalidUrlError: the options are invalid; named by the text.
-    """
+    """Return a frame over Kafka with the columns that `format("headstream")` has, for the options of that format."""
     from pyspark.sql import functions as sf
 
     parsed = parse_read_options(options, streaming=streaming)

@@ -33,12 +33,7 @@ _TIMEOUT_MS: Final = "30000"
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """A topic of a checkpoint.
-
-    Args:
-        id: Kafka's id of it; None if it has none.
-        is_read: Whether the last run read it.
-    """
+    """A topic of a checkpoint, with Kafka's id of it, if it has one, and whether the last run read it."""
 
     id: str | None
     is_read: bool
@@ -46,10 +41,6 @@ class KnownTopic:
 
 def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None], where: str) -> dict[str, KnownTopic]:
     """Return the topics to store in a checkpoint; warn of topics that were removed, or added again.
-
-    Args:
-        known: The topics stored before.
-        now: The topics of this run, with their ids.
 
     Raises:
         LogError: a topic was deleted and recreated since.
@@ -95,7 +86,6 @@ def check_topics_of_query(frame: Any, checkpoint: str) -> None:
     """Check the Kafka topics that a streaming frame reads through format("headstream"), and store them.
 
     Args:
-        frame: The frame that a query writes, of a classic session.
         checkpoint: Its checkpoint, a path or URI that Spark can write to.
 
     Raises:
@@ -111,12 +101,7 @@ def check_topics_of_query(frame: Any, checkpoint: str) -> None:
 
 
 def forget_recreated(frame: Any, checkpoint: str) -> None:
-    """Let a query begin at the first message of Kafka topics that were deleted and recreated: forget their offsets and ids.
-
-    Args:
-        frame: As of check_topics_of_query().
-        checkpoint: As of check_topics_of_query().
-    """
+    """Let a query begin at the first message of Kafka topics that were deleted and recreated: forget their offsets and ids."""
     found = _find_known(frame, checkpoint)
     if found is None:
         return

@@ -30,7 +30,7 @@ def install(spark: SparkSession | None = None) -> None:
     """Make `format("headstream")` accept Kafka URLs in this process; repeated calls do nothing.
 
     Args:
-        spark: A session; one of Spark Connect needs other classes than a classic one.
+        spark: One of Spark Connect needs other classes than a classic session.
     """
     from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter, DataFrameWriterV2
     from pyspark.sql.session import SparkSession as Session

@@ -49,16 +49,7 @@ _CARRIED: Final = (ID_HEADER, STATE_HEADER, APPENDED_HEADER, CHECKSUM_HEADER)
 
 
 def prepare_rows(frame: DataFrame, options: Mapping[str, str]) -> tuple[DataFrame, Mapping[str, str]]:
-    """Return rows for Spark's Kafka sink, and the options of that sink.
-
-    Args:
-        frame: Rows with our columns.
-        options: Those of the writer; see headstream.spark.kafka.options.
-
-    Raises:
-        InvalidOptionError: an option or a column is invalid; named by the text, before anything runs.
-        InvalidUrlError: the URL names no Kafka cluster.
-    """
+    """Return rows, with our columns, for Spark's Kafka sink, and the options of that sink."""
     from pyspark.sql import functions as sf
 
     parsed = parse_write_options(options)

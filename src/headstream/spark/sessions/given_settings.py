@@ -42,20 +42,13 @@ def note_launched(settings: Mapping[str, str]) -> None:
 
 
 def conf_directory(environ: Mapping[str, str], pyspark: Path) -> Path:
-    """Return the directory of Spark's configuration; it can be missing.
-
-    Args:
-        pyspark: The folder of the installed pyspark, which is SPARK_HOME by default.
-    """
+    """Return the directory of Spark's configuration, which can be missing; `pyspark` is SPARK_HOME by default."""
     named = environ.get("SPARK_CONF_DIR")
     return Path(named) if named else Path(environ.get("SPARK_HOME") or pyspark) / "conf"
 
 
 def find_given(environ: Mapping[str, str], pyspark: Path) -> dict[str, str]:
     """Return the settings made before session() applies its own.
-
-    Args:
-        pyspark: The folder of the installed pyspark.
 
     Raises:
         EnvironmentSetupError: spark-defaults.conf or PYSPARK_SUBMIT_ARGS cannot be read.

@@ -9,13 +9,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One jar's coordinates.
-
-    Args:
-        organisation: As `io.delta`.
-        name: The artifact, as `delta-storage`.
-        revision: As `4.4.0`.
-    """
+    """One jar's coordinates, as `io.delta`, `delta-storage`, `4.4.0`."""
 
     organisation: str
     name: str

@@ -59,7 +59,7 @@ def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] |
     """
     root = _root(directory)
     for folder in (root / jar_set.folder_name, root):
-        paths = fetched = _read_manifest(folder, jar_set) if folder.name == jar_set.folder_name else None
+        paths = fetched = _read_manifest(folder) if folder.name == jar_set.folder_name else None
         if paths is None and not jar_set.transitive:  # copied there by hand
             paths = [folder / jar.file_name for jar in jar_set.jars]
         if paths and all(path.is_file() for path in paths):
@@ -71,14 +71,11 @@ def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] |
 def fetch(
     directory: Path | None = None, *, jar_set: JarSet = SPARK, on_progress: Callable[[int, int], None] | None = None
 ) -> list[Path]:
-    """Return the jars of a set, fetching missing ones.
+    """Return the sorted paths of the jars of a set, fetching missing ones.
 
     Args:
         directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
         on_progress: Called while jars are fetched, with the number of complete ones and the bytes of all so far.
-
-    Returns:
-        The jars' paths, sorted.
 
     Raises:
         JarsError: they could not be fetched or written, or a digest differs from that in jar_digests.py; the text names
@@ -114,11 +111,7 @@ def _root(directory: Path | None) -> Path:
 
 
 def _check_digests(paths: list[Path], refused: Path | None) -> None:
-    """Reject the first jar with an unknown digest, and move it to the folder `refused`, if given.
-
-    Raises:
-        JarsError: it is refused; the text names the file and both digests.
-    """
+    """Reject the first jar with an unknown digest (JarsError), and move it to the folder `refused`, if given."""
     for path in sorted(paths):
         status = path.stat()
         digest = _digest(path, status.st_size, status.st_mtime_ns)
@@ -147,7 +140,7 @@ def _digest(path: Path, size: int, modified: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read_manifest(folder: Path, jar_set: JarSet) -> list[Path] | None:
+def _read_manifest(folder: Path) -> list[Path] | None:
     try:
         sizes: dict[str, int] = json.loads((folder / "manifest.json").read_bytes())["files"]
         paths = [folder / name for name in sizes]
@@ -160,7 +153,7 @@ def _install(folder: Path, target: Path, jar_set: JarSet) -> None:
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
     manifest = {"set": jar_set.name, "jars": [str(jar) for jar in jar_set.jars], "files": files}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
-    if target.exists() and _read_manifest(target, jar_set) is None:
+    if target.exists() and _read_manifest(target) is None:
         shutil.rmtree(target)  # a file of it is missing or truncated, or was set aside
     try:
         folder.rename(target)
@@ -195,11 +188,7 @@ def _retrieve(jar_set: JarSet, work: Path, on_progress: Callable[[int, int], Non
 
 
 def _wait(ivy: subprocess.Popen[bytes], cache: Path, on_progress: Callable[[int, int], None] | None) -> None:
-    """Wait for Ivy, which writes a jar as `*.jar.part` and renames it when it is complete.
-
-    Raises:
-        subprocess.TimeoutExpired: it takes too long.
-    """
+    """Wait for Ivy, which writes a jar as `*.jar.part` and renames it when it is complete."""
     deadline = time.monotonic() + _FETCH_SECONDS
     while ivy.poll() is None:
         if time.monotonic() > deadline:

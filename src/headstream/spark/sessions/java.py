@@ -32,12 +32,7 @@ _ANSWER_SECONDS: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark can run on.
-
-    Args:
-        executable: The `java` program.
-        version: Its major version, as 17.
-    """
+    """A Java that Spark can run on: its `java` program and its major version."""
 
     executable: Path
     version: int

@@ -131,10 +131,6 @@ def _merge_settings(ours: Mapping[str, str], given: Mapping[str, str], config: M
     """Return the settings to start a session with: our defaults where no other is given, and the caller's settings.
 
     Lists (class path, jars) and Java options are joined: a caller who adds a jar keeps Delta's.
-
-    Args:
-        ours: Our defaults.
-        given: Those of spark-submit or spark-defaults.conf, which Spark has already.
     """
     known = {**given, **config}
     chosen = {key: value for key, value in ours.items() if key not in known} | dict(config)

@@ -83,11 +83,7 @@ def find_missing_jars() -> str:
 
 
 def link_home(pyspark: Path) -> Path | None:
-    """Return a SPARK_HOME without pyspark.zip, creating it if missing; None if the cache is not writable.
-
-    Args:
-        pyspark: The folder of the installed pyspark.
-    """
+    """Return a SPARK_HOME without pyspark.zip, creating it if missing; None if the cache is not writable."""
     digest = hashlib.sha256(f"{pyspark}\n{_LOG_SETTINGS}".encode()).hexdigest()[:8]
     home = cache_folder() / f"spark-home-{digest}"
     if home.is_dir():
@@ -108,11 +104,6 @@ def link_home(pyspark: Path) -> Path | None:
 
 
 def archive_path(java: Java, pyspark: Path, jars: list[Path]) -> Path:
-    """Return the path of the class archive for a Java, a PySpark and jars; it can be missing.
-
-    Args:
-        pyspark: The folder of the installed pyspark.
-        jars: The session's jars beside Spark's own.
-    """
+    """Return the path of the class archive for a Java, a PySpark and jars beside Spark's own; it can be missing."""
     parts = [str(java.executable.resolve()), str(java.version), str(pyspark), *map(str, jars)]
     return cache_folder() / f"spark-classes-{hashlib.sha256(os.pathsep.join(parts).encode()).hexdigest()[:8]}.jsa"

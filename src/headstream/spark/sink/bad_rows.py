@@ -27,34 +27,21 @@ _ROWS: Final = 1000
 
 
 class BadRowsWriter:
-    """Writes the bad rows of one task; the first row creates the file.
-
-    Args:
-        directory: badRowsPath.
-        name: The file's name, without suffix.
-    """
+    """Writes the bad rows of one task; the first row creates the file."""
 
     def __init__(self, directory: str, writer: str, epoch: int, name: str) -> None:
         self._path = _staged(directory, writer, epoch) / f"{name}.parquet"
         self._rows: list[pa.RecordBatch] = []
         self._file: pq.ParquetWriter | None = None
-        self.count = 0
 
     def add(self, row: pa.RecordBatch, topic: str | None, reason: HeadstreamError) -> None:
-        """Add one row.
-
-        Args:
-            row: The row, a batch of one.
-            topic: Its topic, or None if unknown.
-            reason: Why it was rejected.
-        """
+        """Add one row, a batch of one, with its topic if known, and why it was rejected."""
         if "topic" not in row.schema.names:
             row = row.append_column("topic", pa.array([topic], pa.string()))
         name = "reason"
         while name in row.schema.names:
             name = f"_{name}"
         self._rows.append(row.append_column(name, pa.array([str(reason)], pa.string())))
-        self.count += 1
         if len(self._rows) == _ROWS:
             self._flush()
 
@@ -90,12 +77,7 @@ def _staged(directory: str, writer: str, epoch: int) -> Path:
 
 
 def publish_bad_rows(directory: str, writer: str, epoch: int, names: list[str]) -> None:
-    """Publish the bad rows of an epoch, replacing those that it published before.
-
-    Args:
-        directory: badRowsPath.
-        names: The files of the committed tasks.
-    """
+    """Publish the bad rows of an epoch's committed tasks, replacing files that it published before."""
     staged = _staged(directory, writer, epoch)
     try:
         for old in Path(directory).glob(f"{_escape(staged.name)}-*.parquet"):

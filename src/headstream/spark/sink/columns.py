@@ -69,12 +69,7 @@ _THE_LOGS_OWN: Final = frozenset({"offset", "state", "checksum", "headers_repeat
 
 @dataclass(frozen=True, slots=True)
 class HeaderSource:
-    """A column that becomes a header.
-
-    Args:
-        column: Its name in the DataFrame.
-        kind: The kind it is sent as.
-    """
+    """A column that becomes a header."""
 
     column: str
     key: str
@@ -89,7 +84,6 @@ class SinkColumns:
         topic: The topic's; None if all rows have one.
         stream: The stream's, beside the topic's.
         shape: Shape of the headers column.
-        header_columns: Columns that become headers.
     """
 
     payload: str
@@ -105,14 +99,7 @@ class SinkColumns:
 
 
 def plan_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
-    """Return the mapping of a DataFrame's columns.
-
-    Args:
-        options: The options of the write.
-
-    Raises:
-        InvalidOptionError: a column is missing, unknown, or has an unsupported type; named by the text.
-    """
+    """Return the mapping of a DataFrame's columns."""
     types = {field.name: field.dataType for field in schema.fields}
     lower: dict[str, str] = {}
     for name in types:
@@ -162,17 +149,7 @@ def _unknown(names: list[str]) -> InvalidOptionError:
 
 
 def header_source(name: str, wanted: HeaderKind | None, types: dict[str, DataType], lower: dict[str, str]) -> HeaderSource:
-    """Return the header of a column in headerColumns.
-
-    Args:
-        name: Its name in headerColumns.
-        wanted: The requested kind, or None for the one that fits the type.
-        types: The type of each column of the DataFrame.
-        lower: Its columns by their names in lower case.
-
-    Raises:
-        InvalidOptionError: the column is missing, or cannot be sent as that kind.
-    """
+    """Return the header of a column in headerColumns, of the wanted kind, or else of the kind that fits the type."""
     column = lower.get(name.lower())
     if column is None:
         raise InvalidOptionError(f"headerColumns names {name}, which is not a column", advice=f"There is {', '.join(types)}")
@@ -195,11 +172,7 @@ def _kind_of(kind: DataType) -> HeaderKind | None:
 
 
 def headers_shape(name: str, kind: DataType) -> HeadersShape:
-    """Return the shape of a column of headers.
-
-    Raises:
-        InvalidOptionError: the type has no such shape.
-    """
+    """Return the shape of a column of headers."""
     if isinstance(kind, BinaryType):
         return "binary"
     if isinstance(kind, VariantType) or (isinstance(kind, MapType) and isinstance(kind.valueType, VariantType)):

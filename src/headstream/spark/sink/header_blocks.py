@@ -46,15 +46,7 @@ def _members(entries: pa.StructArray) -> dict[str, pa.Array]:
 
 
 def add_headers(builder: BlockBuilder, shape: HeadersShape, headers: pa.Array) -> None:
-    """Add a column of headers.
-
-    Args:
-        builder: Receives the headers.
-        headers: One value per message, null for empty ones.
-
-    Raises:
-        HeaderError: a required key or value is null, or a value does not fit its kind.
-    """
+    """Add a column of headers, null for empty ones. HeaderError: a key or value is null, or does not fit its kind."""
     if shape == "binary":
         builder.add_blocks(varied(headers))
     elif shape == "array":
@@ -66,9 +58,7 @@ def add_headers(builder: BlockBuilder, shape: HeadersShape, headers: pa.Array) -
 def add_array(builder: BlockBuilder, headers: pa.Array) -> None:
     """Add lists of headers: structs of key, value and optionally kind; without a kind they are string or raw.
 
-    Args:
-        builder: Receives the headers.
-        headers: A list a message, null for empty ones.
+    A null list is empty.
 
     Raises:
         HeaderError: a key is null, the value of a kind other than null is null, or a kind is unknown.
@@ -88,15 +78,7 @@ def add_array(builder: BlockBuilder, headers: pa.Array) -> None:
 
 
 def _add_map(builder: BlockBuilder, headers: pa.MapArray) -> None:
-    """Add maps of headers, each of the kind that fits its type.
-
-    Args:
-        builder: Receives the headers.
-        headers: A map a message, null for empty ones.
-
-    Raises:
-        HeaderError: a value does not fit its kind.
-    """
+    """Add maps of headers, each of the kind that fits its type; a null map is empty."""
     values = headers.items
     kind = _plain_kind(values.type)
     kinds = pc.if_else(pc.is_null(values), pa.scalar(int(HeaderKind.NULL), pa.uint8()), pa.scalar(int(kind), pa.uint8()))
@@ -151,16 +133,7 @@ def _fixed(column: pa.Array, kind: HeaderKind) -> pa.Array:
 
 
 def add_column(builder: BlockBuilder, key: bytes, kind: HeaderKind, column: pa.Array) -> None:
-    """Add a header to each message whose value is not null.
-
-    Args:
-        builder: Receives the headers.
-        kind: The kind of the values.
-        column: One value per message.
-
-    Raises:
-        HeaderError: a value does not fit the kind.
-    """
+    """Add a header to each message whose value is not null."""
     try:
         if kind in (HeaderKind.STRING, HeaderKind.RAW):
             builder.add_column(key, kind, varied(column))

@@ -50,11 +50,7 @@ class SinkLog(Protocol):
         """Return a topic as it is now; TopicNotFoundError if it is missing."""
 
     def begin_part(self, writer: str, epoch: int, name: str) -> PartWriter:
-        """Return a writer of a task's staged part.
-
-        Args:
-            name: The part's name; unique among attempts at the same work.
-        """
+        """Return a writer of a task's staged part; its name is unique among attempts at the same work."""
 
     def commit(self, manifest: Manifest, timeout_s: float) -> None:
         """Append the staged batches, atomically; repeated calls do nothing."""

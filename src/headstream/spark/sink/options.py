@@ -37,7 +37,6 @@ class SinkOptions:
     """Validated options of a write.
 
     Args:
-        topic: The topic of all rows, or None.
         header_columns: Columns that become headers, in order, each with the requested kind, or None.
         bad_rows_path: The directory of rejected rows, or None.
         commit_timeout_s: How long another process can take to append the commit, seconds.
@@ -52,25 +51,13 @@ class SinkOptions:
     transaction: tuple[str, int] | None
 
     def check_stream(self) -> None:
-        """Reject options that only a batch write supports.
-
-        Raises:
-            InvalidOptionError: one is given.
-        """
+        """Reject options that only a batch write supports."""
         if self.transaction is not None:
             raise InvalidOptionError("txnAppId and txnVersion are for batch writes", advice="A stream numbers its batches itself")
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Return the validated options of a write.
-
-    Args:
-        options: As Spark gives them; case does not matter in names.
-
-    Raises:
-        InvalidOptionError: an option is unknown, missing, or has an invalid value; named by the text.
-        InvalidUrlError: the URL names nothing that can be written.
-    """
+    """Return the validated options of a write; case does not matter in names."""
     given = {name.lower(): value for name, value in options.items()}
     known = {name.lower(): name for name in OPTION_NAMES}
     for name in given:
@@ -98,14 +85,7 @@ def _topic(text: str | None) -> TopicName | None:
 
 
 def parse_header_kinds(text: str) -> tuple[tuple[str, HeaderKind | None], ...]:
-    """Return the columns that become headers, in order, each with the requested kind, or None.
-
-    Args:
-        text: The option `headerColumns`.
-
-    Raises:
-        InvalidOptionError: it cannot be read, or has a duplicate column.
-    """
+    """Return the columns that become headers, in order, each with the requested kind, or None."""
     columns: list[tuple[str, HeaderKind | None]] = []
     at = 0
     while at < len(text) and text[at:].strip():

@@ -37,7 +37,6 @@ class Target:
 
     Args:
         name: `stream/topic`.
-        partitions: Number of its partitions.
         is_wide: Whether its limits are `wide`.
         needs_key: Whether it requires a key (compaction).
     """
@@ -64,32 +63,20 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that its topic rejects.
-
-    Args:
-        row: Its number in the batch, from 0.
-    """
+    """A row that its topic rejects."""
 
     row: int
     reason: HeadstreamError
 
 
 class Packer:
-    """Packs rows of one schema.
-
-    Args:
-        columns: The mapping of the columns.
-    """
+    """Packs rows of one schema."""
 
     def __init__(self, columns: SinkColumns) -> None:
         self._columns = columns
 
     def pack(self, batch: pa.RecordBatch, target: Target, first_row: int = 0) -> Iterator[Packed | BadRow]:
-        """Yield the rows of a batch as messages, in order; and the rejected rows.
-
-        Args:
-            first_row: The number of the batch's first row.
-        """
+        """Yield the rows of a batch as messages, in order; and the rejected rows."""
         try:
             packed = self._pack(whole(batch), target)
         except (HeadstreamError, pa.ArrowInvalid) as error:

@@ -30,11 +30,7 @@ _DELIVERY_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class ServerSink:
-    """A log behind a server; see SinkLog.
-
-    Args:
-        address: The server and the credentials.
-    """
+    """A log behind a server; see SinkLog."""
 
     address: ServerUrl
 

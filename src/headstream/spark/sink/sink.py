@@ -133,7 +133,6 @@ class HeadstreamWriter(DataSourceArrowWriter):
     """Writes a DataFrame once.
 
     Args:
-        options: The writer's options; see headstream.spark.sink.options.
         overwrite: Whether existing messages are to be replaced, which is rejected.
 
     Raises:
@@ -163,7 +162,6 @@ class HeadstreamStreamWriter(DataSourceStreamArrowWriter):
     """Writes a stream, batch after batch, each exactly once.
 
     Args:
-        options: The writer's options; see headstream.spark.sink.options.
         overwrite: Whether each batch replaces existing messages (output mode complete), which is rejected.
 
     Raises:

@@ -37,13 +37,7 @@ _MAX_IGGY_PAYLOADS: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class StageTask:
-    """The work of a task; it is serialized to the executor.
-
-    Args:
-        columns: The mapping of the columns.
-        topic: The topic of all rows, or None.
-        bad_rows_path: The directory of bad rows, or None.
-    """
+    """The work of a task; it is serialized to the executor."""
 
     log: SinkLog
     columns: SinkColumns
@@ -56,21 +50,11 @@ class StageTask:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Result of a task.
-
-    Args:
-        part: The staged part, or None if it is empty.
-        limits: The limits of the topics in it, by name.
-        bad_rows: The file of bad rows, or None.
-        count: Number of staged rows.
-        bad_count: Number of bad rows.
-    """
+    """Result of a task: its staged part and file of bad rows, None if empty, and the limits of its topics by name."""
 
     part: StagedPart | None
     limits: dict[str, str]
     bad_rows: str | None
-    count: int
-    bad_count: int
 
 
 class _Topics:
@@ -81,15 +65,7 @@ class _Topics:
         self._known: dict[str, Target] = {}
 
     def find(self, text: str) -> Target:
-        """Return a topic.
-
-        Args:
-            text: `stream/topic`.
-
-        Raises:
-            InvalidInputError: the text is not a topic's name.
-            TopicNotFoundError: the topic is missing.
-        """
+        """Return a topic by the text `stream/topic`."""
         known = self._known.get(text)
         if known is None:
             known = self._known[text] = self._log.find(TopicName.parse(text))
@@ -230,8 +206,7 @@ class _Stager:
     def finish(self) -> Staged:
         self._stage_all()
         part = self._staged.finish()
-        bad, bad_count = (None, 0) if self._bad_rows is None else (self._bad_rows.finish(), self._bad_rows.count)
-        return Staged(part, self._limits, bad, self._rows - bad_count, bad_count)
+        return Staged(part, self._limits, None if self._bad_rows is None else self._bad_rows.finish())
 
     def discard(self) -> None:
         self._staged.discard()

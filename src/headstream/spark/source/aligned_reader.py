@@ -73,11 +73,7 @@ def make_aligned_source(
 
 
 class AlignedStreamReader(HeadstreamStreamReader):
-    """Plans the micro-batches of a stream so that all partitions are read up to one log time.
-
-    Args:
-        options: The options of the source.
-    """
+    """Plans the micro-batches of a stream so that all partitions are read up to one log time."""
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
@@ -92,15 +88,7 @@ class AlignedStreamReader(HeadstreamStreamReader):
         super().prepareForTriggerAvailableNow()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next micro-batch ends, and the log time up to which it reads everything.
-
-        Args:
-            start: Where it begins.
-            limit: As of HeadstreamStreamReader.
-
-        Raises:
-            LogError: the log or a topic was deleted and recreated.
-        """
+        """Return where the next micro-batch ends, and the log time up to which it reads everything."""
         begin = SourceOffsets.decode(start)
         self._begun_us, self._until_us = int(begin.topics.get(_READ_UNTIL, "0")), None
         view = self._refresh()
@@ -174,12 +162,7 @@ def find_end(
 
 
 def planned_until(checkpoint: Path, batch_id: int) -> int | None:
-    """Return the log time up to which a micro-batch reads everything; None if its offsets do not contain it.
-
-    Args:
-        checkpoint: The Spark query's checkpoint.
-        batch_id: The micro-batch, which is planned.
-    """
+    """Return the log time up to which a micro-batch reads everything; None if its offsets do not contain it."""
     try:
         lines = (checkpoint / "offsets" / str(batch_id)).read_text(encoding="utf-8").splitlines()
         value = json.loads(lines[-1])["identity"][_READ_UNTIL]

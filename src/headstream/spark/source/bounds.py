@@ -53,7 +53,6 @@ class Bound:
     """Where a read begins or ends.
 
     Args:
-        option: The option that sets it, for errors.
         at: A word, an offset for each partition (-2 the earliest, -1 the latest), or times.
     """
 
@@ -62,15 +61,7 @@ class Bound:
 
 
 def parse_starting(given: Mapping[str, str], subscription: Subscription) -> Bound:
-    """Return where a read begins; `earliest` by default.
-
-    Args:
-        given: The options, their names in lower case.
-        subscription: The subscribed topics and partitions.
-
-    Raises:
-        InvalidOptionError: options contradict each other, or one cannot be read.
-    """
+    """Return where a read begins; `earliest` by default. Names of options are in lower case."""
     option = _one_of(given, _STARTING)
     strategy = given.get(_STRATEGY.lower(), "error").strip().lower()
     if strategy not in ("error", "latest"):
@@ -150,7 +141,6 @@ def resolve(
     """Return the offset of a bound in each partition.
 
     Args:
-        available: The present offsets of each partition.
         find: Returns the first offset of a partition of a time (microseconds) or later, or its end.
 
     Raises:

@@ -46,11 +46,7 @@ _FIELDS: Final = {
 
 
 def arrow_schema(shape: RowShape) -> pa.Schema:
-    """Return the schema of every batch.
-
-    Args:
-        shape: The columns of a row.
-    """
+    """Return the schema of every batch."""
     fields = dict(_FIELDS)
     if shape.headers != "none":
         fields |= {"headers": HEADER_FIELDS[shape.headers], HEADERS_REPEATED.name: HEADERS_REPEATED}
@@ -58,12 +54,7 @@ def arrow_schema(shape: RowShape) -> pa.Schema:
 
 
 class Assembler:
-    """Builds record batches of one partition's messages; constant columns are built once.
-
-    Args:
-        shape: The columns of a row.
-        rows: The most rows of a batch.
-    """
+    """Builds record batches of one partition's messages; constant columns are built once."""
 
     def __init__(self, partition: TopicPartition, shape: RowShape, rows: int) -> None:
         topic = TopicName.parse(partition.topic)
@@ -99,15 +90,7 @@ class Assembler:
         """Header column -> the first of the messages assembled last whose header does not fit, so that it is null."""
 
     def assemble(self, stored: memoryview) -> tuple[pa.RecordBatch, Columns]:
-        """Return the rows of stored messages, and the decoded columns.
-
-        Args:
-            stored: Whole messages, back to back.
-
-        Raises:
-            DecodeError: one of them is damaged.
-            HeaderError: a header does not fit its column, and this is an error.
-        """
+        """Return the rows of whole stored messages, back to back, and the decoded columns."""
         shape = self._shape
         columns = decode_columns(stored, headers=self._form, ids="id" in shape.columns)
         makers = self._makers

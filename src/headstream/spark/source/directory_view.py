@@ -26,16 +26,7 @@ _MAX_OPEN: Final = 128
 
 
 class DirectoryView(LogView):
-    """Some topics of a log in a directory; see LogView.
-
-    Args:
-        subscription: The subscribed topics and partitions.
-
-    Raises:
-        NotALogError: there is no log in the directory.
-        NotFoundError: a named topic or partition does not exist.
-        LogError: the log cannot be read.
-    """
+    """Some topics of a log in a directory; see LogView."""
 
     def __init__(self, directory: str, subscription: Subscription) -> None:
         super().__init__(subscription, directory)

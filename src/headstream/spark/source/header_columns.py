@@ -38,9 +38,6 @@ _MAX_DIGITS: Final = 38
 def parse_header_columns(text: str) -> tuple[WantedHeader, ...]:
     """Return the columns that the option headerColumns declares.
 
-    Args:
-        text: Names and Spark types, as in a CREATE TABLE.
-
     Raises:
         InvalidOptionError: it cannot be read, has an unsupported type, or a duplicate name (ignoring case).
     """

@@ -23,9 +23,6 @@ class BatchLimits:
     """Limits of a micro-batch's size.
 
     Args:
-        max_offsets: The most offsets, or None.
-        max_bytes: The most stored bytes, exceeded by at most one send, or None.
-        min_offsets: The fewest offsets, or None.
         max_delay_us: The longest wait for min_offsets, microseconds.
     """
 
@@ -48,12 +45,7 @@ class Sizes(Protocol):
 
 
 def count_pending(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return the number of pending offsets of each partition that has some, in the order of the partitions.
-
-    Args:
-        start: Where each partition begins; one that is missing begins at 0.
-        latest: Where each partition ends now.
-    """
+    """Return the pending offsets of each partition that has some, in order; a partition missing in `start` begins at 0."""
     counts = {partition: latest[partition] - start.get(partition, 0) for partition in sorted(latest)}
     return {partition: count for partition, count in counts.items() if count > 0}
 
@@ -62,7 +54,6 @@ def is_held_back(waiting: int, limits: BatchLimits, since_us: int | None, now_us
     """Return whether a micro-batch waits for more offsets.
 
     Args:
-        waiting: Number of pending offsets.
         since_us: When the last batch was admitted; None before the first one, which does not wait.
         now_us: The time now, by the same clock.
     """
@@ -118,7 +109,6 @@ def admit_bytes(
         start: Where each partition begins; one that is missing begins at 0.
         latest: Where each partition ends now.
         limit: Stored bytes, 1 or more.
-        sizes: The sizes of the log.
     """
     end = dict(latest)
     partitions = list(count_pending(start, latest))

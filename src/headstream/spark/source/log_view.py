@@ -20,7 +20,6 @@ class SeenTopic(NamedTuple):
     """A topic at a refresh.
 
     Args:
-        name: `stream/topic`.
         identity: Identifies it among those of its name, across purges and deletions.
         generations: The same for each of its partitions.
     """
@@ -31,12 +30,7 @@ class SeenTopic(NamedTuple):
 
 
 class LogView(ABC):
-    """The subscribed topics of a log, at the last refresh.
-
-    Args:
-        subscription: The subscribed topics and partitions.
-        where: The log's name in errors.
-    """
+    """The subscribed topics of a log, at the last refresh; `where` is the log's name in errors."""
 
     def __init__(self, subscription: Subscription, where: str) -> None:
         self.subscription = subscription
@@ -100,12 +94,7 @@ class LogView(ABC):
 
     @abstractmethod
     def refresh(self) -> None:
-        """Refresh after appends, creations and deletions.
-
-        Raises:
-            NotFoundError: a named topic or partition does not exist.
-            LogError: the log cannot be read.
-        """
+        """Refresh after appends, creations and deletions; NotFoundError: a named topic or partition does not exist."""
 
     @abstractmethod
     def close(self) -> None:
@@ -113,12 +102,7 @@ class LogView(ABC):
 
 
 def topic_not_found(name: object, where: str, known: Iterable[str]) -> TopicNotFoundError:
-    """Return the error of a missing topic.
-
-    Args:
-        where: The log's name in errors.
-        known: Names of existing topics.
-    """
+    """Return the error of a missing topic."""
     return TopicNotFoundError(f"there is no topic {str(name)!r}", where=where, advice=advise(known))
 
 

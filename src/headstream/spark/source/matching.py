@@ -15,7 +15,6 @@ class Matching(NamedTuple):
     """Messages of a range that match a filter; all of them without one.
 
     Args:
-        stored: Stored messages, back to back.
         next_offset: The offset up to which the range is examined; None: that after the last of these messages.
         failed_count: How many of the examined messages the filter could not be applied to.
     """

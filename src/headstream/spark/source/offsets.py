@@ -19,11 +19,7 @@ _IDENTITY: Final = "identity"  # not a topic: it has no slash
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic.
-
-    Args:
-        topic: `stream/topic`.
-    """
+    """A partition of a topic, `stream/topic`."""
 
     topic: str
     number: int
@@ -63,14 +59,7 @@ class OffsetRange:
 
 
 def read_positions(value: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Return the number for each partition in JSON's values.
-
-    Args:
-        value: Topic -> partition, as text -> number.
-
-    Raises:
-        ValueError: the form is invalid.
-    """
+    """Return the number for each partition in JSON's values: topic -> partition, as text -> number; else ValueError."""
     positions = {}
     for topic, partitions in value.items():
         if not isinstance(partitions, Mapping):
@@ -84,12 +73,7 @@ def read_positions(value: Mapping[str, Any]) -> dict[TopicPartition, int]:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffsets:
-    """How far each partition has been read.
-
-    Args:
-        positions: The next offset to read in each partition.
-        topics: Topic -> its identity among those of its name.
-    """
+    """How far each partition has been read: the next offsets, and each topic's identity among topics of its name."""
 
     positions: Mapping[TopicPartition, int]
     log: str
@@ -105,11 +89,7 @@ class SourceOffsets:
 
     @classmethod
     def decode(cls, value: Mapping[str, Any]) -> SourceOffsets:
-        """Return the offsets from encode(), possibly edited by a person.
-
-        Raises:
-            InvalidOptionError: the form is invalid.
-        """
+        """Return the offsets from encode(), possibly edited by a person."""
         try:
             identity = dict(value[_IDENTITY])
             log = str(identity.pop("log"))
@@ -122,11 +102,7 @@ class SourceOffsets:
         return cls(positions, log, {topic: str(number) for topic, number in identity.items()})
 
     def check_same_log(self, now: SourceOffsets) -> None:
-        """Check that these offsets belong to the present log and topics.
-
-        Raises:
-            LogError: the log, or a topic, was deleted and recreated since.
-        """
+        """Raise LogError if the log, or a topic, was deleted and recreated since these offsets."""
         changed = [topic for topic, number in self.topics.items() if now.topics.get(topic, number) != number]
         if self.log == now.log and not changed:
             return

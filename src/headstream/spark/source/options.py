@@ -79,7 +79,6 @@ class RowShape:
 
     Args:
         columns: Which of COLUMN_NAMES, in this order.
-        headers: Shape of the headers.
         header_columns: Headers with their own column, after the others.
         fail_on_mismatch: Whether a header that does not fit its column is an error; otherwise it is null.
     """
@@ -95,15 +94,7 @@ class SourceOptions:
     """Validated options of a read.
 
     Args:
-        subscription: The subscribed topics and partitions.
-        starting: Where to begin.
-        ending: Where a batch read ends.
-        shape: The columns of a row.
         states: Codes of the states that are read, or None for all.
-        where: The filter of messages, or None.
-        limits: BatchLimits of a micro-batch.
-        min_partitions: Minimum number of tasks, or None.
-        fail_on_data_loss: Whether missing offsets are an error.
         given: The names of the options that were given, lower-case.
     """
 
@@ -120,11 +111,7 @@ class SourceOptions:
     given: frozenset[str]
 
     def check_batch(self) -> None:
-        """Reject options that only streams support.
-
-        Raises:
-            InvalidOptionError: one is given.
-        """
+        """Reject options that only streams support."""
         for option in _LIMIT_NAMES:
             if option.lower() in self.given:
                 raise InvalidOptionError(f"{option} is for streams", advice="Bound a batch read by endingOffsets")
@@ -134,14 +121,7 @@ class SourceOptions:
             )
 
     def check_stream(self, *, has_limits: bool = True) -> None:
-        """Reject options that only batch reads support, or only newer versions of Spark.
-
-        Args:
-            has_limits: Whether this version of Spark has limits of a micro-batch.
-
-        Raises:
-            InvalidOptionError: one is given.
-        """
+        """Reject options that only batch reads support, or only newer versions of Spark (limits of a micro-batch)."""
         for option in _LIMIT_NAMES:
             if option.lower() in self.given and not has_limits:
                 raise InvalidOptionError(
@@ -154,15 +134,7 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Return the validated options of a read.
-
-    Args:
-        options: As Spark gives them; case does not matter in names.
-
-    Raises:
-        InvalidOptionError: an option is unknown, missing, or has an invalid value; named by the text.
-        InvalidUrlError: the URL names nothing that can be read.
-    """
+    """Return the validated options of a read; case does not matter in names."""
     given = {name.lower(): value for name, value in options.items()}
     check_no_table(given)
     known = {name.lower(): name for name in OPTION_NAMES}
@@ -189,27 +161,13 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def check_no_table(given: Mapping[str, str]) -> None:
-    """Reject options of a catalog table, which include its provider.
-
-    Args:
-        given: Options by their lower-case names.
-
-    Raises:
-        InvalidOptionError: they are; Spark creates such a table, but Delta's catalog cannot read it.
-    """
+    """Reject options of a catalog table, which include its provider: Spark creates it, but Delta's catalog cannot read it."""
     if "provider" in given:
         raise table_error("CREATE TABLE ... USING headstream", given.get("url", ""))
 
 
 def parse_shape(given: Mapping[str, str]) -> RowShape:
-    """Return the columns of a row.
-
-    Args:
-        given: The options, their names in lower case.
-
-    Raises:
-        InvalidOptionError: an option is invalid.
-    """
+    """Return the columns of a row; names of options are in lower case."""
     headers = _headers(given.get("headers", "variant"))
     columns = _columns(given.get("columns"), headers, may_be_none="headercolumns" in given)
     mismatch = given.get("headermismatch", "null").strip().lower()
@@ -254,14 +212,7 @@ def _columns(text: str | None, headers: HeaderShape, *, may_be_none: bool) -> tu
 
 
 def parse_states(text: str) -> frozenset[int] | None:
-    """Return the codes of the states that are read, or None for all.
-
-    Args:
-        text: The option `states`.
-
-    Raises:
-        InvalidOptionError: it has an unknown state or none.
-    """
+    """Return the codes of the states in the option `states`, or None for all."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if [name.lower() for name in names] == ["all"]:
         return None

@@ -42,11 +42,6 @@ def plan_partitions(
 ) -> list[InputPartition]:
     """Return the input partitions between two offsets.
 
-    Args:
-        view: The log as it is now.
-        start: Where each partition begins.
-        end: Where each partition ends.
-
     Raises:
         OffsetOutOfRangeError: some of it is missing, and failOnDataLoss makes that an error.
     """

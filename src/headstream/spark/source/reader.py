@@ -63,7 +63,6 @@ class Follower(Protocol):
         """Yield the messages of a range that match a filter, in order.
 
         Args:
-            until_offset: One past the last offset.
             where: The filter; None: messages in all states match.
             states: The states of the messages that the filter is applied to; None for all. Others do not match.
 
@@ -83,9 +82,6 @@ class ReadableLog(Protocol):
     def check(self, first: OffsetRange) -> None:
         """Check that it is the log that a read was planned for.
 
-        Args:
-            first: The first range, for the error.
-
         Raises:
             LogError: it is another one, or missing.
         """
@@ -96,11 +92,7 @@ class ReadableLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DirectoryLog:
-    """A log in a directory that every executor can read; see ReadableLog.
-
-    Args:
-        identity: The log's identity when the read was planned.
-    """
+    """A log in a directory that every executor can read; see ReadableLog."""
 
     directory: str
     identity: str
@@ -137,11 +129,7 @@ class ReadTask:
     """The work of one Spark task; it is serialized to an executor.
 
     Args:
-        parts: The ranges, in order.
-        shape: The columns of a row.
-        states: The states to read, or None for all.
-        where: The filter of messages in these states, or None.
-        fail_on_data_loss: Whether missing messages are an error.
+        fail_on_data_loss: Whether missing messages are an error; otherwise they are skipped with a warning.
     """
 
     log: ReadableLog

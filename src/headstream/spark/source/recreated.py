@@ -25,15 +25,7 @@ _COMMIT: Final = 'v1\n{"nextBatchWatermarkMs":0}'
 
 
 def accept_recreated_log(checkpoint: Path, options: dict[str, str]) -> None:
-    """Let the topics of a log that was created again, or that were created again in it, begin at their first message.
-
-    Args:
-        checkpoint: The checkpoint of the Spark query.
-        options: Those of its source.
-
-    Raises:
-        LogError: the log, or a topic, cannot be read.
-    """
+    """Let the topics of a log that was created again, or that were created again in it, begin at their first message."""
     newest = max(_numbers(checkpoint / "offsets"), default=None)
     if newest is None:
         return
@@ -63,12 +55,7 @@ def accept_recreated_log(checkpoint: Path, options: dict[str, str]) -> None:
 
 
 def begin_anew(checkpoint: Path, topics: Collection[str]) -> None:
-    """Let topics of Spark's Kafka source begin at their first message.
-
-    Args:
-        checkpoint: The checkpoint of the Spark query.
-        topics: Those that were created again.
-    """
+    """Let topics of Spark's Kafka source begin at their first message."""
     if not topics or not _numbers(checkpoint / "offsets"):
         return
 

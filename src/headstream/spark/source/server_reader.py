@@ -41,12 +41,7 @@ _CHUNK_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ServerLog:
-    """A log behind a server; see ReadableLog.
-
-    Args:
-        address: The server and the credentials.
-        identity: The log's identity when the read was planned.
-    """
+    """A log behind a server; see ReadableLog."""
 
     address: ServerUrl
     identity: str
@@ -69,7 +64,6 @@ class ServerFollower:
     """Reads one partition behind a server; see Follower.
 
     Args:
-        address: The server and the credentials.
         part: The partition; its incarnation is its generation when the read was planned.
     """
 
@@ -98,11 +92,7 @@ class ServerFollower:
     def read_matching(
         self, from_offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None
     ) -> Iterator[Matching]:
-        """Yield the messages of a range that match a filter, in order; see Follower. The next ones are fetched meanwhile.
-
-        Raises:
-            LogError: the partition was purged, or deleted and recreated.
-        """
+        """Yield the messages of a range that match a filter, in order; see Follower. The next ones are fetched meanwhile."""
         if where is None:
             return match_chunks(self._read(from_offset, until_offset), None)
         return self._read_filtered(from_offset, until_offset, where, states)

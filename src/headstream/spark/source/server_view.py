@@ -23,16 +23,7 @@ _LAST_OFFSET = (1 << 64) - 1
 
 
 class ServerView(LogView):
-    """Some topics of a log behind a server; see LogView.
-
-    Args:
-        address: The server and the credentials.
-        subscription: The subscribed topics and partitions.
-
-    Raises:
-        NotFoundError: a named topic or partition does not exist.
-        HeadstreamError: the server is unreachable, or refuses.
-    """
+    """Some topics of a log behind a server; see LogView."""
 
     def __init__(self, address: ServerUrl, subscription: Subscription) -> None:
         super().__init__(subscription, address.place)

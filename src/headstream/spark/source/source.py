@@ -71,11 +71,7 @@ _HEADER_TYPES: Final[dict[HeaderType, DataType]] = {
 
 
 def spark_schema(shape: RowShape) -> StructType:
-    """Return the columns as Spark has them.
-
-    Args:
-        shape: The columns of a row.
-    """
+    """Return the columns as Spark has them."""
     fields = [StructField(name, _HEADERS[shape.headers] if name == "headers" else _TYPES[name]) for name in shape.columns]
     return StructType(fields + [StructField(column.name, _type_of(column)) for column in shape.header_columns])
 

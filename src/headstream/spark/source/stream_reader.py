@@ -67,7 +67,6 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Return where the next micro-batch ends.
 
         Args:
-            start: Where it begins.
             limit: Either a request to read everything, or the limit of getDefaultReadLimit(), which represents all limits.
 
         Raises:

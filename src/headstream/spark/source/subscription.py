@@ -25,8 +25,6 @@ class Subscription:
     """The topics and partitions to read.
 
     Args:
-        option: The option that sets it.
-        topics: The named topics, in that order; None with a pattern.
         pattern: A regular expression for the whole name of a topic, or None.
         partitions: The partitions of each topic that are read, with `assign`; None is all.
     """
@@ -50,14 +48,7 @@ class Subscription:
 
 
 def parse_subscription(given: Mapping[str, str]) -> Subscription:
-    """Return the topics and partitions to read.
-
-    Args:
-        given: The options, their names in lower case.
-
-    Raises:
-        InvalidOptionError: none or several of the three are given, or one is invalid.
-    """
+    """Return the topics and partitions to read; exactly one of the three options is given."""
     given_names = [option for option in _OPTIONS if option.lower() in given]
     if len(given_names) > 1:
         raise InvalidOptionError(f"{given_names[0]} and {given_names[1]} both name topics", advice="Give one of them")

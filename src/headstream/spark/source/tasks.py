@@ -33,10 +33,8 @@ def plan_ranges(
     A partition that is not in `start` begins at 0: it was created while the query ran, and is unread.
 
     Args:
-        start: Where each partition begins.
         end: Where each partition ends; only these are read.
         available: What each partition holds now.
-        fail_on_data_loss: Whether missing offsets are an error, or skipped.
         is_read: Whether a partition is still subscribed to: a subscribed one without an end was deleted.
         on_loss: Called with a range of which offsets are skipped, their number, and what exists.
 
@@ -81,7 +79,6 @@ def plan_tasks(
     """Return the tasks: big ranges are split, small ones combined.
 
     Args:
-        ranges: The ranges to read, in order.
         min_partitions: Minimum number of tasks, as far as there are offsets for them; None is the fewest that perform well.
         size_of: Returns about how many stored bytes a range has: big messages make smaller tasks.
     """

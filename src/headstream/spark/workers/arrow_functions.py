@@ -24,7 +24,6 @@ def arrow_function(function: Callable[..., Any], result: DataType | str) -> Call
 
     Args:
         function: Takes Arrow arrays and returns one as long; PySpark derives its kind from its hints, `pa.Array`.
-        result: Its result type, as Spark's type or its DDL.
 
     Raises:
         MissingExtraError: this version of PySpark has no such functions.
@@ -43,10 +42,6 @@ def replace_null_lists(column: Column, kind: str) -> Column:
 
     Spark writes a null list in a time that grows with the number of null lists before it in its Arrow batch: a column of
     nulls takes a function three times as long as one of empty lists.
-
-    Args:
-        column: Lists.
-        kind: Their type, as Spark's DDL.
     """
     from pyspark.sql import functions as sf
 

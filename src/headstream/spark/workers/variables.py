@@ -19,11 +19,7 @@ _lock: Final = threading.Lock()
 
 
 def settle_worker_variables(spark: SparkSession) -> None:
-    """Put into the map of `headstream` what Spark puts there when a stream starts; existing entries stay.
-
-    Args:
-        spark: A session with an accessible JVM, not one of Spark Connect.
-    """
+    """Put into the map of `headstream` what Spark puts there when a stream starts; existing entries stay."""
     with _lock:
         manager = spark._jsparkSession.sessionState().dataSourceManager()
         if not manager.dataSourceExists("headstream"):

@@ -19,9 +19,8 @@ class Failure:
     """What a failed attempt leads to.
 
     Args:
-        failures: How often the message has failed, with this attempt.
-        error: What is stored of the error.
-        delay_us: How long the message waits for its next attempt, microseconds.
+        error: Stored with the failure.
+        delay_us: Delay before the next attempt, microseconds.
         reason: Why the message is given up, a code of DeadLetterReason; empty if it is tried again.
     """
 
@@ -33,24 +32,18 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """What a consumer does with failing messages.
-
-    Args:
-        retry: Attempts, delays, order and pauses.
-        dead_letter: Where messages go after their last attempt, or None.
-    """
+    """What a consumer does with failing messages; `dead_letter` is the topic after the last attempt, or None."""
 
     group: str
     retry: Retry
     dead_letter: TopicName | None
 
     def failure(self, failures: int, error: str | BaseException, reason: str, delay_us: int | None) -> Failure:
-        """Return what a failed attempt leads to.
+        """Return what a failed attempt (number `failures` of its message) leads to.
 
         Args:
-            failures: How often the message has failed, with this attempt.
-            reason: Why it is given up, if this was its last attempt.
-            delay_us: How long it waits, microseconds; None is the policy's delay.
+            reason: A code of DeadLetterReason, used after the last attempt.
+            delay_us: Microseconds; None is the policy's delay.
         """
         if self.retry.is_last(failures):
             return self.give_up(failures, error, reason)
@@ -66,7 +59,7 @@ class PauseGate:
     """Whether a consumer may begin another attempt; times are monotonic seconds.
 
     Attributes:
-        is_on_trial: Whether the group is paused, or was: then one message at a time is delivered, until one succeeds.
+        is_on_trial: While or after the group is paused: one message at a time is delivered, until one succeeds.
     """
 
     def __init__(self) -> None:
@@ -74,11 +67,11 @@ class PauseGate:
         self.is_on_trial = False
 
     def hear(self, paused_us: int, succeeded: int, now_s: float) -> None:
-        """Record what the log says.
+        """Update from a response of the log.
 
         Args:
-            paused_us: For how long the group is paused, microseconds; 0 while it runs or is on trial.
-            succeeded: How many successful attempts are recorded in the log.
+            paused_us: Remaining pause, microseconds; 0 while the group runs or is on trial.
+            succeeded: Successful attempts that are recorded in the log.
         """
         if paused_us:
             self._until_s, self.is_on_trial = now_s + paused_us / 1e6, True
@@ -91,7 +84,7 @@ class PauseGate:
 
 
 def _text_of(error: str | BaseException) -> str:
-    """Return what is stored of an error."""
+    """Return the stored text of an error."""
     return cut_error(f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error)
 
 

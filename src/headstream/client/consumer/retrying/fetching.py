@@ -1,6 +1,6 @@
 """RetryingFetching: which message is next, while some wait for another attempt. Sans-IO; times are monotonic seconds.
 
-fetching.due(now_s)                            messages to fetch again: their delay is over, or what they waited for is done
+fetching.due(now_s)                            messages to fetch again: after their delay, or after the message before them
 fetching.put_again(partition, offset, message) the result
 fetching.deliver() / hand_out(count)           as in Fetching: those fetched again first
 fetching.broken                                the message that could not be decoded, after a deliver() or hand_out()
@@ -34,14 +34,12 @@ class RetryingFetching(Fetching):
     """Positions and messages of one consumer that tries messages again.
 
     Args:
-        order: What waits for a failing message.
-        transform: Called with each message when it is delivered, or None.
-        load: Returns what the group has not finished in a partition.
-        is_paused: Returns whether no message may be delivered now.
+        order: Which messages wait for a failing one.
+        load: Returns a group's unfinished messages of a partition.
 
     Attributes:
         broken: The message that could not be decoded, or None.
-        succeeded_count: How many attempts have succeeded, and the log was not told yet.
+        succeeded_count: Successful attempts that are not reported to the log yet.
     """
 
     def __init__(
@@ -151,7 +149,7 @@ class RetryingFetching(Fetching):
             self._positions[partition] = track.frontier
 
     def finish_one(self, partition: int, offset: int, *, is_told: bool = False) -> None:
-        """Record that a message is done; those that waited for it are due."""
+        """Record that a message is done; messages that waited for it become due."""
         track = self.tracks.get(partition)
         opened = None if track is None else track.open.get(offset)
         if opened is not None and opened.in_hand and not is_told:
@@ -179,7 +177,7 @@ class RetryingFetching(Fetching):
     # -- delivery --------------------------------------------------------------------------------------------------
 
     def deliver(self) -> ReceivedMessage | None:
-        """Return the next message or None; `broken` says whether one cannot be delivered."""
+        """Return the next message or None; `broken` is then a message that cannot be delivered, if any."""
         message = self._take()
         if message is not None:
             self._current = message.partition, message.offset
@@ -194,7 +192,7 @@ class RetryingFetching(Fetching):
         return messages
 
     def undeliver(self, messages: Iterable[ReceivedMessage]) -> None:
-        """Have delivered messages returned as the next ones again; those that are not in progress are dropped."""
+        """Return delivered messages to the front of the buffer; messages that are not in progress are dropped."""
         back: list[tuple[ReceivedMessage, int]] = []
         for message in messages:
             track = self.tracks.get(message.partition)

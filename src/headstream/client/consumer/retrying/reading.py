@@ -1,11 +1,11 @@
-"""RetryingReading: a reading that counts the failures of each message, tries it again, and gives it up into a dead letter.
+"""RetryingReading: counts the failures of each message, retries it, and finally moves it to the dead-letter topic.
 
-The log remembers what is not done (broker/deliveries/deliveries.py); this reading records it before it goes on:
+The log stores unfinished messages (broker/deliveries/deliveries.py); this reading records each step before the next one:
 
     the first message of a partition, or another attempt, is delivered    BEGUN: a killed process counts as a failure
     the body raised an error, or retry()                                  FAILED with its delay; after the last attempt POISONED
     the body is done, and nothing fails                                   a plain commit, as without on_error
-    the body is done, and an earlier message fails                        the frontier; the offset stays at the failing one
+    the body is done, and an earlier message fails                        the end of what was taken; the offset stays
 """
 
 from __future__ import annotations
@@ -37,14 +37,7 @@ _HANDED_OUT: Final = FETCH_COUNT
 
 
 class RetryingReading(PartitionReading, Settler):
-    """The reading of a consumer with `on_error`.
-
-    Args:
-        transport: Has deliveries.
-        topic: The topic's current metadata.
-        options: What the user has chosen; with a group.
-        policy: What it does with failing messages.
-    """
+    """The reading of a consumer with `on_error` and a group; the transport has deliveries."""
 
     def __init__(self, transport: Transport, topic: Topic, options: ReadingOptions, policy: RetryPolicy) -> None:
         assert isinstance(transport, DeliveryAccess)

@@ -1,9 +1,9 @@
-"""Track: what a consumer that tries messages again knows of one partition. Sans-IO; times are monotonic seconds.
+"""Track: the state of one partition in a consumer that retries messages. Sans-IO; times are monotonic seconds.
 
 frontier    one past the last message that was taken from the fetched ones
 open        messages before it that are not done: in hand, delayed, or waiting behind a failing one
-told        open messages that the log has recorded; their completion has to be recorded too
-known       what the group had not finished when the consumer began, as far as it was not fetched yet
+told        open messages that the log has recorded; their completion must be recorded too
+known       what the group had not finished when the consumer began, unless fetched since
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ class OpenMessage:
     """A message that is not done.
 
     Args:
-        failures: How often it has failed.
-        in_hand: Whether the user has it.
-        is_begun: Whether the log knows that an attempt has begun.
+        in_hand: Whether it was delivered to the user.
+        is_begun: Whether the log has recorded the start of the attempt.
     """
 
     key: bytes | None = None
@@ -33,12 +32,12 @@ class OpenMessage:
 
 @dataclass(slots=True)
 class Known:
-    """What a group had not finished in a partition when a consumer began.
+    """A group's unfinished messages of a partition when a consumer began.
 
     Args:
-        frontier: What is before it is done, except
+        frontier: All messages before this offset are done, except
         pending: these messages, and
-        failing: these: offset -> failures, and the time from which it can be tried again.
+        failing: these: offset -> failures, and the earliest time of the next attempt.
     """
 
     frontier: int = 0
@@ -50,9 +49,8 @@ class Track:
     """One partition.
 
     Args:
-        position: Where the consumer begins.
-        known: What the group had not finished.
-        order: What waits for a failing message.
+        position: Offset of the first message.
+        order: Which messages wait for a failing one.
     """
 
     def __init__(self, position: int, known: Known, order: RetryOrder) -> None:
@@ -84,11 +82,7 @@ class Track:
         return self._order is RetryOrder.PARTITION and bool(self._failing)
 
     def take(self, offset: int, key: bytes | None, next_offset: int) -> float | None:
-        """Take a fetched message, and return when it can be delivered: 0 is now; None if it is done, or waits.
-
-        Args:
-            next_offset: Where the next message begins.
-        """
+        """Take a fetched message, and return when it can be delivered: 0 is now; None if it is done, or waits."""
         self._pass(offset)
         self.frontier = offset + 1
         self._pass(next_offset)
@@ -126,11 +120,7 @@ class Track:
         self._told.add(offset, offset + 1)
 
     def finish(self, offset: int, *, is_told: bool = False) -> list[int]:
-        """Record that a message is done, and return those that waited for it, ascending.
-
-        Args:
-            is_told: Whether the log knows that it is done.
-        """
+        """Record that a message is done, and return those that waited for it, ascending; `is_told`: the log knows."""
         message = self.open.pop(offset, None)
         if message is None:
             return []
@@ -176,11 +166,7 @@ class Track:
         return not (self.is_sought or self._finished or len(self._gone)) and self._done_until <= self._committed
 
     def changes(self, extra: Iterable[DeliveryChange] = ()) -> tuple[int, list[DeliveryChange]]:
-        """Return the frontier and all steps that are not recorded in the log; settled() follows.
-
-        Args:
-            extra: Further steps, of open messages.
-        """
+        """Return the frontier and all steps not recorded in the log, with `extra` ones; settled() follows."""
         steps = list(extra)
         frontier = max(self._done_until, *(step.until_offset for step in steps), 0)
         begin = [DeliveryChange(DeliveryStep.SOUGHT, self._committed, self._committed + 1)] if self.is_sought else []
@@ -192,11 +178,7 @@ class Track:
         return frontier, [*begin, *done, *pending, *steps]
 
     def settled(self, frontier: int) -> None:
-        """Record that the log knows everything before a frontier.
-
-        Args:
-            frontier: As changes() returned it, or a committed offset.
-        """
+        """Record that the log has stored everything before a frontier: that of changes(), or a committed offset."""
         self.is_sought = False
         self._finished.clear()
         self._gone = OffsetRanges()

@@ -1,6 +1,6 @@
-"""Holding: what a worker has leased: fetched or not, in hand or not, and until when. Sans-IO; times are monotonic seconds.
+"""Holding: the leased messages of a worker, fetched or not, delivered or not. Sans-IO; times are monotonic seconds.
 
-grant -> unfetched ranges -> buffer of messages -> in hand -> settled
+grant -> unfetched ranges -> buffer of messages -> delivered -> settled
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headstream.core.model.message import ReceivedMessage
 from headstream.core.model.offset_ranges import ranges_of
 
 _LONGEST_S: Final = 1.0
-"""How long a worker should have for the messages of one grant, at most: others wait for none of them longer."""
+"""Maximum processing time of the messages of one grant: other workers wait no longer for them."""
 
 _PARTS: Final = 8
 """A grant's messages should take an eighth of the lease at most, so that the last one has time left."""
@@ -26,11 +26,8 @@ class HeldMessage:
     """A leased message.
 
     Args:
-        token: The token of its lease.
-        failures: How often it has failed.
         end_s: When its lease ends, at the latest.
-        generation: The generation of its partition.
-        in_hand: Whether the user has it.
+        in_hand: Whether it was delivered to the user.
     """
 
     token: int
@@ -42,12 +39,7 @@ class HeldMessage:
 
 @dataclass(slots=True)
 class UnfetchedRange:
-    """Leased messages that were not fetched yet.
-
-    Args:
-        until_offset: One past the last one.
-        held: What is known of each.
-    """
+    """Leased messages that are not fetched yet, up to before `until_offset`."""
 
     partition: int
     from_offset: int
@@ -56,11 +48,7 @@ class UnfetchedRange:
 
 
 class LeaseSize:
-    """How many messages a worker leases at once: as many as it processes in a short time, so that others are not kept waiting.
-
-    Args:
-        lease_s: The length of a lease.
-    """
+    """How many messages to lease: what the worker processes in a short time, so others do not wait; `lease_s`: of a lease."""
 
     def __init__(self, lease_s: float, most: int) -> None:
         self._target_s = min(_LONGEST_S, lease_s / _PARTS)
@@ -105,12 +93,7 @@ class Holding:
         return sum(each.until_offset - each.from_offset for each in grant.ranges)
 
     def feed(self, messages: Iterable[ReceivedMessage], until_offset: int) -> list[tuple[int, int]]:
-        """Add fetched messages of the first unfetched range, and return the ranges that have none: these are passed over.
-
-        Args:
-            messages: Messages of its partition, in order, from its first offset on.
-            until_offset: How far they go.
-        """
+        """Add fetched messages of the first unfetched range, in order; return the ranges that have no message."""
         wanted = self.unfetched[0]
         until = min(until_offset, wanted.until_offset)
         known = wanted.held
@@ -131,7 +114,7 @@ class Holding:
         return missing
 
     def set_apart(self) -> tuple[deque[UnfetchedRange], deque[ReceivedMessage]]:
-        """Return what is not delivered yet, and have nothing of it."""
+        """Remove and return the undelivered messages."""
         apart = self.unfetched, self.buffer
         self.unfetched, self.buffer = deque(), deque()
         return apart
@@ -151,11 +134,7 @@ class Holding:
         return [place for place, held in self.held.items() if held.in_hand]
 
     def changes(self, step: LeaseStep, places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, list[LeaseChange]]]:
-        """Yield partition, its generation, and one step of held messages as ranges.
-
-        Args:
-            places: Partition and offset of each message.
-        """
+        """Yield partition, generation and one step of held messages (given by partition and offset) as ranges."""
         found: dict[tuple[int, int, int], list[int]] = {}
         for partition, offset in places:
             held = self.held[partition, offset]

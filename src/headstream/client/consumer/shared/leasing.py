@@ -42,21 +42,16 @@ class Leasing:
     """The leases of one worker.
 
     Args:
-        transport: The client's transport; it has leases.
-        topic: Stream and topic.
-        policy: The group, and what it does with failing messages.
-        lease_us: How long it has a message, microseconds.
-        partitions: The partitions to lease from; None for all, those that are added later included.
-        starts: Partition -> where the group begins if it has no committed offset.
-        poll: What each poll of the messages asks for, but for its offset.
+        lease_us: Length of a lease, microseconds.
+        partitions: The partitions to lease from; None for all, including later ones.
+        starts: Partition -> first offset if the group has no committed one.
 
     Attributes:
-        holding: What it has.
         ends: Partition -> its end when nothing could be leased.
-        wait_s: How long to wait at most when nothing could be leased, or None.
+        wait_s: Maximum wait when nothing could be leased, or None.
         is_paused: Whether the group was paused then.
         scanned_count: Messages that the filter has examined.
-        failed_count: How many of them it could not be applied to.
+        failed_count: Of them, messages that the filter could not be applied to.
     """
 
     def __init__(
@@ -128,7 +123,7 @@ class Leasing:
         return max(0.0, self._look_s - time.monotonic()) if self._follows_all else math.inf
 
     def _look_for_partitions(self) -> None:
-        """Lease from partitions that were added too, and no more from those that were deleted."""
+        """Include added partitions in leases, and exclude deleted ones."""
         if not self.look_in_s:
             there = {each.number for each in self._transport.topics.get(self._name).partitions}
             self._turn = [number for number in self._turn if number in there] + sorted(there.difference(self._turn))
@@ -145,10 +140,10 @@ class Leasing:
         """Lease and fetch messages until some are buffered, and return whether some are.
 
         Args:
-            count: How many to lease at most; None leases as many as the worker processes in a short time.
+            count: Maximum; None leases as many as the worker processes in a short time.
 
         Raises:
-            CorruptSendError: the next messages of a partition are damaged, and all other partitions have no more.
+            CorruptSendError: a partition is damaged, and all other partitions have no more messages.
         """
         while not self.fetch_leased():
             self._size.end(time.monotonic())
@@ -174,7 +169,7 @@ class Leasing:
         return bool(self.holding.buffer)
 
     def _fetch_unfetched(self) -> None:
-        """Fetch the messages of the first unfetched range, as many as one response has; those that it lacks are done."""
+        """Fetch one response of the first unfetched range; messages missing from it are done."""
         wanted = self.holding.unfetched[0]
         request = self._poll.from_offset(wanted.from_offset, wanted.until_offset - wanted.from_offset)
         try:
@@ -231,11 +226,7 @@ class Leasing:
         )
 
     def say(self, places: Iterable[tuple[int, int]], step: LeaseStep) -> LeaseLostError | None:
-        """Record one step of messages in the log, forget them, and return the error for those that were refused, or None.
-
-        Args:
-            places: Partition and offset of each.
-        """
+        """Record one step of messages in the log, forget them, and return the error for refused ones, or None."""
         lost: LeaseLostError | None = None
         places = list(places)
         for partition, generation, changes in list(self.holding.changes(step, places)):
@@ -245,11 +236,7 @@ class Leasing:
         return lost
 
     def say_failed(self, place: tuple[int, int], failure: Failure) -> LeaseLostError | None:
-        """Record in the log that a message failed, or is given up, and forget it; as say().
-
-        Args:
-            place: Partition and offset.
-        """
+        """Record in the log that a message failed, or is given up, and forget it; as say()."""
         step = LeaseStep.POISONED if failure.reason else LeaseStep.FAILED
         held = self.holding.held[place]
         change = LeaseChange(step, held.token, place[1], place[1] + 1, failure.delay_us, failure.reason, failure.error)
@@ -258,7 +245,7 @@ class Leasing:
         return lost
 
     def extend(self, place: tuple[int, int], lease_us: int) -> LeaseLostError | None:
-        """Have the lease of a message end later; as say(), and it is forgotten only if that was refused."""
+        """Extend the lease of a message; as say(), but it is forgotten only if the extension was refused."""
         held, end_s = self.holding.held[place], time.monotonic() + lease_us / 1e6
         change = LeaseChange(LeaseStep.EXTENDED, held.token, place[1], place[1] + 1, lease_us)
         lost = self._say(place[0], held.generation, [change])
@@ -274,7 +261,7 @@ class Leasing:
             self._say(partition, generation, changes)
 
     def _release_if_paused(self) -> None:
-        """Give back what is not delivered yet, if the log has said that the group is paused."""
+        """Release undelivered messages if the log has reported that the group is paused."""
         if self._has_to_release:
             self._has_to_release = False
             for partition, generation, changes in list(self.holding.take_undelivered()):

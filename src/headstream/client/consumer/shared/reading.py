@@ -28,14 +28,11 @@ from headstream.errors import HeadstreamError, LeaseLostError
 
 
 class SharedReading(Reading, LeaseSettler):
-    """The reading of a consumer with `mode="shared"`.
+    """The reading of a consumer with `mode="shared"`; the transport has leases.
 
     Args:
-        transport: Has leases.
-        topic: The topic's current metadata.
-        options: What the user has chosen; `start` is where the group begins in a partition without a committed offset.
-        policy: What it does with failing messages.
-        lease_us: How long it has a message, microseconds.
+        options: `start` is the group's first position in a partition without a committed offset.
+        lease_us: Length of a lease, microseconds.
     """
 
     def __init__(self, transport: Transport, topic: Topic, options: ReadingOptions, policy: RetryPolicy, lease_us: int) -> None:
@@ -84,7 +81,7 @@ class SharedReading(Reading, LeaseSettler):
         return self._leasing.fetch(None if wanted is None else min(wanted, FETCH_COUNT))
 
     def wait(self, timeout_ms: float) -> None:
-        """Wait for messages, or for what else can be leased: messages whose delay or lease ends, and added partitions."""
+        """Wait for new messages, for messages after their delay or lease, or for added partitions."""
         wait_s = self._leasing.wait_s
         if wait_s is not None:
             timeout_ms = min(timeout_ms, wait_s * 1000)
@@ -196,7 +193,7 @@ class SharedReading(Reading, LeaseSettler):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def end(self, *, commit: bool) -> None:
-        """Release what is not settled: this counts as no failure."""
+        """Release unsettled messages, which counts as no failure."""
         if commit:
             self.finish()
         with suppress(HeadstreamError):  # its leases end by time then

@@ -1,7 +1,7 @@
-"""Where a Kafka cluster is and how its clients log in: what a URL and settings say, by the names that Kafka's Java clients have.
+"""The address of a Kafka cluster and the login of its clients: the URL and settings, by the names of Kafka's Java clients.
 
 kafka://host:9092,other:9092            no login
-kafka://user:password@host:9093         SASL PLAIN over TLS, unless settings say otherwise
+kafka://user:password@host:9093         SASL PLAIN over TLS, unless settings override it
 kafka://host:9093?kafka.security.protocol=SSL        any setting of Kafka's clients, as kafka.*
 kafka://host:9092?default_stream=main   an option of connect(); another one is kafka_headers=spring
 
@@ -39,18 +39,14 @@ _FIXED: Final = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class KafkaAddress:
-    """Where a cluster is, and how it is talked to.
+    """Address and settings of a cluster.
 
     Args:
         hosts: `host:port`, separated by commas.
-        settings: For librdkafka.
         default_stream: The stream of topics whose names have no dot.
-        connect_timeout_ms: How long the first connection may take.
-        timeout_ms: How long a request may take, with its retries.
-        kafka_headers: The convention of headers; None is Headstream's own, and what marks of others say in records.
-
-    Raises:
-        InvalidOptionError: an option is out of range.
+        connect_timeout_ms: Of the first connection.
+        timeout_ms: Of a request, with its retries.
+        kafka_headers: The convention of headers; None is Headstream's own, and in records the one of their mark.
     """
 
     hosts: str
@@ -74,14 +70,7 @@ class KafkaAddress:
 
 
 def split_kafka_url(parts: SplitResult) -> tuple[str, str | None, str | None, dict[str, str]]:
-    """Return the hosts of a URL, its user, its password, and the options of its query.
-
-    Args:
-        parts: Of a URL with the scheme `kafka`.
-
-    Raises:
-        InvalidUrlError: it names no cluster; the error repeats no password.
-    """
+    """Return hosts, user, password and query options of a kafka:// URL; InvalidUrlError (without the password): no cluster."""
     parts = restore_slashes(parts)
     users, at, hosts = parts.netloc.rpartition("@")
     if not _HOSTS.fullmatch(hosts):
@@ -98,15 +87,7 @@ def split_kafka_url(parts: SplitResult) -> tuple[str, str | None, str | None, di
 
 
 def java_settings(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of Java's Kafka clients that a URL and given settings make, each with the prefix `kafka.`.
-
-    Args:
-        parts: Of a URL with the scheme `kafka`.
-        given: Settings with that prefix, which override those of the URL.
-
-    Raises:
-        InvalidUrlError: the URL names no cluster, or its query has something else than settings.
-    """
+    """Return Java's Kafka settings (`kafka.*`) of a URL, overridden by given ones; InvalidUrlError: no cluster, other query."""
     hosts, user, password, query = split_kafka_url(parts)
     for name in query:
         if not name.startswith(_PREFIX):
@@ -125,17 +106,14 @@ def java_settings(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str
 def parse_kafka_address(
     parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> KafkaAddress:
-    """Return what a URL says, completed by options and the environment.
+    """Return the address of a URL, completed by options and the environment.
 
     The password of a user without one, and both for a login without either, are HEADSTREAM_PASSWORD and HEADSTREAM_USERNAME.
 
     Args:
-        parts: Of a URL with the scheme `kafka`.
         given: Options of connect(): those of KAFKA_OPTIONS, and settings as kafka.*.
-        environment: Variables by name.
 
     Raises:
-        InvalidUrlError: the URL names no cluster.
         InvalidOptionError: an option is unknown, out of range, or made by the client itself.
     """
     hosts, user, password, query = split_kafka_url(parts)

@@ -38,8 +38,7 @@ _INTERRUPT_S: Final = 1.0
 _ATTEMPT_S: Final = 5.0
 """How long one attempt of a request may take, seconds; the next one goes to whichever broker is responsible by then."""
 _COORDINATOR_MS: Final = 3000
-"""How long the admin client remembers a group's coordinator that it does not use, milliseconds: it does not notice that the
-coordinator is away and has a successor."""
+"""How long the admin client caches an unused group coordinator, milliseconds: it does not notice a coordinator's failover."""
 _SPREAD_S: Final = 30.0
 """How long it can take until all brokers know a new topic, seconds."""
 _LIST_S: Final = 2.0
@@ -49,11 +48,7 @@ _log: Final = logging.getLogger("headstream.kafka")
 
 
 class Cluster:
-    """A Kafka cluster; thread-safe.
-
-    Args:
-        address: Where it is.
-    """
+    """A Kafka cluster; thread-safe."""
 
     def __init__(self, address: KafkaAddress) -> None:
         self.address = address
@@ -74,21 +69,12 @@ class Cluster:
         self._interrupted = {}
 
     def settings(self, **more: Any) -> dict[str, Any]:
-        """Return settings for a client of librdkafka.
-
-        Args:
-            more: Further ones, with underscores for dots; they override the address's.
-        """
+        """Return settings for librdkafka; `more`, with underscores for dots, override the address's."""
         made = {"bootstrap.servers": self.address.hosts, "logger": _log, "error_cb": self._note}
         return made | dict(self.address.settings) | {name.replace("_", "."): value for name, value in more.items()}
 
     def make(self, kind: Callable[[dict[str, Any]], _Value], **more: Any) -> _Value:
-        """Make a client of librdkafka; the settings are the address's and `more`.
-
-        Raises:
-            InvalidOptionError: librdkafka does not take a setting.
-            ClosedError: the log is closed.
-        """
+        """Make a librdkafka client with the address's settings and `more`; InvalidOptionError: a setting is rejected."""
         if self._is_closed:
             raise ClosedError("the log is closed", advice="Connect again")
         try:
@@ -112,12 +98,7 @@ class Cluster:
             return self._admin
 
     def open(self) -> None:
-        """Connect.
-
-        Raises:
-            ServerUnreachableError: no broker can be reached.
-            AuthenticationError: the login is refused.
-        """
+        """Connect; ServerUnreachableError if no broker can be reached, AuthenticationError if the login is refused."""
         until_s = time.monotonic() + self.address.connect_timeout_ms / 1000
         while True:
             self.check_interrupt()
@@ -167,15 +148,11 @@ class Cluster:
     def ask(
         self, where: str, start: Callable[[Any, float], Mapping[_Key, Future[_Value]]], *, timeout_s: float | None = None
     ) -> dict[_Key, _Value]:
-        """Make requests, again while an error passes, and return their results.
+        """Make requests, again after a transient error, and return their results; HeadstreamError if one fails.
 
         Args:
-            where: The topic, group or cluster concerned, for errors.
             start: Called with the admin client and the timeout of the requests, seconds; returns their futures.
-            timeout_s: How long all attempts may take, seconds; None is the address's timeout.
-
-        Raises:
-            HeadstreamError: one of them failed.
+            timeout_s: Total time of all attempts; None is the address's timeout.
         """
         until_s = time.monotonic() + (self.timeout_s if timeout_s is None else limited(timeout_s))
         while True:
@@ -194,7 +171,7 @@ class Cluster:
                 self.admin.list_topics(timeout=_LIST_S)
 
     def note_created(self, topic: TopicName) -> None:
-        """Take it for passing, for a while, if a broker does not know a topic: it learns of a new one later than the others."""
+        """For a while, retry if a broker does not know a topic: metadata of a new topic reaches brokers at different times."""
         self._created_s[str(topic)] = time.monotonic()
 
     def note_deleted(self, topic: TopicName) -> None:

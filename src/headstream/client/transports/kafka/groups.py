@@ -33,11 +33,7 @@ def group_id(consumer: OffsetOwner) -> str:
 
 
 class KafkaOffsets:
-    """Commands for committed offsets.
-
-    Args:
-        clients: Those that read and commit offsets.
-    """
+    """Commands for committed offsets; `clients` read and commit them."""
 
     def __init__(self, cluster: Cluster, clients: OffsetClients) -> None:
         self._cluster = cluster
@@ -71,11 +67,7 @@ class KafkaOffsets:
     def commit(
         self, topic: TopicName, consumer: OffsetOwner, offsets: Mapping[int, int], *, generations: Mapping[int, int] | None = None
     ) -> None:
-        """Commit offsets for a single consumer, or for a group without members.
-
-        Raises:
-            GroupInUseError: the group has members: only they may commit.
-        """
+        """Commit offsets for a single consumer or a group; GroupInUseError: the group has members, only they may commit."""
         if not offsets:
             return
         name, group = self._cluster.names.kafka_name(topic), group_id(consumer)
@@ -92,11 +84,7 @@ class KafkaOffsets:
 
 
 class KafkaGroups:
-    """Consumer group commands; the first five are for members.
-
-    Args:
-        offsets: Committed offsets.
-    """
+    """Consumer group commands; the first five are for members."""
 
     def __init__(self, cluster: Cluster, offsets: KafkaOffsets) -> None:
         self._cluster = cluster
@@ -119,12 +107,7 @@ class KafkaGroups:
         session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
         is_shared: bool = False,
     ) -> Member:
-        """Add a new member to a group, and return when the group has taken it.
-
-        Raises:
-            TopicNotFoundError: the topic does not exist.
-            HeadstreamError: the group's coordinator refuses the member, or does not answer.
-        """
+        """Join a group, and return when it has accepted the member; TopicNotFoundError, or HeadstreamError of the coordinator."""
         self._cluster.count_partitions(topic)
         membership = KafkaMembership(self._cluster, topic, group, session_timeout_ms)
         try:
@@ -174,11 +157,7 @@ class KafkaGroups:
         generations: Mapping[int, int] | None = None,
         is_resting: bool = False,
     ) -> int:
-        """Commit a group's offsets for one of its members, and return the generation of its partitions.
-
-        Raises:
-            RebalancedError: the member has lost one of the partitions; the others are committed.
-        """
+        """Commit a member's offsets, and return the generation; RebalancedError: a partition is lost, others are committed."""
         membership = self._membership(member)
         membership.commit(offsets, generation=generation, is_resting=is_resting)
         return membership.generation
@@ -224,7 +203,7 @@ class KafkaGroups:
         )
 
     def _readers(self, group: str, name: str) -> builtins.list[tuple[int, ...]]:
-        """Return the partitions of a topic that each member of a group has, by the members' ids; members without any last."""
+        """Return the partitions of a topic by the id of the group member; members without partitions last."""
         try:
             described = self._cluster.ask(
                 group, lambda admin, timeout_s: admin.describe_consumer_groups([group], request_timeout=timeout_s)
@@ -239,13 +218,7 @@ class KafkaGroups:
         return [each for each in held if each or not elsewhere]
 
     def delete(self, topic: TopicName, group: str) -> None:
-        """Delete a group and its committed offsets.
-
-        Raises:
-            GroupNotFoundError: it does not exist.
-            GroupInUseError: it has members.
-            UnsupportedError: it has offsets in other topics, which would go too.
-        """
+        """Delete a group and its offsets; GroupNotFoundError, GroupInUseError, UnsupportedError: offsets in other topics."""
         found = self.get(topic, group)
         if found.members:
             raise in_use(str(topic), group)
@@ -259,12 +232,7 @@ class KafkaGroups:
         self._cluster.ask(group, lambda admin, timeout_s: admin.delete_consumer_groups([group], request_timeout=timeout_s))
 
     def seek(self, topic: TopicName, group: str, offsets: Mapping[int, int]) -> Group:
-        """Set a group's committed offsets.
-
-        Raises:
-            OffsetOutOfRangeError: an offset is not in its partition.
-            GroupInUseError: the group has members.
-        """
+        """Set a group's committed offsets; OffsetOutOfRangeError, or GroupInUseError: the group has members."""
         name, numbers, firsts, ends = self._partitions(topic)
         for number, offset in offsets.items():
             if number not in numbers:

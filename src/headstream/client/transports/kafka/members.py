@@ -66,11 +66,7 @@ class _Commit:
 
 
 class KafkaMembership:
-    """One member of a group, for one topic.
-
-    Args:
-        session_timeout_ms: How long it may keep revoked partitions.
-    """
+    """One member of a group, for one topic; it may keep revoked partitions for the session timeout."""
 
     def __init__(self, cluster: Cluster, topic: TopicName, group: str, session_timeout_ms: float) -> None:
         self.group = group
@@ -191,11 +187,7 @@ class KafkaMembership:
     # -- the consumer's calls ---------------------------------------------------------------------------------------
 
     def wait_until_joined(self) -> None:
-        """Wait until the member has its first partitions, or the group is stable and has none for it.
-
-        Raises:
-            HeadstreamError: the group's coordinator rejects the member, or does not respond.
-        """
+        """Wait until the member has its first partitions, or a stable group has none for it; HeadstreamError: it is rejected."""
         until_s, describe_s = time.monotonic() + self._cluster.timeout_s, time.monotonic() + _DESCRIBE_S
         settled_s: float | None = None
         while True:
@@ -244,8 +236,7 @@ class KafkaMembership:
         """Release revoked partitions, and return the member's partitions.
 
         Args:
-            released: Revoked partitions that the consumer has finished.
-            is_resting: Whether no message is being processed, and the consumer reports before it takes another: until then any
+            is_resting: Whether no message is in progress and the consumer reports before it takes another: until then any
                 partition can be revoked.
         """
         with self._changed:
@@ -262,16 +253,10 @@ class KafkaMembership:
     def commit(self, offsets: Mapping[int, int], *, generation: int, is_resting: bool) -> None:
         """Commit offsets of the member's partitions.
 
-        While the group rebalances, Kafka refuses commits of partitions that stay the member's: they are repeated until it has
-        settled.
-
-        Args:
-            offsets: Partition -> offset of the next message.
-            generation: The generation of the member's last report.
-            is_resting: As for report().
+        While the group rebalances, Kafka refuses commits of partitions that stay the member's: they are repeated meanwhile.
 
         Raises:
-            RebalancedError: the member has lost one of them since its last report; the others are committed.
+            RebalancedError: the member has lost a partition since its last report (`generation`); other offsets are committed.
             OutcomeUnknownError: no coordinator has confirmed the commit within the timeout.
         """
         until_s = time.monotonic() + self._cluster.timeout_s

@@ -37,13 +37,7 @@ _NEVER_COMMITTED: Final = PollingStrategy.first()
 
 
 class KafkaMessages:
-    """Message commands.
-
-    Args:
-        offsets: Committed offsets.
-        groups: The members of groups.
-        is_shared: Whether the polls are independent: each then unassigns its partition. Otherwise they are of one consumer.
-    """
+    """Message commands. `is_shared`: polls are independent, and each unassigns its partition; else they are of one consumer."""
 
     def __init__(self, cluster: Cluster, offsets: KafkaOffsets, groups: KafkaGroups, *, is_shared: bool) -> None:
         self._cluster = cluster
@@ -66,20 +60,11 @@ class KafkaMessages:
         *,
         retry_timeout_s: float | None = None,
     ) -> Appended:
-        """Append a batch to a partition, and return its messages' positions; librdkafka numbers the messages.
-
-        Raises:
-            OutcomeUnknownError: some of the messages may be stored.
-            HeadstreamError: none is stored.
-        """
+        """Append a batch, and return its positions; librdkafka numbers the messages. OutcomeUnknownError: some may be stored."""
         return self._sender.append(topic, partition, batch, _TIMEOUT_S if retry_timeout_s is None else retry_timeout_s)
 
     def poll(self, topic: TopicName, partition: int, request: PollRequest) -> PolledMessages:
-        """Return messages of a partition, without waiting for new ones; a filter is applied to what the brokers send.
-
-        Raises:
-            TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
-        """
+        """Return messages of a partition, without waiting for new ones; a filter is applied to what the brokers send."""
         request.check(topic)
         consumer = request.consumer
         offset = self._start(topic, partition, request.start, request.count, consumer)
@@ -145,11 +130,7 @@ class KafkaMessages:
         return found if found >= 0 else end
 
     def prepare(self, topic: TopicName, positions: Mapping[int, int]) -> None:
-        """Fetch a consumer's partitions at once, before it polls them one after the other.
-
-        Args:
-            positions: Partition -> offset of the next message.
-        """
+        """Fetch a consumer's partitions at once, from `positions`, before it polls them one after the other."""
         self._reader.prepare(topic, positions)
 
     def count_segments(self, topic: TopicName, where: Filter) -> None:

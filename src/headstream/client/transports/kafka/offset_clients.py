@@ -1,4 +1,4 @@
-"""Clients that read and commit a group's offsets without being its member: one consumer of Kafka a group, which never subscribes.
+"""Clients that read and commit a group's offsets without being its member: one Kafka consumer per group, never subscribed.
 
 The admin API has such requests too, but librdkafka sends those to a group's former coordinator while that is away, and can
 abort the process then; a consumer looks for the new coordinator.
@@ -52,32 +52,13 @@ class OffsetClients:
             return self._consumers[group]
 
     def committed(self, group: str, name: str, numbers: Iterable[int]) -> dict[int, int]:
-        """Return the committed offsets of a group in partitions of a topic; without those that have none.
-
-        Args:
-            group: The group of Kafka's.
-            name: The topic's name in Kafka.
-            numbers: Partitions.
-
-        Raises:
-            HeadstreamError: the coordinator refuses, or cannot be reached within the timeout.
-        """
+        """Return a group's committed offsets in partitions of a Kafka topic that have one; HeadstreamError of the coordinator."""
         wanted = [TopicPartition(name, number) for number in numbers]
         found = self._repeat(group, lambda consumer: consumer.committed(wanted, timeout=_ATTEMPT_S))
         return {each.partition: each.offset for each in found if each.offset >= 0}
 
     def commit(self, group: str, name: str, offsets: Mapping[int, int]) -> None:
-        """Commit offsets for a group without members.
-
-        Args:
-            group: The group of Kafka's.
-            name: The topic's name in Kafka.
-            offsets: Partition -> offset of the next message.
-
-        Raises:
-            RebalancedError: the group has members.
-            HeadstreamError: the coordinator refuses, or cannot be reached within the timeout.
-        """
+        """Commit offsets for a group without members; RebalancedError if it has some, or HeadstreamError of the coordinator."""
         wanted = [TopicPartition(name, number, offset) for number, offset in offsets.items()]
         self._repeat(group, lambda consumer: consumer.commit(offsets=wanted, asynchronous=False))
 

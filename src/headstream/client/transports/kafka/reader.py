@@ -43,9 +43,8 @@ class _PartitionState:
 
     Args:
         position: Offset at which the next poll continues.
-        records: Buffered records from that offset on.
+        records: Buffered from that offset on.
         end: The end offset that librdkafka has reached, or None.
-        error: The error that stopped reading.
         known_end: The end offset that the leader reported last.
         is_fresh: Whether prepare() has run since the last read().
     """
@@ -108,12 +107,7 @@ class PartitionReader:
         return any(state is not None and (state.records or state.error is not None) for state in found)
 
     def ends(self, where: TopicName, partition: int) -> tuple[int, int]:
-        """Return the first and the end offset of a partition, from its leader.
-
-        Raises:
-            TopicNotFoundError, PartitionNotFoundError: it does not exist.
-            ServerUnreachableError: it has no leader within the timeout.
-        """
+        """Return the first and the end offset of a partition, from its leader; ServerUnreachableError: there is no leader."""
         key = self._cluster.names.kafka_name(where), partition
         self._check_exists(where, partition)
         firsts, ends = self._cluster.ends([key])
@@ -127,13 +121,7 @@ class PartitionReader:
             )
 
     def prepare(self, where: TopicName, positions: Mapping[int, int]) -> None:
-        """Assign partitions from offsets on, and wait until one has a record, or each has reached its present end.
-
-        The next read() of each then needs no request.
-
-        Args:
-            positions: Partition -> offset.
-        """
+        """Assign partitions from `positions`, and wait until one has a record, or all are at their ends: read() is local then."""
         name = self._cluster.names.kafka_name(where)
         wanted = {(name, partition): offset for partition, offset in positions.items()}
         new = []
@@ -168,12 +156,11 @@ class PartitionReader:
         """Return the records of a partition from an offset on; a caller that removes some then calls set_position().
 
         Args:
-            partition: From 0.
             offset: The first offset; raised to the first existing one.
             is_complete: Whether to wait for all records that exist now, or only for one.
 
         Returns:
-            The records; the offset after them and skipped offsets; and the partition's end.
+            The records; the next offset after them, skipped ones included; and the partition's end.
         """
         key = self._cluster.names.kafka_name(where), partition
         state = self._partitions.get(key)
@@ -232,12 +219,7 @@ class PartitionReader:
             self.end(key)
 
     def set_position(self, where: TopicName, partition: int, next_offset: int) -> None:
-        """Set the offset up to which the caller has removed the records of a partition.
-
-        Args:
-            partition: From 0.
-            next_offset: Where the next poll continues.
-        """
+        """Set the offset up to which the caller has removed the records of a partition (from 0)."""
         state = self._partitions.get((self._cluster.names.kafka_name(where), partition))
         if state is not None:
             state.position = next_offset

@@ -26,12 +26,7 @@ _AVAILABLE: Final = MessageState.AVAILABLE.value
 
 
 def time_of(message: Message, now_ms: int) -> int:
-    """Return the time of a message's record, milliseconds since 1970 UTC.
-
-    Args:
-        message: As sent.
-        now_ms: The time of a message without one.
-    """
+    """Return the time of a message's record, milliseconds since 1970 UTC; `now_ms` if the message has none."""
     if message.headers:
         for name, value in message.headers.items():
             if name == TIMESTAMP_HEADER and value.kind == HeaderKind.INT64:
@@ -42,16 +37,7 @@ def time_of(message: Message, now_ms: int) -> int:
 
 
 def headers_of(message: Message, convention: Convention = "headstream", topic: str = "") -> list[KafkaHeader] | None:
-    """Return the headers of a message's record, None for none.
-
-    Args:
-        message: As sent.
-        convention: That of the records.
-        topic: `stream/topic`, the source of an event without one.
-
-    Raises:
-        HeaderError: the convention cannot hold a header.
-    """
+    """Return the headers of a message's record or None; `topic` is an event's default source. HeaderError: inexpressible."""
     if not message.headers and not message.id and convention != "cloudevents":
         return None
     pairs = list(message.headers.items())
@@ -69,13 +55,7 @@ def headers_of(message: Message, convention: Convention = "headstream", topic: s
 
 
 def received_message(record: Any, topic: str, convention: Convention | None = None) -> ReceivedMessage:
-    """Return the message of a record.
-
-    Args:
-        record: A Message of confluent-kafka, without an error.
-        topic: `stream/topic`.
-        convention: That of the records; None is that of each record's mark.
-    """
+    """Return the message of an error-free confluent-kafka Message; a convention of None is that of the record's mark."""
     headers = record.headers()
     kind, time_ms = record.timestamp()
     time_us = 0 if kind == _NO_TIME else 1000 * time_ms

@@ -79,13 +79,7 @@ def error_of(error: Any) -> Any:
 
 
 def refused(error: Any, where: str, what: str = "Kafka refuses the request") -> HeadstreamError:
-    """Return an error of Kafka's as one of ours.
-
-    Args:
-        error: A KafkaError, or the KafkaException that has it.
-        where: The topic, group or cluster concerned.
-        what: What was not done.
-    """
+    """Return an error of Kafka's as one of ours: `what` was not done, and where."""
     cause = error_of(error)
     kind = _CLASSES.get(cause.code(), ServerError)
     if kind is TopicNotFoundError:
@@ -94,10 +88,5 @@ def refused(error: Any, where: str, what: str = "Kafka refuses the request") -> 
 
 
 def unsupported(what: str, advice: str) -> UnsupportedError:
-    """Return the error of an operation that Kafka does not have.
-
-    Args:
-        what: The operation, as a sentence about Kafka.
-        advice: What to do instead.
-    """
+    """Return the error of an operation that Kafka does not have: a sentence about Kafka, and what to do instead."""
     return UnsupportedError(what, where="kafka://", advice=advice)

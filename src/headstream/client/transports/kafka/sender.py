@@ -53,11 +53,7 @@ _FORGOTTEN: Final = KafkaError._DESTROY  # type: ignore[attr-defined,unused-igno
 
 
 class _EnqueuedBatch:
-    """The delivery reports of a batch's messages.
-
-    Args:
-        count: The number of messages.
-    """
+    """The delivery reports of a batch's messages."""
 
     def __init__(self, count: int) -> None:
         self.positions: list[tuple[int, int] | None] = [None] * count
@@ -87,17 +83,7 @@ class Sender:
         self._producer = None
 
     def append(self, topic: TopicName, partition: int, batch: BytesLike, timeout_s: float) -> Appended:
-        """Send a batch, and return the positions of its messages.
-
-        Args:
-            partition: From 0.
-            batch: Sent messages.
-            timeout_s: The delivery timeout, seconds.
-
-        Raises:
-            OutcomeUnknownError: some of the messages may be stored.
-            HeadstreamError: none of the messages is stored.
-        """
+        """Send a batch, and return the positions of its messages (partition from 0). OutcomeUnknownError: some may be stored."""
         messages, until_s = decode_sent(batch), time.monotonic() + timeout_s
         enqueued = _EnqueuedBatch(len(messages))
         try:

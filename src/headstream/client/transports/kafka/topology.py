@@ -41,7 +41,7 @@ from headstream.core.model.topology import (
 from headstream.errors import AlreadyExistsError, HeadstreamError, ServerUnreachableError, StreamNotFoundError, TopicNotFoundError
 
 _DEFAULT_REPLICATION: Final = -1
-"""As many replicas as the cluster's default.replication.factor says."""
+"""The replication factor is the cluster's default.replication.factor."""
 _MS: Final = 1000
 _LISTINGS: Final = 10
 """Attempts of a listing while topics are deleted."""
@@ -57,13 +57,11 @@ class KafkaTopics:
         """Create a topic, and return it when its partitions have leaders.
 
         Args:
-            new: Its limits are of no account: a topic of Kafka's takes what `wide` does. `fsync="always"` makes
+            new: Its limits are ignored: a Kafka topic takes what `wide` does. `fsync="always"` becomes
                 flush.messages=1; otherwise the cluster's settings hold.
-            if_not_exists: Return an existing topic unchanged.
 
         Raises:
-            AlreadyExistsError: the name is taken.
-            UnsupportedError: deduplication is asked for.
+            UnsupportedError: deduplication is requested.
         """
         name, partitions = new.name, new.partitions
         check_name(name.stream, "stream")
@@ -195,7 +193,7 @@ class KafkaTopics:
         return spelled
 
     def update(self, name: TopicName, **changes: Any) -> Topic:
-        """Change options of a topic by name; the others stay as they are."""
+        """Change options of a topic by name; omitted options stay."""
         spelled = self._known(name)
         TopicOptions(**changes)
         config = _config_of(changes, self._cluster.count_partitions(name))
@@ -306,11 +304,7 @@ def vars_of(options: TopicOptions) -> dict[str, Any]:
 
 
 def _config_of(options: Mapping[str, Any], partitions: int) -> dict[str, str | None]:
-    """Return Kafka's settings of options; None is the cluster's default.
-
-    Raises:
-        UnsupportedError: Kafka has nothing like an option.
-    """
+    """Return Kafka's settings of options, None for the cluster's default; UnsupportedError: Kafka has no such option."""
     if options.get("deduplication_count") is not None:
         raise unsupported(
             "Kafka does not deduplicate by message id",

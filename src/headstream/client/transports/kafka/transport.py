@@ -20,8 +20,7 @@ class KafkaTransport:
     """All commands of a log in Kafka; see Transport.
 
     Args:
-        address: Where the cluster is.
-        lender: The transport of the client, for that of one producer or consumer.
+        lender: The client's transport, when this one is of one producer or consumer.
     """
 
     first_partition: Final = 0
@@ -78,12 +77,7 @@ class KafkaTransport:
         return KafkaTransport(self._cluster.address, self)
 
     def open(self) -> None:
-        """Connect.
-
-        Raises:
-            ServerUnreachableError: no broker can be reached.
-            AuthenticationError: the login is refused.
-        """
+        """Connect; ServerUnreachableError if no broker can be reached, AuthenticationError if the login is refused."""
         self._cluster.open()
 
     def interrupt(self, thread: int) -> None:

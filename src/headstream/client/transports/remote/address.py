@@ -33,9 +33,6 @@ class RemoteOptions:
         connect_timeout_ms: Timeout of opening a connection.
         timeout_ms: Timeout of a response.
         retry_timeout_ms: How long broken connections are reopened and idempotent commands retried; 0 disables retries.
-
-    Raises:
-        InvalidOptionError: an option is out of range, or options contradict each other.
     """
 
     tls: bool = False
@@ -67,11 +64,8 @@ class ServerUrl:
 
     Args:
         scheme: `headstream`, `http`, `https` or `quic`.
-        host: A name or an address.
         port: 1 to 65535.
         username: The user, or None if a token is used.
-        token: A personal access token, or None.
-        options: Options of the connection.
     """
 
     scheme: str
@@ -99,11 +93,6 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
 
     Credentials are `user:password@` in the URL, `:token@` for a personal access token, else HEADSTREAM_USERNAME and
     HEADSTREAM_PASSWORD, else HEADSTREAM_TOKEN. Options are in the URL's query or in `given`, which has priority.
-
-    Args:
-        parts: Of a URL of one of SCHEMES.
-        given: Options of connect().
-        environment: Variables by name.
 
     Raises:
         InvalidUrlError: the URL has no host, or no credentials can be found; the error contains none.

@@ -15,7 +15,7 @@ class Backoff:
     Args:
         limit_s: Total time of all attempts, from the first failure on.
         random: Returns a number from 0 to 1.
-        until_s: End of all attempts instead, seconds of the clock of next_wait(); None counts from the first failure.
+        until_s: End of all attempts on the clock of next_wait(), seconds; None counts from the first failure.
     """
 
     def __init__(self, limit_s: float, random: Callable[[], float], *, until_s: float | None = None) -> None:
@@ -25,11 +25,7 @@ class Backoff:
         self._next_s = _FIRST_S
 
     def next_wait(self, now_s: float) -> float | None:
-        """Return the delay before the next attempt, or None if there is no time for one.
-
-        Args:
-            now_s: The time of the failure, seconds of a monotonic clock.
-        """
+        """Return the delay before the next attempt, None if no time is left; `now_s` is monotonic, at the failure."""
         if self._until_s is None:
             self._until_s = now_s + self._limit_s
         if now_s >= self._until_s:

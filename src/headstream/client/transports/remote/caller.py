@@ -62,19 +62,14 @@ _LEAST_S: Final = 0.1
 """Minimum timeout of a response, however little time is left."""
 
 _KEEPS_DOUBT: Final = _ONCE_ONLY | {Code.APPEND_NUMBERED}
-"""Commands whose outcome matters to the caller, though some are idempotent."""
+"""Commands that report an unknown outcome when their retries fail, though some are idempotent."""
 
 _FORGOTTEN: Final = (Status.STALE_CLIENT, Status.UNAUTHENTICATED)
 """The server has forgotten the connection and executed nothing: another connection works."""
 
 
 class Caller:
-    """Sends commands to one server; thread-safe.
-
-    Args:
-        address: The server and the credentials.
-        connector: Opens connections to it.
-    """
+    """Sends commands to one server; thread-safe."""
 
     def __init__(self, address: ServerUrl, connector: Connector) -> None:
         self.address = address
@@ -145,8 +140,6 @@ class Caller:
             on_lost: Called after an attempt without a response; the server can still execute it later.
 
         Raises:
-            ClosedError: the caller is closed.
-            ServerUnreachableError: the server cannot be reached; nothing was executed.
             OutcomeUnknownError: the connection broke, and the command is not idempotent or its retries failed.
             HeadstreamError: the server's error.
         """
@@ -186,11 +179,7 @@ class Caller:
         return min(wait_ms, left_ms - self.address.options.timeout_ms)
 
     def begin(self, command: Command[_R]) -> Pending[_R]:
-        """Send an idempotent command and return without its reply.
-
-        Raises:
-            HeadstreamError: it could not be sent; no reply is pending.
-        """
+        """Send an idempotent command and return without its reply; HeadstreamError if it could not be sent."""
         self.open()
         connection = self._take()
         try:
@@ -253,11 +242,7 @@ class Caller:
             self._used[threading.get_ident()] = connection
 
     def interrupt(self, thread: int) -> None:
-        """Interrupt a thread's current call as if its connection had broken; it is not retried.
-
-        Args:
-            thread: As threading.get_ident() numbers it.
-        """
+        """Interrupt a thread's current call (by threading.get_ident()) as if its connection broke; it is not retried."""
         with self._lock:
             self._interrupted.add(thread)
             connection = self._used.get(thread)
@@ -290,12 +275,7 @@ class Caller:
 
 
 class Pending(Generic[_R]):
-    """A pending reply.
-
-    Args:
-        caller: The owner of the connection.
-        connection: The command was sent over it.
-    """
+    """A pending reply of a command that was sent over a connection."""
 
     def __init__(self, caller: Caller, connection: Connection, command: Command[_R]) -> None:
         self._caller = caller

@@ -37,26 +37,17 @@ class Connection(Protocol):
         """Whether the socket is still open, without sending a request."""
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
-        """Send a command.
-
-        Args:
-            wait_ms: Extra time for the response, milliseconds.
+        """Send a command; `wait_ms` is extra time for the response. OutcomeUnknownError if the connection broke.
 
         Raises:
             InvalidInputError: the protocol cannot express it; nothing was sent.
-            OutcomeUnknownError: the connection broke.
         """
 
     def has_reply(self, wait_ms: int) -> bool:
         """Return whether a reply begins to arrive within this many milliseconds."""
 
     def receive(self, command: Command[_R]) -> _R:
-        """Return the reply to the sent command.
-
-        Raises:
-            OutcomeUnknownError: the connection broke or timed out; it cannot be used again.
-            HeadstreamError: the server's error.
-        """
+        """Return the reply; OutcomeUnknownError if the connection broke or timed out (unusable then), or the server's error."""
 
     def interrupt(self) -> None:
         """Break the connection from another thread than its user's."""
@@ -69,15 +60,7 @@ class Connector(Protocol):
     """Opens connections to one server."""
 
     def connect(self, begin: Callable[[Connection], None]) -> Connection:
-        """Return a logged-in connection.
-
-        Args:
-            begin: Called with the connection before the first command.
-
-        Raises:
-            ServerUnreachableError: no connection can be opened.
-            AuthenticationError: the credentials are wrong.
-        """
+        """Return a logged-in connection; `begin` gets it before a command. ServerUnreachableError, AuthenticationError."""
 
 
 def login_of(address: ServerUrl) -> Command[LoggedIn]:
@@ -151,11 +134,7 @@ def explain_login(address: ServerUrl, error: HeadstreamError) -> AuthenticationE
 
 
 def make_tls(address: ServerUrl) -> ssl.SSLContext:
-    """Return the TLS context that checks a server's certificate.
-
-    Raises:
-        InvalidOptionError: the file of trusted certificates cannot be used.
-    """
+    """Return the TLS context that checks a server's certificate; InvalidOptionError if trusted certificates cannot be loaded."""
     try:
         context = ssl.create_default_context(cafile=address.options.tls_ca_file)
     except OSError as error:

@@ -38,12 +38,7 @@ _EARLY_S: Final = 30
 
 
 class HttpConnector:
-    """Opens connections to one server, which share one access token.
-
-    Args:
-        address: The server and the credentials.
-        clock_s: Returns the time, seconds since 1970 UTC.
-    """
+    """Opens connections to one server, which share one access token; `clock_s` returns seconds since 1970 UTC."""
 
     def __init__(self, address: ServerUrl, clock_s: Callable[[], float] = time.time) -> None:
         self._address = address
@@ -79,11 +74,7 @@ class HttpConnector:
         return connection
 
     def show(self, connection: HttpConnection, refused: str | None = None) -> str:
-        """Return the access token; logs in over a connection if there is none or it expires.
-
-        Args:
-            refused: The token that the server refused, or None.
-        """
+        """Return the access token, by a login if there is none, it expires, or it is `refused` by the server."""
         with self._lock:
             access = self._access
             if access is None or access.token == refused or access.expiry - _EARLY_S < self._clock_s():
@@ -117,12 +108,7 @@ class _TlsConnection(http.client.HTTPSConnection):
 
 
 class HttpConnection:
-    """One connection, see Connection.
-
-    Args:
-        link: Connected to it.
-        connector: Has the access token.
-    """
+    """One connection, see Connection; the connector has the access token."""
 
     def __init__(self, address: ServerUrl, link: http.client.HTTPConnection, connector: HttpConnector) -> None:
         self._address = address

@@ -69,11 +69,7 @@ class RemoteMessages:
         """Ids of producers with a batch whose outcome is unknown: it can still reach the server."""
 
     def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
-        """Append a batch to a partition and return the offset of its first message; see Messages.send().
-
-        Raises:
-            OutcomeUnknownError: the connection broke before the response, and the topic does not deduplicate by id.
-        """
+        """Append a batch, return its first offset; OutcomeUnknownError: broken connection, no deduplication by id."""
         command = AppendMessages(topic.stream, topic.topic, partition, batch)
         return self._caller.call(command, may_repeat=lambda: self._finds_repeats(topic, batch)).offset
 
@@ -86,14 +82,7 @@ class RemoteMessages:
         *,
         retry_timeout_s: float | None = None,
     ) -> Appended:
-        """Append a numbered batch, once however often it is sent; arguments as for Messages.append().
-
-        Args:
-            retry_timeout_s: Total time of all attempts, seconds; None uses the options' value.
-
-        Raises:
-            OutcomeUnknownError: the outcome is unknown.
-        """
+        """Append a numbered batch, once however often it is sent; arguments as for Messages.append(). OutcomeUnknownError."""
         if number is None:
             return Appended(self.send(topic, partition, batch), None, -1)
         command = AppendNumbered(topic.stream, topic.topic, partition, *number, batch)
@@ -106,11 +95,7 @@ class RemoteMessages:
         return Appended(found.offset, found.timestamp_us, found.count, found.is_repeat)
 
     def init_producer(self, *, retry_timeout_s: float | None = None) -> ProducerId | None:
-        """Return a producer id, or None from a server without numbered batches.
-
-        Args:
-            retry_timeout_s: Total time of all attempts, seconds; None uses the options' value.
-        """
+        """Return a producer id, None from a server without numbered batches; the timeout's None uses the options' value."""
         try:
             found = self._caller.call(InitProducer(), retry_timeout_s=retry_timeout_s)
         except (ServerError, NotFoundError) as error:

@@ -46,14 +46,7 @@ _PING_ID: Final = 1
 
 
 class QuicConnector:
-    """Opens connections to one server.
-
-    Args:
-        address: The server and the credentials.
-
-    Raises:
-        InvalidOptionError: the file of trusted certificates cannot be used.
-    """
+    """Opens connections to one server; InvalidOptionError if the trusted certificates cannot be loaded."""
 
     def __init__(self, address: ServerUrl) -> None:
         self._address = address
@@ -108,11 +101,7 @@ def _read(path: str) -> bytes:
 
 
 class QuicClientConnection:
-    """One connection, see Connection.
-
-    Raises:
-        OSError: the host is unknown, or the system has no socket for it.
-    """
+    """One connection, see Connection; OSError if the host is unknown, or the system has no socket for it."""
 
     def __init__(self, address: ServerUrl, configuration: QuicConfiguration) -> None:
         self._address = address
@@ -157,14 +146,7 @@ class QuicClientConnection:
             return self._failure is None and not self._is_closing and self._thread.is_alive()
 
     def wait_until_connected(self, timeout_s: float) -> None:
-        """Wait for the handshake.
-
-        Args:
-            timeout_s: Its timeout, seconds.
-
-        Raises:
-            ServerUnreachableError: it timed out, or the server's certificate is not trusted.
-        """
+        """Wait for the handshake; ServerUnreachableError if it timed out, or the server's certificate is not trusted."""
         with self._changed:
             is_over = self._changed.wait_for(lambda: self._is_connected or self._failure is not None, timeout_s)
         if not is_over:

@@ -39,11 +39,7 @@ _JOINED_BYTES: Final = 64 << 10
 
 
 class TcpConnector:
-    """Opens connections to one server.
-
-    Args:
-        address: The server and the credentials.
-    """
+    """Opens connections to one server."""
 
     def __init__(self, address: ServerUrl) -> None:
         self._address = address
@@ -82,11 +78,7 @@ class TcpConnector:
 
 
 class TcpConnection:
-    """One connection, see Connection.
-
-    Args:
-        link: Connected to it.
-    """
+    """One connection, see Connection."""
 
     def __init__(self, address: ServerUrl, link: socket.socket) -> None:
         self._address = address

@@ -30,11 +30,8 @@ def connector_of(address: ServerUrl) -> Connector:
 class RemoteTransport:
     """All commands of a log on a server; see Transport.
 
-    It connects when it is first used, or opened; that is tried once. From then on a connection that breaks is made again
-    for as long as the address's options say.
-
-    Args:
-        caller: Asks the server; the transport closes it.
+    It connects when it is first used, or opened, with one attempt. Later a broken connection is reopened for as long as the
+    address's options allow. The transport closes the caller.
     """
 
     def __init__(self, caller: Caller) -> None:

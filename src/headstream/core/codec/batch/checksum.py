@@ -23,11 +23,7 @@ def checksum_level() -> int:
 
 
 def crc32(data: BytesLike, value: int = 0) -> int:
-    """Return the CRC-32 of any buffer, as zlib has it.
-
-    Args:
-        value: The CRC-32 of the preceding bytes.
-    """
+    """Return the CRC-32 of any buffer, as zlib has it, continued from that of the preceding bytes."""
     view = memoryview(data)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -38,11 +34,7 @@ def crc32(data: BytesLike, value: int = 0) -> int:
 
 
 def crc32c(data: BytesLike, value: int = 0) -> int:
-    """Return the CRC-32C (Castagnoli) of any buffer.
-
-    Args:
-        value: The CRC-32C of the preceding bytes.
-    """
+    """Return the CRC-32C (Castagnoli) of any buffer, continued from that of the preceding bytes."""
     view = memoryview(data)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes

@@ -49,14 +49,7 @@ _TEXTS: Final = {
 
 
 def decode_error(code: int, at: int, need: int, have: int, where: str | None = None) -> DecodeError:
-    """Return the error of a fault.
-
-    Args:
-        code: One of the numbers up to CHECKSUM.
-        need: The number of bytes needed there.
-        have: The number of bytes present there.
-        where: The message or header of the fault.
-    """
+    """Return the error of a fault (a number up to CHECKSUM); `need` and `have` are bytes, `where` the message or header."""
     if code <= VALUE_WIDTH:
         return DecodeError(_TEXTS[code], at, need, have, where=where)
     return DecodeError(_TEXTS[code], at, where=where)

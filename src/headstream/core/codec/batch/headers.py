@@ -1,4 +1,4 @@
-"""What the kernels share about a message's header block.
+"""Checks and positions of a message's header block, shared by the kernels.
 
     headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
 
@@ -36,14 +36,7 @@ NULL_LAST = cython.declare(cython.uint, int.from_bytes(b"null", "little"))
 def check_value(
     p: cython.p_const_uchar, kind: cython.int, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Return 0 if bytes are a valid value of a kind, or a fault; any bytes are valid for an unknown kind.
-
-    Args:
-        p: The bytes that contain the value.
-        at: Where it begins.
-        size: Its size in bytes.
-        notes: Where a fault is noted.
-    """
+    """Return 0 if bytes are a valid value of a kind, or a fault, which is noted; any bytes are valid for an unknown kind."""
     width: cython.longlong = c.kind_width(kind)
     if kind == 0:
         return c.note_fault(notes, faults.KIND_ZERO, at - 5, 0, 0)
@@ -64,15 +57,7 @@ def check_value(
 def check_block(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, values: cython.bint, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Return the number of a block's headers, or a fault.
-
-    Args:
-        p: The bytes that contain the block.
-        at: Where it begins.
-        end: Where it ends.
-        values: Whether to check keys and values too, not only lengths.
-        notes: Where a fault is noted.
-    """
+    """Return the number of a block's headers, or a fault, which is noted; keys and values are checked only with `values`."""
     count: cython.longlong = 0
     good: cython.longlong
     size: cython.longlong
@@ -144,9 +129,6 @@ def list_blocks(
     """List where the headers of each stored message begin, behind the reserved ones, and end; return 0 or a fault.
 
     Args:
-        p: Stored messages.
-        size: Their size in bytes.
-        values: Whether to check keys and values of headers too, not only lengths.
         blocks: The output, 16 bytes per message.
         notes: Where a fault is noted; else, from byte 24, the numbers of messages, of headers, of bytes in the blocks, and
             of headers in the message with most headers.

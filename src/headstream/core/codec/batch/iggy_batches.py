@@ -57,7 +57,7 @@ GROUP = cython.declare(cython.longlong, 32)
 
 
 class BatchFault:
-    """Why a sent batch is refused."""
+    """Fault of a refused batch."""
 
     LAYOUT: Final = 1
     RESERVED: Final = 2
@@ -78,12 +78,7 @@ EMPTY_PAYLOAD = cython.declare(cython.longlong, -7)
 
 
 class SentBatch(NamedTuple):
-    """A sent batch as messages of a send.
-
-    Args:
-        messages: The messages as sent, back to back; empty if there is a fault.
-        fault: A number of BatchFault, 0 for none.
-    """
+    """A sent batch as messages of a send, empty if there is a BatchFault."""
 
     messages: memoryview
     fault: int
@@ -347,11 +342,7 @@ _NOTES: Final = struct.Struct("<3q")
 
 
 def decode_batch(batch: BytesLike) -> SentBatch:
-    """Return the messages of a batch that a client sends.
-
-    Args:
-        batch: The whole batch, header included.
-    """
+    """Return the messages of a whole batch, header included, that a client sends."""
     view = memoryview(batch)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -374,12 +365,7 @@ def decode_batch(batch: BytesLike) -> SentBatch:
 def encode_batches(stored: BytesLike, count: int, partition: int) -> bytearray:
     """Return stored messages as batches: one, unless they were appended or sent at times too far apart.
 
-    Args:
-        stored: Stored messages, back to back.
-        partition: The number of their partition, as the client counts: from 0.
-
-    Raises:
-        DecodeError: a message is cut short or malformed, or there are more than `count`.
+    The client counts partitions from 0. DecodeError if a message is malformed, or there are more than `count`.
     """
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)

@@ -10,24 +10,13 @@ MAX_OFFSET: Final = (1 << 31) - 1
 
 
 def check_column(name: str, size: int) -> None:
-    """Reject a column that exceeds the range of its offsets.
-
-    Raises:
-        LimitError: the column is too large.
-    """
+    """Raise LimitError if a column exceeds the range of its offsets."""
     if size > MAX_OFFSET:
         what = f"{size} bytes are more than the {MAX_OFFSET} of one column"
         raise LimitError(what, where=f"column {name}", advice="Decode fewer messages at once")
 
 
 def check_blocks(size: int) -> None:
-    """Reject header blocks that exceed the range of their offsets.
-
-    Args:
-        size: The bytes of all headers of a batch.
-
-    Raises:
-        LimitError: the blocks are too large.
-    """
+    """Raise LimitError if the headers of a batch exceed the range of their offsets, in bytes."""
     if size > MAX_OFFSET:
         raise LimitError(f"{size} bytes of headers in one batch", advice="Give fewer rows at once")

@@ -37,11 +37,7 @@ ENTRY_BYTES: Final = 32
 
 
 def _check(fields: str, *positions: int) -> None:
-    """Check where the fields of a layout begin, from the second one on, and where the last one ends.
-
-    Args:
-        fields: The format of each in the struct module, separated by blanks.
-    """
+    """Check where the fields of a layout, formats of the struct module, begin, from the second one on, and the last one ends."""
     ends = tuple(accumulate(struct.calcsize(f"<{each}") for each in fields.split()))
     if positions != ends:
         raise AssertionError(f"the fields {fields} end at {ends}, not at {positions}")

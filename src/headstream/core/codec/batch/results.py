@@ -11,13 +11,7 @@ from headstream.errors import DecodeError
 
 @dataclass(slots=True)
 class Stamped:
-    """Stored messages made from sent ones.
-
-    Args:
-        data: The stored messages, back to back.
-        count: The number of messages.
-        crc32c: CRC-32C of `data` with each message's state byte taken as 0.
-    """
+    """Stored messages made from sent ones; each message's state byte counts as 0 in the CRC-32C."""
 
     data: bytearray
     count: int
@@ -29,11 +23,8 @@ class Scan:
     """The complete messages at the begin of a range of stored messages.
 
     Args:
-        count: The number of complete messages.
         end: The byte position after the last complete one.
-        first_offset: Offset of the first one; -1 if there is none, as in the following three.
-        first_timestamp_us: Time of the first one, microseconds since 1970 UTC.
-        last_timestamp_us: Time of the last one.
+        first_offset: Offset of the first one; -1 if there is none, as are the two times, microseconds since 1970 UTC.
         crc32c: CRC-32C of the complete ones with each message's state byte taken as 0.
         fault: The fault of the next one; None if the range ends with a complete one.
     """
@@ -53,11 +44,8 @@ class Compacted:
     """The stored messages that a compaction retains.
 
     Args:
-        data: The retained messages, back to back, in order.
         entries: An index entry of 32 bytes (log/segments/layout.py) for each run of messages with consecutive offsets
             and equal times.
-        count: The number of retained messages.
-        dropped_count: The number of dropped messages.
         oldest_null_us: The time of the oldest retained null payload, or None.
     """
 
@@ -116,22 +104,12 @@ class Columns:
     is null. Columns that were not requested are None.
 
     Args:
-        count: Messages.
         offset: int64.
         timestamp: int64, microseconds since 1970 UTC.
         state: uint8.
         checksum: uint32, the CRC-32 each message carries of its payload.
         id_data: The id of each message as a UUID of 36 characters, back to back.
-        key_offsets: Where each key begins in key_data.
-        key_data: The keys, back to back.
-        key_validity: Which messages have a key.
-        payload_offsets: Where each payload begins in payload_data.
-        payload_data: The payloads, back to back.
-        payload_validity: Which payloads are not null.
-        headers_offsets: Where each message's headers begin in headers_data.
         headers_data: Header blocks without the reserved headers, or VARIANT values.
-        metadata_offsets: Where each message's VARIANT metadata begins in metadata_data.
-        metadata_data: VARIANT metadata.
         repeated: uint8, 1 if a key repeats among a message's headers.
     """
 
@@ -155,11 +133,7 @@ class Columns:
 
 
 class Blocks(NamedTuple):
-    """Header blocks back to back.
-
-    Args:
-        offsets: int32, one more than messages.
-    """
+    """Header blocks back to back; the offsets are int32, one more than messages."""
 
     offsets: bytearray
     data: bytearray
@@ -168,9 +142,7 @@ class Blocks(NamedTuple):
 class VariableColumn(NamedTuple):
     """Values of variable length, in Arrow's layout.
 
-    Args:
-        offsets: int32, one more than values.
-        validity: Bitmap, lowest bit first: which values are not null; None for all.
+    The offsets are int32, one more than values; the validity is a bitmap, lowest bit first, None for all.
     """
 
     offsets: BytesLike
@@ -184,12 +156,7 @@ HeaderType: TypeAlias = Literal["bool", "int8", "int16", "int32", "int64", "deci
 
 @dataclass(frozen=True, slots=True)
 class WantedHeader:
-    """A header that gets a column of its own.
-
-    Args:
-        type: The type of the column.
-        digits: The maximum number of digits of a decimal: 1 to 38.
-    """
+    """A header that gets a column of its own; a decimal has at most 1 to 38 digits."""
 
     name: str
     type: HeaderType
@@ -202,7 +169,6 @@ class HeaderColumn:
 
     Args:
         validity: Bitmap: which messages have a value that fits; None for all.
-        offsets: Where each string or bytes value begins in `data`; int32.
         data: The values: a byte for a bool, 16 for a decimal, otherwise the width of the type.
         misfit: The first message whose header has a value that does not fit; -1 for none.
     """
@@ -215,14 +181,10 @@ class HeaderColumn:
 
 @dataclass(slots=True)
 class HeaderLists:
-    """The headers of many messages as lists, in Arrow's layout.
+    """The headers of many messages as lists, in Arrow's layout; offsets are int32.
 
     Args:
-        offsets: Where each message's headers begin among all of them, int32.
-        key_offsets: Where each key begins in key_data.
-        key_data: The keys, back to back.
         kinds: uint8, the kind of each value.
-        value_offsets: Where each value begins in value_data.
         value_data: The values: their bytes as stored, or VARIANT values, all with the metadata of no keys.
         repeated: uint8, 1 if a key repeats among a message's headers.
     """

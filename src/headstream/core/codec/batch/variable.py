@@ -31,16 +31,8 @@ def _check_offsets(offsets: cython.p_const_uchar, count: cython.longlong, size: 
 
 
 def check_variable(name: str, column: VariableColumn, count: int, size: int | None = None) -> None:
-    """Check that the buffers of a column fit each other.
-
-    Args:
-        name: The column's name, for errors.
-        count: The number of its values.
-        size: The maximum of its offsets; None for the size of its data.
-
-    Raises:
-        InvalidInputError: the buffers do not fit each other.
-    """
+    """Raise InvalidInputError if the buffers of a column do not fit each other; `size`, by default of its data, bounds its
+    offsets."""
     offsets_view, validity = memoryview(column.offsets), column.validity
     if offsets_view.nbytes < 4 * count + 4 or (validity is not None and memoryview(validity).nbytes < (count + 7) // 8):
         raise InvalidInputError(f"{name}: the buffers are too short for {count} values")
@@ -55,15 +47,7 @@ def check_variable(name: str, column: VariableColumn, count: int, size: int | No
 
 
 def check_lists(count: int, lists: VariableColumn, keys: VariableColumn, values: VariableColumn) -> int:
-    """Check that the buffers of lists of keys and values fit each other; return the number of headers.
-
-    Args:
-        count: The number of lists.
-        lists: Where each list begins in the columns below; no data.
-
-    Raises:
-        InvalidInputError: the buffers do not fit each other.
-    """
+    """Check that the buffers of lists of keys and values fit each other; return the number of headers."""
     check_variable("lists", lists, count, MAX_OFFSET)
     headers = last_offset(lists.offsets, count)
     check_variable("keys", keys, headers)
@@ -72,10 +56,5 @@ def check_lists(count: int, lists: VariableColumn, keys: VariableColumn, values:
 
 
 def last_offset(offsets: BytesLike, count: int) -> int:
-    """Return the last offset of a column.
-
-    Args:
-        offsets: int32, one more than values.
-        count: The number of values.
-    """
+    """Return the last of a column's offsets: int32, one more than values."""
     return int.from_bytes(memoryview(offsets)[4 * count : 4 * count + 4], "little")

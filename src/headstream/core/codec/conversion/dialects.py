@@ -24,13 +24,7 @@ from headstream.errors import DecodeError, HeadstreamError, InvalidInputError, I
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One dialect.
-
-    Args:
-        capabilities: What it can represent.
-        write: Messages that fit -> their encoded form.
-        read: Bytes -> messages, or None for a dialect that is not bytes.
-    """
+    """One dialect; `read` is None if it is not bytes."""
 
     capabilities: Capabilities
     write: Callable[[Sequence[Message]], Any]
@@ -68,13 +62,10 @@ def fit_message(message: Message, *, to: str, on_loss: OnLoss = "error") -> Mess
     """Return a message without anything that a dialect cannot represent.
 
     Args:
-        message: Any.
-        to: One of DIALECTS.
         on_loss: What to do with a loss: a policy, or several in order of preference.
 
     Raises:
         LimitError: the dialect cannot represent something, and no given policy accepts that.
-        InvalidOptionError: the dialect or policy is unknown.
     """
     capabilities, policies = _dialect(to).capabilities, policies_of(on_loss)
     changes: dict[str, Any] = _bare_changes(message) if "bare" in policies and to in _WITH_RESERVED_HEADERS else {}
@@ -140,14 +131,11 @@ def convert_all(messages: Iterable[Message], *, to: str, on_loss: OnLoss = "erro
     """Return several messages in another dialect: back to back, or in one JSON document; a single one for `kafka` and `row`.
 
     Args:
-        messages: Any number; one for a dialect that cannot hold several.
-        to: One of DIALECTS.
         on_loss: As for convert().
 
     Raises:
         LimitError: the dialect cannot represent something, and no given policy accepts that.
         InvalidInputError: a message is impossible in the dialect, as for convert(), or cannot be with the others.
-        InvalidOptionError: the dialect or policy is unknown.
     """
     return _dialect(to).write([fit_message(message, to=to, on_loss=on_loss) for message in messages])
 
@@ -250,11 +238,7 @@ def _write_kafka(messages: Sequence[Message]) -> KafkaRecord:
 
 
 def only(messages: Sequence[Message], dialect: str) -> Message:
-    """Return the single message, for a dialect that cannot hold several.
-
-    Raises:
-        InvalidInputError: there is not exactly one message.
-    """
+    """Return the single message, for a dialect that cannot hold several; InvalidInputError if there is not exactly one."""
     if len(messages) != 1:
         raise InvalidInputError(f"{dialect} holds one message, not {len(messages)}", advice="Convert each separately")
     return messages[0]

@@ -37,10 +37,7 @@ class Capabilities:
     """The capabilities of a dialect.
 
     Args:
-        fit: The conversion of a header's value.
         iggy_limits: Whether payloads and keys have to be within Iggy's limits.
-        repeats: Whether a header's key can repeat.
-        headers: Whether it has headers.
         stored: The fields it has besides payload and headers: of key, id, offset, timestamp, micros, state, checksum.
         reserved: The reserved names: `first`: a first header hs.key or hs.null is read as key or null payload; `any`: any
             such header is; `carried`: a first header hs.id ... is read as the id ...; `all`: every hs. name is reserved
@@ -57,11 +54,7 @@ class Capabilities:
 
 
 def find_in_fields(message: Message, capabilities: Capabilities) -> Iterator[Finding]:
-    """Return the fields of a message that a dialect cannot represent.
-
-    Args:
-        message: Any.
-    """
+    """Return the fields of a message that a dialect cannot represent."""
     stored = capabilities.stored
     if capabilities.iggy_limits:
         if not message.payload:
@@ -96,11 +89,7 @@ def find_in_fields(message: Message, capabilities: Capabilities) -> Iterator[Fin
 
 
 def find_in_headers(message: Message, capabilities: Capabilities) -> Iterator[tuple[int, Finding]]:
-    """Return the headers of a message that a dialect cannot represent, each with its number from 0.
-
-    Args:
-        message: Any.
-    """
+    """Return the headers of a message that a dialect cannot represent, each with its number from 0."""
     pairs = message.headers.items()
     last = {key: number for number, (key, _) in enumerate(pairs)}
     for number, (key, value) in enumerate(pairs):

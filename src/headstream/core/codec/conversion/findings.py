@@ -36,7 +36,6 @@ class Finding:
 
     Args:
         part: The part: `header 'k'`, `state`, `payload`, ...
-        reason: Why, as a sentence without a full stop.
         is_loss: Whether something is lost, which needs a policy; otherwise only the kind changes, not the value.
         remedies: Policy -> the replacement of the part (DROPPED: it is omitted).
     """
@@ -58,11 +57,7 @@ def _describe(remedy: Any) -> str:
 
 
 def policies_of(on_loss: OnLoss) -> tuple[str, ...]:
-    """Return the policies to try, in order.
-
-    Raises:
-        InvalidOptionError: a policy is unknown.
-    """
+    """Return the policies to try, in order; InvalidOptionError if one is unknown."""
     policies = (on_loss,) if isinstance(on_loss, str) else tuple(on_loss)
     for policy in policies:
         if policy not in POLICIES:
@@ -71,11 +66,7 @@ def policies_of(on_loss: OnLoss) -> tuple[str, ...]:
 
 
 def choose(finding: Finding, policies: tuple[str, ...], dialect: str) -> Any:
-    """Return the replacement of a part by the first policy that has a remedy.
-
-    Raises:
-        LimitError: no policy has one.
-    """
+    """Return the replacement of a part by the first policy that has a remedy; LimitError if none has one."""
     for policy in policies:
         if policy in finding.remedies:
             return finding.remedies[policy]

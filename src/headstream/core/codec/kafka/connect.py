@@ -45,11 +45,7 @@ _MOST_DIGITS: Final = 40
 
 
 def encode_connect(pairs: list[Pair]) -> list[KafkaHeader]:
-    """Return the headers of typed headers, as texts.
-
-    Raises:
-        HeaderError: Connect would change a value by copying it, because of what it guesses.
-    """
+    """Return typed headers as texts; HeaderError if Connect would change a value by copying it, because of what it guesses."""
     headers: list[KafkaHeader] = []
     for key, value in pairs:
         data = _write(value)
@@ -122,11 +118,7 @@ def _guess(text: str) -> HeaderValue | Decimal | None:
 
 
 def encode_envelopes(pairs: list[Pair]) -> list[KafkaHeader]:
-    """Return the headers of typed headers, as JsonConverter writes them.
-
-    Raises:
-        HeaderError: Connect has no type for a value.
-    """
+    """Return typed headers as JsonConverter writes them; HeaderError if Connect has no type for a value."""
     return [(key, _write_envelope(key, value)) for key, value in pairs]
 
 

@@ -44,11 +44,7 @@ _CONNECT_ERRORS: Final = "__connect.errors."
 
 
 def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader]:
-    """Return a message's headers in the format of a convention.
-
-    Args:
-        message: Its id, topic and time complete an event.
-        convention: Any.
+    """Return a message's headers in the format of a convention; its id, topic and time complete an event.
 
     Raises:
         HeaderError: the convention cannot hold a header, or requires a missing one.
@@ -94,23 +90,14 @@ def encode_any(message: Message, convention: Convention) -> tuple[list[KafkaHead
 
 
 def encode_texts(pairs: list[Pair], *, is_complete: bool = False) -> list[KafkaHeader]:
-    """Return headers as texts, with hs.kinds.
-
-    Args:
-        is_complete: Whether hs.kinds also lists keys whose headers are all raw or null.
-    """
+    """Return headers as texts, with hs.kinds; complete, it also lists keys whose headers are all raw or null."""
     headers: list[KafkaHeader] = [(key, encode_value(value)) for key, value in pairs]
     kinds = encode_kinds(pairs, is_complete=is_complete)
     return headers if kinds is None else [*headers, (KINDS_HEADER, kinds)]
 
 
 def decode_headers(headers: Sequence[KafkaHeader], convention: Convention | None) -> list[Pair]:
-    """Return typed headers.
-
-    Args:
-        headers: In order, hs.kinds among them.
-        convention: The one that is known; None for that of the mark, see above.
-    """
+    """Return typed headers in order, hs.kinds among them; a convention of None is that of the mark, see above."""
     text = next((data for key, data in headers if key == KINDS_HEADER and data is not None), None)
     plain = [header for header in headers if header[0] != KINDS_HEADER or header[1] is None]
     if convention is None:

@@ -39,11 +39,7 @@ _FLOATS: Final = (HeaderKind.FLOAT32, HeaderKind.FLOAT64)
 
 
 def encode_value(value: HeaderValue) -> bytes | None:
-    """Return the bytes of a value in a Kafka header.
-
-    Args:
-        value: Of any kind.
-    """
+    """Return the bytes of a value in a Kafka header."""
     kind, plain = value.kind, value.value
     if kind == HeaderKind.NULL:
         return None
@@ -57,12 +53,7 @@ def encode_value(value: HeaderValue) -> bytes | None:
 
 
 def encode_kinds(pairs: Iterable[tuple[str, HeaderValue]], *, is_complete: bool = False) -> bytes | None:
-    """Return the value of `hs.kinds`, or None if it lists none.
-
-    Args:
-        pairs: Every header in order.
-        is_complete: Whether it also lists keys whose headers are all raw or null.
-    """
+    """Return the value of `hs.kinds`, or None if it lists none; complete, it also lists keys with raw and null headers alone."""
     kinds: dict[str, list[HeaderValue]] = {}
     for key, value in pairs:
         kinds.setdefault(key, []).append(value)
@@ -75,24 +66,14 @@ def encode_kinds(pairs: Iterable[tuple[str, HeaderValue]], *, is_complete: bool 
 
 
 def decode_values(headers: Iterable[KafkaHeader], kinds: bytes | None) -> list[tuple[str, HeaderValue]]:
-    """Return headers with the kinds of `hs.kinds`, and raw or null for headers missing there.
-
-    Args:
-        headers: Every other header, in order.
-        kinds: The value of `hs.kinds`, or None.
-    """
+    """Return headers with the kinds of `hs.kinds`, and raw or null for headers missing there."""
     headers = list(headers)
     names = kinds_of([key for key, _ in headers], kinds) if kinds else [None] * len(headers)
     return [(key, _decode_listed(kind, data)) for (key, data), kind in zip(headers, names, strict=True)]
 
 
 def kinds_of(keys: list[str], kinds: bytes) -> list[str | None]:
-    """Return the kind of each header in `hs.kinds`, None for one that it does not list, or does not list so often.
-
-    Args:
-        keys: The keys of all other headers, in order.
-        kinds: The value of `hs.kinds`.
-    """
+    """Return the kind of each header in `hs.kinds`, None for one that it does not list, or does not list so often."""
     kinds_by_key = parse_kinds(kinds)
     counts: dict[str, int] = {}
     for key in keys:
@@ -151,11 +132,7 @@ def decode_kind(kind: str, data: bytes | None) -> HeaderValue | None:
 
 
 def decode_value(kind: int, data: bytes | None) -> HeaderValue | None:
-    """Return the value of a text of a known kind, or None if the text is invalid.
-
-    Raises:
-        HeaderError, ValueError: it is out of the kind's range, or not UTF-8.
-    """
+    """Return the value of a text of a known kind, or None (or HeaderError, ValueError) if the text is invalid."""
     if kind == HeaderKind.NULL or data is None:
         return HeaderValue(HeaderKind.NULL, b"") if kind == HeaderKind.NULL and data is None else None
     if kind in (HeaderKind.RAW, HeaderKind.STRING):

@@ -36,7 +36,6 @@ def encode_record(message: Message, *, convention: Convention = "headstream") ->
     """Return a message as a Kafka record.
 
     Args:
-        message: Any.
         convention: The format of typed values, one of conventions.py.
 
     Raises:
@@ -73,9 +72,6 @@ def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error", c
         on_loss: What to do with headers that a message cannot have, which find_losses() returns.
         convention: The format of typed values; by default Headstream's own, or that of a product that marked the record.
 
-    Returns:
-        The message, with its topic, partition and offset.
-
     Raises:
         HeaderError: a header is invalid in a message.
         InvalidInputError: the object is not a record.
@@ -103,11 +99,7 @@ def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error", c
 
 
 def find_losses(source: Any) -> list[str]:
-    """Return the headers of a Kafka record that a message cannot have, a sentence each; empty if nothing would be lost.
-
-    Args:
-        source: A KafkaRecord, or the object of a Kafka client.
-    """
+    """Return the headers of a Kafka record that a message cannot have, a sentence each; empty if nothing would be lost."""
     return [fault for key, _ in read_record(source).headers if (fault := _key_fault(key)) is not None]
 
 

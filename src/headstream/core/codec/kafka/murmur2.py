@@ -25,9 +25,5 @@ def murmur2(data: bytes) -> int:
 
 
 def kafka_partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition of a key, from 0, that Kafka's default partitioner chooses.
-
-    Args:
-        partitions: The topic's number of partitions, 1 or more.
-    """
+    """Return the partition of a key, from 0, that Kafka's default partitioner chooses."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

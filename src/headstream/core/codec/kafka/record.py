@@ -20,13 +20,9 @@ class KafkaRecord:
     """A Kafka record.
 
     Args:
-        value: The bytes, or None for null.
-        key: The bytes, or None for null.
-        headers: In order, repeats included.
         timestamp_ms: Milliseconds since 1970 UTC; None leaves it to the client or the broker.
         topic: The name in Kafka; None if it is unknown.
         partition: From 0; None leaves it to the client.
-        offset: Offset in the partition; None before it is sent.
     """
 
     value: bytes | None

@@ -46,11 +46,7 @@ def _read_native(key: str, data: bytes) -> HeaderValue:
 
 
 def encode_spring(pairs: list[Pair]) -> list[KafkaHeader]:
-    """Return the headers of typed headers, the header of the classes last.
-
-    Raises:
-        HeaderError: a key repeats, or a number is beyond a long.
-    """
+    """Return Kafka headers, that of the classes last; HeaderError for a repeated key or a number beyond a long."""
     headers: list[KafkaHeader] = []
     classes: dict[str, str] = {}
     unread = _classes(next((value.data for key, value in pairs if key == SPRING_TYPES), None))
@@ -78,11 +74,7 @@ def encode_spring(pairs: list[Pair]) -> list[KafkaHeader]:
 
 
 def decode_spring(headers: list[KafkaHeader], *, keeps_classes: bool = False) -> list[Pair]:
-    """Return typed headers.
-
-    Args:
-        keeps_classes: Whether the header of the classes stays also if each class has a kind.
-    """
+    """Return typed headers; `keeps_classes` keeps the header of the classes also if each class has a kind."""
     types = next((data for key, data in reversed(headers) if key == SPRING_TYPES), None)
     classes = _classes(types)
     pairs: list[Pair] = []

@@ -25,9 +25,6 @@ _DATA_FABRIC: Final = re.compile(r"(/[^/:,\s\x00]+)+:[A-Za-z0-9._-]{1,249}")
 def to_kafka_topic(name: str) -> str:
     """Return the name of a topic in Kafka.
 
-    Args:
-        name: `stream/topic`, or a name of Kafka's or HPE Data Fabric's own.
-
     Raises:
         InvalidInputError: the name is not 1 to 249 of the characters a-z, A-Z, 0-9, dot, underscore and minus.
     """
@@ -40,11 +37,7 @@ def to_kafka_topic(name: str) -> str:
 
 
 def from_kafka_topic(name: str) -> str:
-    """Return `stream/topic` for a Kafka topic whose name has a dot, and any other name unchanged.
-
-    Args:
-        name: The name in Kafka.
-    """
+    """Return `stream/topic` for a Kafka topic whose name has a dot, and any other name unchanged."""
     stream, dot, topic = name.partition(".")
     if name.startswith("/"):
         return name
@@ -53,14 +46,7 @@ def from_kafka_topic(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopicNames:
-    """Both names of a topic, where each topic has a stream: `shop.orders` is shop/orders, `orders` is kafka/orders.
-
-    Args:
-        default_stream: The stream of names without a dot.
-
-    Raises:
-        InvalidInputError: that is not a stream's name.
-    """
+    """Both names of a topic, where each topic has a stream: `shop.orders` is shop/orders, `orders` is kafka/orders."""
 
     default_stream: str = DEFAULT_STREAM
 
@@ -68,14 +54,7 @@ class KafkaTopicNames:
         check_name(self.default_stream, "stream")
 
     def topic_name(self, name: str) -> TopicName:
-        """Return the topic that a name of Kafka's means.
-
-        Args:
-            name: As Kafka's clients write it.
-
-        Raises:
-            InvalidInputError: it is not a valid name in Kafka.
-        """
+        """Return the topic that a name of Kafka's clients means; InvalidInputError if the name is invalid in Kafka."""
         if not _LEGAL.fullmatch(name) or name in (".", ".."):
             raise _invalid(name)
         stream, _, topic = name.partition(".")
@@ -90,11 +69,7 @@ class KafkaTopicNames:
         return spelled if self.topic_name(spelled) == name else None
 
     def kafka_name(self, name: TopicName) -> str:
-        """Return the name in Kafka of a topic.
-
-        Raises:
-            InvalidInputError: no valid name in Kafka means this topic.
-        """
+        """Return the name in Kafka of a topic; InvalidInputError if no valid name in Kafka means this topic."""
         spelled = self.find_kafka_name(name)
         if spelled is None:
             raise _invalid(str(name))

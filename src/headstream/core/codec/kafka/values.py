@@ -1,4 +1,4 @@
-"""What the conventions of headers have in common: kinds that Java has, and values from their JSON or their text."""
+"""Shared by the conventions of headers: kinds that Java has, and values from their JSON or their text."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ def widened(value: HeaderValue) -> str:
 
 
 def check_long(key: str, value: HeaderValue, where: str) -> None:
-    """Check that a number is not beyond Java's long.
-
-    Raises:
-        HeaderError: it is.
-    """
+    """Raise HeaderError if a number is beyond Java's long."""
     plain = value.value
     if isinstance(plain, int) and not -(1 << 63) <= plain < 1 << 63:
         raise HeaderError(f"{plain} is beyond a long, the widest number of {where}", where=repr(key), advice="Use string or raw")

@@ -1,7 +1,7 @@
 """Down-conversion: the answer to a client whose Fetch is older than the stored messages, as KIP-82 has it.
 
 A client that asks with an older version gets messages of the format it knows, each at its own offset: without headers, and in
-magic 0 without timestamps. It does not learn of what is left out; the caller does. Compressed sets are unpacked.
+magic 0 without timestamps. The response does not show what is left out; the caller gets it. Compressed sets are unpacked.
 """
 
 from __future__ import annotations
@@ -16,31 +16,16 @@ from headstream.core.codec.kip82.sets import decode_set, encode_set
 
 
 class DownConverted(NamedTuple):
-    """A converted response.
-
-    Args:
-        response: For the older client.
-        lost: What each message lost: topic, partition, offset and the text.
-    """
+    """A response for the older client, with topic, partition, offset and text of each loss."""
 
     response: FetchResponse
     lost: tuple[tuple[str, int, int, str], ...]
 
 
 def down_convert_set(data: BytesLike, magic: int, *, layout: TypedHeaders = STRICT) -> tuple[bytes, list[tuple[int, str]]]:
-    """Return a message set in an older format, and what its messages lost.
+    """Return a message set in a format of magic 0 or 1, and offset and text of each loss.
 
-    Args:
-        data: The set; messages of the format or older ones stay as they are, and one that is cut off is left out.
-        magic: The newest format that the client knows, 0 or 1.
-        layout: The layout of headers.
-
-    Returns:
-        The set, and offset and text of each loss.
-
-    Raises:
-        DecodeError: a complete message is invalid.
-        MissingExtraError: the package of a compression is not installed.
+    Messages of that format or older ones stay as they are, and one that is cut off is left out.
     """
     converted, lost = [], list[tuple[int, str]]()
     for message in decode_set(data, layout=layout).messages:
@@ -52,17 +37,7 @@ def down_convert_set(data: BytesLike, magic: int, *, layout: TypedHeaders = STRI
 
 
 def down_convert_response(response: FetchResponse, api_version: int, *, layout: TypedHeaders = STRICT) -> DownConverted:
-    """Return a response for a client that asked with an older version.
-
-    Args:
-        response: As stored.
-        api_version: The version of the client's Fetch request.
-        layout: The layout of headers.
-
-    Raises:
-        DecodeError: a complete message is invalid.
-        InvalidInputError: the version does not exist.
-    """
+    """Return a stored response for a client that asked with an older version of Fetch."""
     magic = magic_of(FETCH, api_version)
     lost: list[tuple[str, int, int, str]] = []
     partitions: list[FetchedPartition] = []

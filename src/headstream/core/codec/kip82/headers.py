@@ -61,7 +61,6 @@ class HeaderLimits:
     """The maximum size of a message's headers. Reading never allocates more than the input; these limits bound what is accepted.
 
     Args:
-        count: The number of headers.
         key_bytes: A key; no other dialect holds more than 255.
         value_bytes: A value without its type code: that of the largest value of a wide topic.
     """
@@ -74,12 +73,7 @@ class HeaderLimits:
 
 @dataclass(frozen=True, slots=True)
 class TypedHeaders:
-    """The layout of the block above: for Headers.from_bytes() and as_bytes().
-
-    Args:
-        strict: Whether to reject the contradictory forms of the proposal.
-        limits: The maximum size of a message's headers.
-    """
+    """The layout of the block above, for Headers.from_bytes() and as_bytes(); `strict` rejects contradictory forms."""
 
     strict: bool = True
     limits: HeaderLimits = field(default_factory=HeaderLimits)
@@ -153,12 +147,7 @@ class TypedHeaders:
             raise DecodeError(error.what, at + begin + 5, where=_where(key)) from None
 
     def encode(self, pairs: Iterable[Pair]) -> bytes:
-        """Return the block of some headers.
-
-        Raises:
-            HeaderError: a value's kind does not exist in the proposal, or `strict` rejects the value.
-            LimitError: the headers exceed the limits.
-        """
+        """Return the block of some headers."""
         parts: list[bytes] = []
         count = 0
         for key, value in pairs:

@@ -44,10 +44,6 @@ class Kip82Message:
     """One message of the format.
 
     Args:
-        value: The bytes, or None for null.
-        key: The bytes, or None for null.
-        headers: Typed headers; decoded ones stay unopened until they are read.
-        offset: Offset in the partition.
         timestamp_ms: Milliseconds since 1970 UTC, -1 for none; None in magic 0, which has no field for it.
         magic: 0, 1 or 2.
         compression: 0 none, 1 gzip, 2 snappy, 3 lz4: the value is then a compressed message set.
@@ -77,15 +73,7 @@ class Kip82Message:
 
 
 def encode_message(message: Kip82Message, layout: TypedHeaders = STRICT) -> bytes:
-    """Return the bytes of a message; for a decoded one, the bytes it was decoded from.
-
-    Args:
-        layout: The layout of its headers.
-
-    Raises:
-        HeaderError: the layout cannot represent a header.
-        InvalidInputError: a number is out of range.
-    """
+    """Return the bytes of a message; for a decoded one, the bytes it was decoded from."""
     if message.received is not None:
         return message.received
     attributes = message.compression | (_LOG_TIME_BIT if message.by_log and message.magic else 0)
@@ -114,15 +102,7 @@ def _nullable(data: bytes | None) -> tuple[bytes, ...]:
 def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRICT) -> tuple[Kip82Message, int]:
     """Return the message at a byte position, and where it ends.
 
-    Lengths and checksum are checked; the headers only when they are read.
-
-    Args:
-        data: Bytes that contain the whole message.
-        at: The byte position where it begins.
-        layout: The layout of its headers; `lenient` ignores unknown bits of attributes.
-
-    Raises:
-        DecodeError: the bytes are not a message, or the checksum does not match.
+    Lengths and checksum are checked; the headers only when they are read; `lenient` ignores unknown bits of attributes.
     """
     reader = Reader(data, at)
     offset, size, crc, magic, attributes = reader.pull_struct(_HEAD, "the head of a message")
@@ -187,15 +167,7 @@ def _pull_nullable(reader: Reader, what: str) -> bytes | None:
 
 
 def down_convert(message: Kip82Message, magic: int) -> tuple[Kip82Message, tuple[str, ...]]:
-    """Return a message in an older format, as a client of that format would receive it, and what it lost.
-
-    Args:
-        message: Not compressed.
-        magic: 0 or 1.
-
-    Raises:
-        InvalidInputError: the message is compressed, or older than the format.
-    """
+    """Return a message, not compressed, in magic 0 or 1, as a client of that format would receive it, and what it lost."""
     if magic not in (0, 1) or magic > message.magic:
         raise InvalidInputError(f"a message of magic {message.magic} cannot be converted down to {magic}")
     if message.compression:

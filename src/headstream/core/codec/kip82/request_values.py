@@ -10,13 +10,7 @@ PROPOSED_VERSION: Final = 4
 
 
 class RequestHead(NamedTuple):
-    """The head of a request.
-
-    Args:
-        api_version: The version of the request and of its response.
-        correlation_id: Returned in the response.
-        client_id: The client's name, or None.
-    """
+    """The head of a request; its response has the same version and correlation id."""
 
     api_version: int = PROPOSED_VERSION
     correlation_id: int = 0
@@ -65,7 +59,6 @@ class ProduceRequest:
     """Messages to append.
 
     Args:
-        partitions: Message sets, topic by topic.
         acks: -1 all replicas, 1 the leader, 0 no response.
         timeout_ms: How long the broker can wait for replicas.
     """
@@ -77,12 +70,7 @@ class ProduceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceResponse:
-    """Where messages were appended.
-
-    Args:
-        partitions: Results, topic by topic.
-        throttle_ms: How long the request was delayed; None in version 0.
-    """
+    """Where messages were appended, topic by topic; the throttle time is None in version 0."""
 
     partitions: tuple[ProducedPartition, ...]
     throttle_ms: int | None = 0
@@ -93,7 +81,6 @@ class FetchRequest:
     """Messages to return.
 
     Args:
-        partitions: Where to fetch from, topic by topic.
         replica_id: -1 for a consumer.
         max_wait_ms: How long to wait for `min_bytes`.
         min_bytes: The least number of bytes to wait for.
@@ -109,12 +96,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse:
-    """Fetched messages.
-
-    Args:
-        partitions: Message sets, topic by topic.
-        throttle_ms: How long the request was delayed; None in version 0.
-    """
+    """Fetched message sets, topic by topic; the throttle time is None in version 0."""
 
     partitions: tuple[FetchedPartition, ...]
     throttle_ms: int | None = 0

@@ -73,15 +73,7 @@ _Response: TypeAlias = ProduceResponse | FetchResponse
 
 
 def magic_of(api_key: int, api_version: int) -> int:
-    """Return the newest message format of a version.
-
-    Args:
-        api_key: PRODUCE or FETCH.
-        api_version: The version of the request.
-
-    Raises:
-        InvalidInputError: the proposal and the versions before it do not have it.
-    """
+    """Return the newest message format of a version of PRODUCE or FETCH; InvalidInputError if the version does not exist."""
     magic = _MAGICS.get(api_key, {}).get(api_version)
     if magic is None:
         raise InvalidInputError(f"API {api_key} has no version {api_version} here", advice="Produce has 0, 1, 2, 4; Fetch 0 to 4")
@@ -92,11 +84,7 @@ def magic_of(api_key: int, api_version: int) -> int:
 
 
 def encode_request(request: ProduceRequest | FetchRequest, head: RequestHead = RequestHead()) -> bytes:  # noqa: B008
-    """Return the frame of a request.
-
-    Raises:
-        InvalidInputError: the version does not exist, has not this field, or a number is out of range.
-    """
+    """Return the frame of a request; InvalidInputError if its version does not exist or has not a field."""
     api_key = PRODUCE if isinstance(request, ProduceRequest) else FETCH
     magic_of(api_key, head.api_version)
     parts = [_pack("hhi", api_key, head.api_version, head.correlation_id), _string(head.client_id)]
@@ -111,14 +99,7 @@ def encode_request(request: ProduceRequest | FetchRequest, head: RequestHead = R
 
 
 def encode_response(response: ProduceResponse | FetchResponse, head: RequestHead) -> bytes:
-    """Return the frame of a response.
-
-    Args:
-        head: The head of its request.
-
-    Raises:
-        InvalidInputError: the version does not exist, has not this field, or a number is out of range.
-    """
+    """Return the frame of a response to a request's head; InvalidInputError if its version does not exist or has not a field."""
     version = head.api_version
     magic_of(PRODUCE if isinstance(response, ProduceResponse) else FETCH, version)
     throttle = _optional("i", response.throttle_ms, "throttle_ms", version >= 1)
@@ -183,14 +164,7 @@ def _by_topic(partitions: tuple[Any, ...], encode: Callable[[Any], bytes]) -> li
 
 
 def decode_request(data: BytesLike) -> tuple[RequestHead, ProduceRequest | FetchRequest]:
-    """Return the head and the request of a frame.
-
-    Args:
-        data: The whole frame; message sets stay as they are.
-
-    Raises:
-        DecodeError: the bytes are not a request of Produce or Fetch in a version of this module.
-    """
+    """Return the head and the request of a whole frame; message sets stay as they are."""
     reader = _open(data)
     api_key, version, correlation_id = reader.pull_struct(struct.Struct(">hhi"), "the head of a request")
     if version not in _MAGICS.get(api_key, {}):
@@ -217,17 +191,7 @@ def decode_request(data: BytesLike) -> tuple[RequestHead, ProduceRequest | Fetch
 
 
 def decode_response(data: BytesLike, api_key: int, api_version: int) -> tuple[int, ProduceResponse | FetchResponse]:
-    """Return the correlation id and the response of a frame.
-
-    Args:
-        data: The whole frame; message sets stay as they are.
-        api_key: PRODUCE or FETCH, as in the request.
-        api_version: As in the request.
-
-    Raises:
-        DecodeError: the bytes are not such a response.
-        InvalidInputError: the version does not exist.
-    """
+    """Return the correlation id and the response of a whole frame; message sets stay as they are."""
     magic_of(api_key, api_version)
     reader = _open(data)
     correlation_id = _pull(reader, "i", "the correlation id")

@@ -68,13 +68,7 @@ def from_message(message: Message) -> Kip82Message:
 
 
 def to_message(message: Kip82Message, *, topic: str | None = None, partition: int | None = None) -> Message:
-    """Return the message of a KIP-82 message; headers without a reserved one at the beginning stay unopened.
-
-    Args:
-        message: Any, not compressed.
-        topic: Set in the message.
-        partition: Set in the message.
-    """
+    """Return the message of a KIP-82 message; headers without a reserved one at the beginning stay unopened."""
     headers, members = message.headers, dict[str, Any]()
     if message.timestamp_ms is not None and message.timestamp_ms >= 0:
         members["timestamp"] = message.timestamp_ms * 1000

@@ -33,13 +33,7 @@ _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 
 
 class MessageSet(NamedTuple):
-    """The content of a set.
-
-    Args:
-        messages: In order, those of wrappers unpacked, each with its own offset.
-        end: The byte position after the last complete message.
-        incomplete_bytes: The bytes after that, of a message that was cut off; 0 if there is none.
-    """
+    """Unpacked messages of a set, each with its own offset, and the bytes of a message that was cut off after `end`."""
 
     messages: list[Kip82Message]
     end: int
@@ -62,7 +56,6 @@ def decode_set(
 
     Args:
         data: The set; the bytes of a last message that is cut off are counted.
-        layout: The layout of headers.
         decompressors: Compression -> function, instead of gzip from the standard library and of snappy and lz4 from
             the installed packages (python-snappy, lz4).
         max_bytes: The maximum decompressed size of all wrappers together.
@@ -90,16 +83,7 @@ def decode_set(
 
 
 def wrap(messages: list[Kip82Message], compression: int = 1, layout: TypedHeaders = STRICT) -> Kip82Message:
-    """Return the wrapper of messages compressed together with gzip.
-
-    Args:
-        messages: One or more, of one magic, none of them compressed, their offsets ascending.
-        compression: 1, gzip.
-        layout: The layout of headers.
-
-    Raises:
-        InvalidInputError: the messages cannot share a wrapper, or the compression is another one.
-    """
+    """Return the wrapper of messages of one magic, their offsets ascending, compressed together with gzip."""
     if compression != 1:
         raise InvalidInputError(f"compression {compression} cannot be written", advice="Use 1, gzip")
     if not messages or len({message.magic for message in messages}) != 1 or any(message.compression for message in messages):
@@ -153,17 +137,7 @@ def _with_own_offset(message: Kip82Message, base: int, wrapper: Kip82Message) ->
 
 
 def decompress(compression: int, data: bytes, max_bytes: int, decompressors: Mapping[int, Decompress] | None = None) -> bytes:
-    """Return decompressed bytes.
-
-    Args:
-        compression: 1 gzip, 2 snappy, 3 lz4.
-        max_bytes: The maximum size of the result.
-        decompressors: Compression -> function, instead of the default ones.
-
-    Raises:
-        DecodeError: the bytes are invalid, or the result is too large.
-        MissingExtraError: the package of the compression is not installed.
-    """
+    """Return decompressed bytes, at most `max_bytes`; 1 is gzip, 2 snappy, 3 lz4."""
     name = COMPRESSIONS[compression] if compression < len(COMPRESSIONS) else str(compression)
     function = (decompressors or {}).get(compression) or _DEFAULT_DECOMPRESSORS.get(compression)
     if function is None:

@@ -7,12 +7,7 @@ from headstream.core.wire.statuses import Status
 
 
 def check_bytes(text: str, least: int, most: int, status: Status, what: str) -> None:
-    """Reject a text whose UTF-8 has too few or too many bytes.
-
-    Args:
-        status: The status of the error.
-        what: The name of the text, for the error.
-    """
+    """Reject a text whose UTF-8 has too few or too many bytes."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if not least <= size <= most:
         raise refusal(status, f"{what} has {least} to {most} bytes, not {size}")

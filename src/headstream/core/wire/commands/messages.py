@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 LATER_GENERATION: Final = "a send of Iggy's later generation (servers from 0.5.0, SDK from 0.7.0), whose messages have no state"
-"""Why a send of the next generation is rejected."""
+"""Error text for a send of the next generation."""
 
 _POLL_NUMBERS: Final = struct.Struct("<IBQIB")
 _POLLED_HEAD: Final = struct.Struct("<IQI")
@@ -81,11 +81,7 @@ class PartitioningShape(Shape):
 
 
 def pull_partitioning(reader: Reader) -> Partitioning:
-    """Read a partitioning.
-
-    Raises:
-        DecodeError: the bytes are no partitioning; if only the value does not fit the kind, the status reports that.
-    """
+    """Read a partitioning; if only the value does not fit the kind, the status of the DecodeError reports that."""
     at = reader.at
     kind = reader.pull_u8("the kind of partitioning")
     value = reader.pull_bytes(reader.pull_u8("the length of partitioning"), "partitioning")
@@ -102,14 +98,7 @@ def pull_partitioning(reader: Reader) -> Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class PolledMessages(Record):
-    """The reply to a poll.
-
-    Args:
-        partition: The partition that was read; 0 if a group member has no partition.
-        current_offset: Its newest offset; 0 if it is empty.
-        count: The number of messages.
-        messages: Stored messages, back to back.
-    """
+    """The reply to a poll; the partition is 0 if a group member has none, the newest offset 0 if it is empty."""
 
     partition: Annotated[U32, Json("partition_id")]
     current_offset: U64
@@ -220,11 +209,7 @@ class SendMessages(Command[AppendedBatch]):
 
     @classmethod
     def decode(cls, payload: BytesLike) -> SendMessages:
-        """Return the command of a request; its messages are a view into the payload.
-
-        Raises:
-            DecodeError: the payload is no send, or it is one of the next generation (the error names it).
-        """
+        """Return the command of a request, whose messages are a view into the payload; the error names a next-generation send."""
         view = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
         at, size = 0, len(view)
         for _ in range(3):

@@ -283,7 +283,7 @@ class Cluster(Record):
 
 @dataclass(frozen=True, slots=True)
 class GetCluster(Command[Cluster]):
-    """Return the cluster; clients of protocol 0.11 ask after each login."""
+    """Return the cluster; clients of protocol 0.11 request it after each login."""
 
     code = Code.GET_CLUSTER
     reply = one(Cluster)

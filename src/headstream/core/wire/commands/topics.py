@@ -241,10 +241,7 @@ class _UpdateLayout(NamedTuple):
     """A layout of a topic's change, between the topic and the name.
 
     Args:
-        size_bytes: Bytes before the name's text, its length included.
-        has_compression: Whether a compression comes first.
         expiry_bytes: 8 for microseconds, 4 for seconds.
-        has_size: Whether a maximum size and a replication factor follow.
     """
 
     size_bytes: int
@@ -259,7 +256,7 @@ _UPDATE_LAYOUTS: Final = (
     _UpdateLayout(14, has_compression=False, expiry_bytes=4, has_size=True),  # the C# client, and older Node clients
     _UpdateLayout(5, has_compression=False, expiry_bytes=4, has_size=False),  # older Go clients
 )
-"""What clients of existing servers send besides the present layout, the newest first."""
+"""Older layouts that clients of existing servers send, the newest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Deliveries: what a group has not finished in a partition, and the steps of its messages; see core/model/deliveries.py.
+"""Deliveries: the unfinished messages of a group in a partition, and their steps; see core/model/deliveries.py.
 
 A step can be repeated without effect. A poisoned message is copied into the dead-letter topic once, which needs the right to send
 there; then the group's offset passes it.
@@ -47,7 +47,7 @@ class OpenDelivery(Record):
 
 @dataclass(frozen=True, slots=True)
 class OpenDeliveries(Record):
-    """What a group has not finished in a partition, with the members of model.deliveries.PartitionDeliveries."""
+    """The unfinished messages of a group in a partition, with the members of model.deliveries.PartitionDeliveries."""
 
     base: MaybeU64
     frontier: U64
@@ -98,11 +98,8 @@ class SettleDeliveries(Command[SettledDeliveries]):
     Args:
         frontier: One past the last message that the group has begun.
         member_id: The member that owns the partition; None for a consumer of partitions of its own.
-        generation: The generation of the member's last report.
         partition_generation: The generation of the partition that was polled, or None.
         dead_letter: `stream/topic` for poisoned messages, or empty.
-        is_resting: As in ReportMember.
-        worker: The name of the consumer, for people.
         succeeded: How many attempts have succeeded since its last report, for pauses.
         pause_failures: So many failures among
         pause_attempts: so many last attempts pause the group

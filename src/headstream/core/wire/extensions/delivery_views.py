@@ -29,7 +29,7 @@ class PartitionCounts(Record):
 
 @dataclass(frozen=True, slots=True)
 class GroupCounts(Record):
-    """What a group has not finished, and whether it is paused, with the members of model.pauses.GroupPause."""
+    """The unfinished messages of a group, counted, and its pause, with the members of model.pauses.GroupPause."""
 
     now_us: U64
     paused_until_us: U64
@@ -69,7 +69,7 @@ class FailedAttempt(Record):
 
 @dataclass(frozen=True, slots=True)
 class ToldMessage(Record):
-    """What a group has done with a message, with the members of model.delivery_views.MessageStory."""
+    """History of a message in a group, with the members of model.delivery_views.MessageStory."""
 
     partition: U32
     offset: U64

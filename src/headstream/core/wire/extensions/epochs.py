@@ -30,8 +30,6 @@ class StagedBatch(Record):
     Args:
         part: Its part; the batches of a part are stored in the order of their receipts.
         topic: `stream/topic`.
-        size_bytes: The size of the batch in bytes.
-        count: The number of messages.
         crc32c: The CRC-32C of the batch.
     """
 
@@ -48,12 +46,7 @@ class StageBatch(Command[StagedBatch]):
     """Stage a batch; the last one of a part syncs the part.
 
     Args:
-        writer: The name of the writer that will commit.
-        epoch: The epoch of the commit.
-        part: The part that contains the batch.
         position: The bytes of the part's earlier batches: a repeated batch replaces itself.
-        is_last: Whether this is the last batch of the part.
-        messages: Sent messages.
     """
 
     code = Code.STAGE_BATCH

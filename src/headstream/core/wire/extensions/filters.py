@@ -33,7 +33,7 @@ from headstream.core.wire.statuses import Status
 
 
 class FailurePolicy(enum.IntEnum):
-    """What happens to a message that a filter cannot be applied to."""
+    """Policy for a message that a filter cannot be applied to."""
 
     SKIP = 0
     DELIVER = 1
@@ -51,8 +51,6 @@ class FilteredMessages(Record):
         generation: Distinguishes the partition from one of the same name before a purge or a deletion.
         scanned_count: The number of messages that were examined, or skipped with their segment.
         failed_count: How many of them the filter could not be applied to.
-        count: The number of messages that match.
-        messages: Stored messages, back to back.
     """
 
     partition: Annotated[U32, Json("partition_id")]
@@ -72,12 +70,9 @@ class FilterMessages(Command[FilteredMessages]):
     Args:
         kind: The kind of the start position: not `last`.
         value: The offset or time of the start position.
-        count: The maximum number of messages.
         size_bytes: The maximum bytes of messages; 0 leaves it to the server. At least one message is always returned.
         states: The states to examine; empty for the available messages.
-        on_filter_error: What happens to a message that the filter cannot be applied to.
         consumer: The consumer or group, needed for `next` and for auto_commit.
-        auto_commit: Whether to commit what was examined.
         until_offset: One past the last offset to examine; 0 for the partition's end. Older servers examine up to the end.
     """
 
@@ -110,7 +105,7 @@ class FilterMessages(Command[FilteredMessages]):
 
 @dataclass(frozen=True, slots=True)
 class CountedSegments(Record):
-    """How much of a topic a filter reads, with the members of model.polling.SegmentCounts."""
+    """Sizes of a topic and of the part that a filter skips, with the members of model.polling.SegmentCounts."""
 
     segments_count: U64
     skipped_count: U64

@@ -105,9 +105,7 @@ class NewMember(Record):
 class EnterGroup(Command[NewMember]):
     """Add a member to a group; it has to report within the session timeout, or it is removed.
 
-    Args:
-        session_timeout_ms: How long it can be silent.
-        is_shared: Whether it leases messages, as all members of the group do then: it owns no partitions.
+    A shared member leases messages, as all members of the group do then: it owns no partitions.
     """
 
     code = Code.ENTER_GROUP

@@ -54,14 +54,12 @@ class LeasedMessages(Record):
 
 @dataclass(frozen=True, slots=True)
 class LeaseMessages(Command[LeasedMessages]):
-    """Lease messages of the first of some partitions that has any; a member that entered to share the group asks.
+    """Lease messages, for a member that shares the group, of the first of some partitions that has any.
 
     Args:
         token: Names the lease: a random number, chosen by the worker. A repeated request returns what it leased before.
-        count: Maximum number of messages.
         lease_us: How long the worker has them, microseconds.
         starts: Where the group begins in a partition without a committed offset; else the first message.
-        worker: Its name, for people.
         order: `key` or `skip`: whether later messages of a key wait for the earlier ones.
         attempts: After how many attempts a message whose lease ends is given up; 0 sets no limit.
         dead_letter: `stream/topic` for messages that are given up, or empty.
@@ -135,9 +133,6 @@ class SettleLeases(Command[RefusedChanges]):
     Args:
         partition_generation: The generation of the partition of the leases, or None.
         dead_letter: `stream/topic` for poisoned messages, or empty.
-        pause_failures: As in LeaseMessages.
-        pause_attempts: As in LeaseMessages.
-        pause_us: As in LeaseMessages.
     """
 
     code = Code.SETTLE_LEASES

@@ -56,8 +56,6 @@ class FetchedMessages(Record):
         end_offset: One past its newest offset.
         next_offset: The offset of the next fetch: past the returned and the skipped messages.
         generation: Distinguishes the partition from one of the same name before a purge or a deletion.
-        count: The number of messages.
-        messages: Stored messages, back to back.
     """
 
     partition: Annotated[U32, Json("partition_id")]
@@ -75,12 +73,10 @@ class FetchMessages(Command[FetchedMessages]):
     Args:
         kind: The kind of the start position.
         value: The offset or time of the start position.
-        count: The maximum number of messages.
         size_bytes: The maximum bytes of messages; 0 leaves it to the server. At least one message is always returned.
         states: The states to return; empty for the available messages.
         timeout_ms: How long to wait if there are no messages; 0 does not wait.
         consumer: The consumer or group, needed for `next` and for auto_commit.
-        auto_commit: Whether to commit the returned messages.
     """
 
     code = Code.FETCH_MESSAGES
@@ -115,13 +111,7 @@ class WaitResult(Record):
 
 @dataclass(frozen=True, slots=True)
 class WaitMessages(Command[WaitResult]):
-    """Wait until a partition has a message at or after an offset, or the member's group has changed.
-
-    Args:
-        positions: Partition -> offset.
-        group: The group of the waiting member, or None.
-        generation: The generation of the group that the member has.
-    """
+    """Wait until a partition has a message at or after an offset, or the member's group has changed."""
 
     code = Code.WAIT_MESSAGES
     reply = one(WaitResult)
@@ -199,7 +189,6 @@ class ListStates(Command[tuple[StateChange, ...]]):
     """Return the messages of a partition that are not available, one page per command.
 
     Args:
-        from_offset: The first offset to check.
         count: The maximum number of messages; 0 and anything above the largest page mean the largest page.
     """
 
@@ -214,7 +203,7 @@ class ListStates(Command[tuple[StateChange, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class RemovedMessages(Record):
-    """What a removal has removed, and the groups of segments that are left: send the command again for them."""
+    """The removed messages, and the groups of segments that are left: send the command again for them."""
 
     removed_count: U64
     removed_bytes: U64
@@ -256,12 +245,7 @@ class MeasuredRange(Record):
 
 @dataclass(frozen=True, slots=True)
 class MeasureRange(Command[MeasuredRange]):
-    """Return the size of a range of offsets, and the offset that a number of bytes reaches.
-
-    Args:
-        until_offset: One past the last offset.
-        size_bytes: The number of bytes to find the end of.
-    """
+    """Return the size of a range of offsets, and the offset that a number of bytes reaches."""
 
     code = Code.MEASURE_RANGE
     reply = one(MeasuredRange)

@@ -35,14 +35,7 @@ class InitProducer(Command[NewProducer]):
 
 @dataclass(frozen=True, slots=True)
 class AppendedBatch(Record):
-    """The position of an appended batch.
-
-    Args:
-        offset: The offset of its first message.
-        timestamp_us: The time of the append, microseconds since 1970 UTC.
-        count: How many of its messages were stored; the topic deduplicated the others by their ids.
-        is_repeat: Whether the batch was already stored.
-    """
+    """The position of an appended batch; `count` messages were stored, the topic deduplicated the others by their ids."""
 
     offset: U64
     timestamp_us: U64
@@ -52,12 +45,7 @@ class AppendedBatch(Record):
 
 @dataclass(frozen=True, slots=True)
 class AppendNumbered(Command[AppendedBatch]):
-    """Append messages to one partition unless they are stored already; `messages` are sent ones, back to back.
-
-    Args:
-        sequence: The sequence of the first message in this partition.
-        messages: The batch; the same bytes in every repetition.
-    """
+    """Append messages to one partition unless they are stored already; each repetition has the same bytes and first sequence."""
 
     code = Code.APPEND_NUMBERED
     reply = one(AppendedBatch)

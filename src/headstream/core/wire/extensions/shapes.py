@@ -200,11 +200,7 @@ class TrailingLimit(MaybeNumberShape):
 
 
 class LimitedTimeShape(MaybeNumberShape):
-    """A number, or None: `forever` in JSON, where null and a missing member are the default, as for older clients.
-
-    Args:
-        default: The value if it is missing.
-    """
+    """A number, or None: `forever` in JSON, where null and a missing member are the default, as for older clients."""
 
     def __init__(self, default: int) -> None:
         self._default = default
@@ -299,7 +295,7 @@ class Choice(Shape):
         return self.kind(json_value)
 
 
-class WideFlagShape(Shape):
+class WideFlagShape(FlagShape):
     """A flag of four bytes, because a body must not have one byte."""
 
     def push(self, writer: Writer, value: bool) -> None:
@@ -307,11 +303,6 @@ class WideFlagShape(Shape):
 
     def pull(self, reader: Reader, what: str) -> bool:
         return reader.pull_u32(what) == 1
-
-    def from_json_value(self, json_value: Any, where: str) -> bool:
-        if not isinstance(json_value, bool):
-            raise invalid_value(json_value, "true or false", where)
-        return json_value
 
 
 class AnyConsumerShape(Shape):

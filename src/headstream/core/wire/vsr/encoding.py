@@ -38,11 +38,7 @@ _FAULTS: Final = {
 
 
 class VsrEncoding(Encoding):
-    """The encoding of protocol 0.11.
-
-    Args:
-        hold_ms: How long polls wait for messages, milliseconds: the protocol has no polls that wait.
-    """
+    """The encoding of protocol 0.11, whose polls wait `hold_ms` for messages: the protocol has no polls that wait."""
 
     def __init__(self, hold_ms: int = 0) -> None:
         self._hold_ms = hold_ms

@@ -35,7 +35,7 @@ _NO_CLIENT: Final = bytes(16)
 
 
 class Eviction(enum.IntEnum):
-    """Why a client's session ends."""
+    """Reason for the end of a client's session."""
 
     NO_SESSION = 1
     INVALID_CREDENTIALS = 9
@@ -47,7 +47,7 @@ class Eviction(enum.IntEnum):
 
 
 class RequestHeader(NamedTuple):
-    """What a server reads of a request's header; its reply repeats most of it."""
+    """The fields of a request's header that a server reads; its reply repeats most of them."""
 
     size: int
     command: int
@@ -78,12 +78,6 @@ def scan_requests(view: memoryview, at: int, end: int, most: int) -> FrameScan:
     """Return the complete requests between two byte positions, with header and body; see scan_frames().
 
     A header that does not begin a request makes everything behind it unreadable: its frame is returned with code -1.
-
-    Args:
-        view: The buffer; bytes.
-        at: The begin of a frame.
-        end: One past the last received byte.
-        most: The maximum bytes of a frame.
     """
     frames: list[tuple[int, int, int]] = []
     while end - at >= HEADER_BYTES:
@@ -99,13 +93,7 @@ def scan_requests(view: memoryview, at: int, end: int, most: int) -> FrameScan:
 
 
 def encode_reply_head(request: RequestHeader, status: int, size: int, session: int) -> bytes:
-    """Return the header of a reply.
-
-    Args:
-        status: 0, or that of an error.
-        size: Bytes of the body.
-        session: The number of the session, over 0.
-    """
+    """Return the header of a reply with a body of so many bytes; the number of the session is over 0."""
     return _REPLY.pack(
         *(HEADER_BYTES + size, IS_REPLY, request.checksum, request.client, session, request.request or 1),
         *(request.time, request.request, request.operation, status),
@@ -113,12 +101,7 @@ def encode_reply_head(request: RequestHeader, status: int, size: int, session: i
 
 
 def encode_eviction(client: bytes, reason: Eviction) -> bytes:
-    """Return an eviction.
-
-    Args:
-        client: The id of the client, 16 bytes.
-        reason: Only for INCOMPATIBLE_PROTOCOL the eviction names the accepted protocol.
-    """
+    """Return an eviction of a client id of 16 bytes; only INCOMPATIBLE_PROTOCOL names the accepted protocol."""
     protocol = PROTOCOL if reason is Eviction.INCOMPATIBLE_PROTOCOL else 0
     return _EVICTION.pack(
         HEADER_BYTES, _IS_EVICTION, client if client != _NO_CLIENT else b"\x01" + bytes(15), protocol, protocol, reason

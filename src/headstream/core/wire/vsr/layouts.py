@@ -103,7 +103,7 @@ _U64: Final = Unsigned(8)
 
 
 class Request(NamedTuple):
-    """How a request differs from the fields of its command.
+    """The differences of a request from the fields of its command.
 
     Args:
         changed: Field -> another shape.
@@ -141,12 +141,7 @@ REQUESTS: Final[dict[type[Command[Any]], Request]] = {
 
 
 def pull_request(kind: type[Command[Any]], reader: Reader) -> Command[Any]:
-    """Return the command of a request's body; bytes after its last field are ignored.
-
-    Raises:
-        DecodeError: the bytes are not a command of this class.
-        HeadstreamError: an option is refused.
-    """
+    """Return the command of a request's body; bytes after its last field are ignored."""
     layout = REQUESTS.get(kind, _UNCHANGED)
     values = dict(layout.fixed)
     for field in fields_of(kind):

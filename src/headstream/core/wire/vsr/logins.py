@@ -18,16 +18,11 @@ from headstream.core.wire.vsr.frames import PROTOCOL
 from headstream.errors import DecodeError
 
 SERVER_VERSION: Final = "0.9.0"
-"""The version of Iggy's server that clients are told."""
+"""The version of Iggy's server that logins report to clients."""
 
 
 def decode_login(reader: Reader) -> Login | LoginWithToken:
-    """Return the command of a login.
-
-    Raises:
-        DecodeError: the bytes are no login.
-        HeadstreamError: with status 14003 the client's protocol is not served.
-    """
+    """Return the command of a login; HeadstreamError with status 14003 if the client's protocol is not served."""
     protocol = reader.pull_u32("the version of the protocol")
     if protocol >> 10 != PROTOCOL >> 10:
         version = f"{protocol >> 20}.{protocol >> 10 & 1023}.{protocol & 1023}"

@@ -54,12 +54,7 @@ RESULT_CODES: Final = frozenset(_WRITES.values()) - {Code.LOGOUT, Code.SEND_MESS
 
 
 def code_of(operation: int, read_code: int) -> int:
-    """Return the code of a request's command; 0 if there is none.
-
-    Args:
-        operation: As in the header of the request.
-        read_code: The code of a read, from the same header.
-    """
+    """Return the code of a request's command; 0 if there is none."""
     if operation == READ:
         return read_code if read_code in _READS else 0
     return _WRITES.get(operation, 0)

@@ -101,7 +101,7 @@ UPDATABLE_OPTIONS: Final[dict[str, _Read]] = {
     "max_topic_size": _size,
     "compression_algorithm": _compression,
 }
-"""What an existing topic's options can be."""
+"""Options accepted for an existing topic."""
 TOPIC_OPTIONS: Final[dict[str, _Read]] = {
     **UPDATABLE_OPTIONS,
     "durability": _durability,
@@ -117,13 +117,8 @@ TOPIC_OPTIONS: Final[dict[str, _Read]] = {
 def pull_options(reader: Reader, known: Mapping[str, _Read]) -> dict[str, Any]:
     """Return the fields that the options of a request set.
 
-    Args:
-        reader: The options are all remaining bytes.
-        known: The keys that are accepted.
-
     Raises:
         HeadstreamError: with status 4041 an unknown key, 4042 an invalid value, 4043 too many options.
-        DecodeError: the bytes are no options.
     """
     if reader.remaining > _MAX_BYTES:
         raise refusal(Status.OPTIONS_TOO_LARGE, f"options have at most {_MAX_BYTES} bytes, not {reader.remaining}")

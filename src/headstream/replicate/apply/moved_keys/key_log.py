@@ -42,12 +42,7 @@ _MAX_FILES: Final = 32
 
 
 class KeyLog:
-    """The logged changes of one table.
-
-    Args:
-        directory: The directory of the table's tombstones.
-        keys: The table's key columns.
-    """
+    """The logged changes of one table, next to its tombstones."""
 
     def __init__(self, directory: Path, keys: list[str]) -> None:
         self._path = directory / "_keys"
@@ -106,11 +101,7 @@ class KeyLog:
         return (None, []) if self._rows is None else (self._rows, numbers)
 
     def add(self, rows: pa.Table) -> None:
-        """Log changes durably, except those already logged; call it before they are merged.
-
-        Args:
-            rows: In the layout above.
-        """
+        """Log changes (in the layout above) durably, except those already logged; call it before they are merged."""
         known = {_identity(self._events[number]) for key in self._touched(rows) for number in self._by_key.get(key, [])}
         fresh = []
         for number, identity in enumerate(self._identities(rows)):
@@ -130,11 +121,7 @@ class KeyLog:
                 self._write_all()
 
     def replace(self, rows: pa.Table | None) -> None:
-        """Replace the logged changes.
-
-        Args:
-            rows: In the layout above, or None.
-        """
+        """Replace the logged changes by rows in the layout above, or remove them."""
         self._rows, self._events, self._by_key = None, [], {}
         if rows is not None and rows.num_rows:
             self._hold([rows])
@@ -150,11 +137,7 @@ class KeyLog:
         return sorted(event.sequence for event in self._events)[len(self._events) // 2 - 1]
 
     def border(self, until: str) -> str:
-        """Return the lowest sequence to keep so that every transaction with a change above `until` is kept whole.
-
-        Args:
-            until: The highest sequence that can be removed.
-        """
+        """Return the lowest sequence to keep so that every transaction with a change above `until` is kept whole."""
         first: dict[str, str] = {}
         for event in self._events:
             first[event.unit] = min(first.get(event.unit, event.sequence), event.sequence)
@@ -259,12 +242,7 @@ class KeyLog:
 
 
 def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[KeyEvent]:
-    """Return rows of the log as events.
-
-    Args:
-        rows: In the layout above.
-        first: The number of the first row: a row's number is the source of its event's values.
-    """
+    """Return rows of the log as events, whose sources are row numbers from `first` on."""
     names = [*keys, *(OLD_PREFIX + key for key in keys), *(field.name for field in LOGGED)]
     events = []
     for number, row in enumerate(rows.select(names).to_pylist(), first):
@@ -277,7 +255,7 @@ def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[Key
 
 
 def _is_among(values: pa.ChunkedArray, known: pa.Array) -> pa.ChunkedArray:
-    """Return which values are among others of another type, one of which has the values of both."""
+    """Return which values are among others of another type; one of the two types holds the values of both."""
     try:
         return pc.is_in(values.cast(known.type), known)
     except pa.ArrowInvalid:  # the values have the wider type

@@ -8,11 +8,7 @@ from headstream.replicate.columns.row_merge import KNOWN_STATE, Key, KeyEvent, K
 
 
 def end_logged(log: KeyLog, keys: list[str], bound: str) -> None:
-    """Log that a full load has removed the rows of logged keys; the changes before it remain, for rows that arrive later.
-
-    Args:
-        bound: The place below which the load replaces rows.
-    """
+    """Log that a full load has removed logged keys' rows below a place; changes before it remain, for rows that arrive later."""
     ended: list[KeyEvent] = []
     left = set(log.keys())
     while left:
@@ -32,9 +28,7 @@ def fold_log(log: KeyLog, keys: list[str], until: str, *, vanished: bool = False
     transaction with a newer change is kept whole: which row a departure takes depends on what arrived in its transaction.
 
     Args:
-        until: The highest sequence to fold.
         vanished: Whether changes up to it lose their effect: a full load that has ended deletes their results.
-        soft: Whether deleted rows keep their last values.
     """
     facts: list[KeyEvent] = []
     left = set(log.keys())

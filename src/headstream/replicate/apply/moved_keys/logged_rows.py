@@ -46,12 +46,7 @@ class ChangeLog(Protocol):
 
 
 def stacked(tables: Sequence[pa.Table], types: Mapping[str, pa.DataType] | None = None) -> pa.Table:
-    """Concatenate rows of several tables; null where a table lacks a column.
-
-    Args:
-        tables: Their columns of one name fit into one type.
-        types: The types of columns; others have the widest: what was stored first can be read last.
-    """
+    """Concatenate rows of several tables; null where a table lacks a column. Columns without a given type get the widest."""
     known = types or {}
     fields: dict[str, pa.Field] = {}
     for field in (field for table in tables for field in table.schema):

@@ -25,13 +25,7 @@ Bookkeeping: TypeAlias = tuple[bool, str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A row of the table.
-
-    Args:
-        deleted: Whether it is softly deleted.
-        floor: The deletion before its columns, or "".
-        number: Its number among the rows that were read.
-    """
+    """A row of the table, with its number among the rows read; `floor` is the deletion before its columns, or ""."""
 
     sequence: str
     row: KnownRow
@@ -53,21 +47,13 @@ class StoredRow:
         return not self.deleted, self.sequence, write_versions(self.row, self.sequence, self.floor)
 
     def deletions(self, key: Key, ended: Iterable[str]) -> list[KeyEvent]:
-        """Return the deletions that it knows as events.
-
-        Args:
-            ended: The places below which full loads have replaced rows.
-        """
+        """Return the known deletions of the row as events, given the places below which full loads have replaced rows."""
         places = [self.sequence if self.deleted else "", self.floor]
         places += [end for end in ended if self.upsert < end < self.sequence] if self.deleted else []
         return [KeyEvent("delete", key, place, number=KNOWN_STATE) for place in places if place]
 
     def upserts(self, key: Key, names: frozenset[str]) -> list[KeyEvent]:
-        """Return the events that wrote its columns, one a place, so that a change of key in between takes the older ones only.
-
-        Args:
-            names: The table's columns that are not in the key.
-        """
+        """Return the events that wrote its columns, one per place: a change of key in between takes the older columns only."""
         if not self.upsert:
             return []
         if not self.row.groups:
@@ -86,13 +72,7 @@ class StoredRow:
 
 
 def joined(facts: Collection[KeyEvent], known: StoredRow | None, tombstoned: str, ended: Sequence[str]) -> KeyState | None:
-    """Join changes of one key to what is stored of it; None if there is none.
-
-    Args:
-        facts: The changes, no change of key among them.
-        tombstoned: The tombstone, or "".
-        ended: The places below which full loads have replaced rows.
-    """
+    """Join changes of one key, none of them of the key itself, to its stored row and tombstone (or ""); None if none exist."""
     deletions = [event.sequence for event in facts if event.kind == "delete"]
     upserts = [(event.sequence, event.row) for event in facts if event.kind != "delete"]
     if known is not None:
@@ -105,8 +85,6 @@ def without_ended(known: StoredRow, bound: str, *, soft: bool) -> KeyState | Non
     """Return a row without the columns older than an ended full load that did not contain it; None if it has none.
 
     Args:
-        known: The row, with a change newer than the load's floor.
-        bound: The place below which the load replaces rows.
         soft: Whether changes below it are still merged; then the row remembers the place.
     """
     deletions = [bound, known.floor, *([known.sequence] if known.deleted else [])]
@@ -123,14 +101,7 @@ def displaced_keys(
     stored: Mapping[Key, StoredRow],
     tombstoned: Mapping[Key, str],
 ) -> set[Key]:
-    """Return the keys with a change that implies an earlier departure that has not arrived yet.
-
-    Args:
-        incoming: The changes of the batch.
-        inserts: Key and place of the inserts among them.
-        stored: The rows of their keys.
-        tombstoned: The tombstones of their keys.
-    """
+    """Return the keys with a change that implies an earlier departure that has not arrived yet; `inserts` are keys and places."""
     upserts: dict[Key, dict[str, bool]] = {}
     deletions: dict[Key, set[str]] = {}
     for event in incoming:

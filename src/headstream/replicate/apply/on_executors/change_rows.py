@@ -40,12 +40,8 @@ class ChangeRows:
     """Makes rows of one change table from changes of one structure; serializable for executors.
 
     Args:
-        names: The columns of decoded changes, as the table spells them.
         ordinals: Ordinal of a column -> its name, as masks number them.
-        columns: All columns of the change table and their Spark types, in its order.
-        own: Those of them that follow the schema.
         left_out: COORDINATE_COLUMNS of changes that do not count; None for none.
-        table: The source's schema and name of the table, for errors.
     """
 
     names: tuple[str, ...]
@@ -56,11 +52,7 @@ class ChangeRows:
     table: str = ""
 
     def rows(self, changes: pa.Table) -> pa.Table:
-        """Return the rows of decoded changes, with their details.
-
-        Args:
-            changes: Decoded changes, one or more.
-        """
+        """Return the rows of decoded changes, with their details."""
         changes = changes.rename_columns(list(self.names))
         if self.left_out is not None:
             changes = leave_out(changes, CHANGE_COORDINATES, self.left_out)

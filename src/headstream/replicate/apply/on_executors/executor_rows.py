@@ -23,15 +23,7 @@ _Task = TypeVar("_Task", FoldTask, KeyedTask)
 
 
 class _ExecutorRows(Generic[_Task]):
-    """Rows of a merge's source and what belongs to them, stored on the executors' disks until it is closed.
-
-    Args:
-        frame: The parts of all buckets.
-        task: How they were made.
-
-    Attributes:
-        report: What the driver learns of them.
-    """
+    """Rows of a merge's source and their report for the driver, stored on the executors' disks until it is closed."""
 
     def __init__(self, frame: DataFrame, task: _Task) -> None:
         self._task: _Task = task
@@ -89,11 +81,7 @@ class JoinedChanges(_ExecutorRows[KeyedTask]):
         return pa.concat_tables(found) if found else None
 
     def rows(self, own: pa.Table | None) -> DataFrame:
-        """Return the rows of the merge's source.
-
-        Args:
-            own: Those that the driver has made, of the columns and types of KeyedTask.row_types; None for none.
-        """
+        """Return the rows of the merge's source, with rows of KeyedTask.row_types that the driver has made."""
         frame = self._frame()
         return frame if own is None else frame.unionByName(frame.sparkSession.createDataFrame(own))
 

@@ -31,20 +31,11 @@ _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 @dataclass(frozen=True, slots=True)
 class FoldReport:
-    """What the driver learns of a fold.
+    """What the driver needs to know of a fold.
 
     Args:
-        changes: Number of input changes.
-        rows: Number of rows for the merge.
-        deletes: How many of them delete.
-        has_deletions: Whether there are deletions to remember.
-        has_loads: Whether rows of a full load are among them.
-        ranges: The ranges of their keys.
-        rejected: Rejected changes: (topic, partition, offset, reason).
         has_below_first: Whether late changes were placed below the first load.
         needs_driver: Whether the changes need more than the changes of their key; there are no rows then.
-        has_versions: Whether columns of a row are of different changes.
-        left_out: How many of the input changes do not count.
         is_unsettled: Whether changes are placed below the end of a load that was settled before them: see Loads.place().
     """
 
@@ -64,13 +55,7 @@ class FoldReport:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The fold of a bucket.
-
-    Args:
-        report: What the driver learns of it.
-        rows: Rows of the merge's source, FoldTask.row_types; None if there are none.
-        deletions: The highest deletion of each key that has one: key columns, `_hs_sequence`; None if there are none.
-    """
+    """The fold of a bucket: rows of the merge's source, and the highest deletion of each key that has one."""
 
     report: FoldReport
     rows: pa.Table | None = None
@@ -84,13 +69,8 @@ class FoldTask:
     Args:
         names: The columns of decoded changes, as the table spells them.
         metadata: The columns and keys of their schema, likewise.
-        columns: The columns that the table has from its source.
-        types: The table's columns and their Spark types.
         settled: Rows with a place below this text have been removed by a load.
-        gap_us: As config.LOAD_GAP_US.
-        skips_deletes: Whether deletions are ignored.
         tombstones: The key columns and `_hs_deletion` of its tombstones that can be above a change; None for none.
-        left_out: The coordinates of changes that do not count; None for none.
     """
 
     names: tuple[str, ...]
@@ -119,22 +99,13 @@ class FoldTask:
         return {name: self.types[name] for name in names} | own | bookkeeping
 
     def split(self, changes: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the buckets of decoded changes: all changes of a key are in one.
-
-        Args:
-            changes: Decoded changes.
-            count: Number of buckets.
-        """
+        """Divide decoded changes into buckets, so that all changes of a key are in one."""
         named = changes.rename_columns(list(self.names))
         keys = [named[key] for key in self.metadata.key_columns]
         yield from divide(named, keys or [change_keys(named)], count)
 
     def fold(self, changes: pa.Table) -> Folded:
-        """Return the fold of one bucket.
-
-        Args:
-            changes: All of its changes from split(), in the order of the log.
-        """
+        """Return the fold of one bucket, given all of its changes from split(), in the order of the log."""
         count = changes.num_rows
         if self.left_out is not None:
             changes = leave_out(changes, CHANGE_COORDINATES, self.left_out)
@@ -186,12 +157,7 @@ def join_reports(parts: Sequence[FoldReport]) -> FoldReport:
 
 
 def complete_columns(rows: pa.Table, columns: Sequence[str], types: Mapping[str, str]) -> pa.Table:
-    """Return rows with null in the columns that their schema lacks: of inserts, and of deletions, whose values are ignored.
-
-    Args:
-        rows: One change per key.
-        columns: The columns that the table has from its source.
-    """
+    """Return rows with null in the columns that their schema lacks: of inserts, and of deletions, whose values are ignored."""
     present = set(rows.schema.names)
     for name in columns:
         if name not in present:
@@ -200,12 +166,7 @@ def complete_columns(rows: pa.Table, columns: Sequence[str], types: Mapping[str,
 
 
 def divide_by_tombstones(changes: pa.Table, keys: list[str], tombstones: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Divide changes, one per key: those to apply, and the upserts that are older than their key's tombstone.
-
-    Args:
-        changes: In the table's types.
-        tombstones: The key columns and `_hs_deletion`, a row per key.
-    """
+    """Divide changes, one per key: those to apply, and the upserts that are older than their key's tombstone (`_hs_deletion`)."""
     nothing = changes.slice(0, 0)
     if not tombstones.num_rows:
         return changes, nothing

@@ -33,11 +33,7 @@ from headstream.replicate.storage.places import Place
 
 @dataclass(frozen=True, slots=True)
 class JoinTask(KeyedTask):
-    """The join of changes to the rows of a table of SCD type 1.
-
-    Args:
-        tracks: Whether the table has had changes that omit columns.
-    """
+    """The join of changes to the rows of a table of SCD type 1; `tracks`: the table has had changes that omit columns."""
 
     tracks: bool = False
 
@@ -53,12 +49,7 @@ class JoinTask(KeyedTask):
         return {name: self.columns[name] for name in dict.fromkeys([*self.keys, *self.fold.columns, *bookkeeping])}
 
     def join(self, changes: pa.Table, stored: pa.Table | None) -> Joined:
-        """Return the join of one bucket.
-
-        Args:
-            changes: All of its changes from split(), in the order of the log.
-            stored: Its rows from split_stored(), those with a key of the changes among them; None for none.
-        """
+        """Return the join of one bucket: its changes in the order of the log, and its rows from split_stored(), if it has any."""
         count = changes.num_rows
         if self.fold.left_out is not None:
             changes = leave_out(changes, CHANGE_COORDINATES, self.fold.left_out)

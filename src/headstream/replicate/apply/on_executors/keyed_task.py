@@ -31,14 +31,11 @@ _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What the driver learns of changes before they are joined.
+    """What the driver needs to know of changes before they are joined.
 
     Args:
-        ranges: The ranges of their keys.
         moved: The keys before and after changes of key; None if there are too many.
-        has_partial: Whether some are updates that omit columns.
         lowest: The lowest place of the changes among the loads, for tables of type 2; None if there are no changes.
-        left_out: How many of the changes do not count.
     """
 
     ranges: ValueRanges
@@ -50,14 +47,7 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The join of a bucket.
-
-    Args:
-        report: What the driver learns of it.
-        rows: Rows of the merge's source, KeyedTask.row_types.
-        deletions: Tombstones to write first: key columns, `_hs_sequence`; None for none.
-        left: The changes that the driver must merge, from split().
-    """
+    """The join of a bucket: rows of the merge's source, tombstones to write first, and changes that the driver must merge."""
 
     report: FoldReport
     rows: pa.Table | None = None
@@ -70,10 +60,7 @@ class KeyedTask(ABC):
     """The join of one table's changes of one structure to its rows; serializable for executors.
 
     Args:
-        fold: What a fold of the changes needs.
-        columns: All of the table's columns, bookkeeping included, and their Spark types.
         ended: As Loads.ends: in type 1 the texts below which loads have replaced rows, in type 2 the places.
-        soft: Whether deleted rows are marked and stay.
         driver_keys: The keys that changes of key connect: key columns in the table's types; None for none.
     """
 
@@ -110,27 +97,14 @@ class KeyedTask(ABC):
 
     @abstractmethod
     def join(self, changes: pa.Table, stored: pa.Table | None) -> Joined:
-        """Return the join of one bucket.
-
-        Args:
-            changes: All of its changes from split(), in the order of the log.
-            stored: Its rows from split_stored(), those with a key of the changes among them; None for none.
-        """
+        """Return the join of one bucket: its changes in the order of the log, and its rows from split_stored(), if it has any."""
 
     def keys_of(self, changes: pa.Table) -> pa.Table:
-        """Return the keys of decoded changes, in the table's types.
-
-        Args:
-            changes: Decoded changes.
-        """
+        """Return the keys of decoded changes, in the table's types."""
         return self._own_keys(changes.rename_columns(list(self.fold.names)))
 
     def survey(self, changes: pa.Table) -> Survey:
-        """Return what the driver learns of decoded changes first.
-
-        Args:
-            changes: Decoded changes.
-        """
+        """Return what the driver needs to know of decoded changes first."""
         named = changes.rename_columns(list(self.fold.names))
         if self.fold.left_out is not None:
             named = leave_out(named, CHANGE_COORDINATES, self.fold.left_out)
@@ -143,22 +117,12 @@ class KeyedTask(ABC):
         return Survey(ranges, moved if is_few else None, has_partial_images(named, self.fold.metadata))
 
     def split(self, changes: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the buckets of decoded changes: all changes of a key are in one, and its stored row.
-
-        Args:
-            changes: Decoded changes.
-            count: Number of buckets.
-        """
+        """Divide decoded changes into buckets: all changes of a key are in one, and its stored row."""
         named = changes.rename_columns(list(self.fold.names))
         yield from divide(named, self._own_keys(named).columns, count)
 
     def split_stored(self, rows: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the buckets of stored rows.
-
-        Args:
-            rows: The columns of `stored_types`.
-            count: Number of buckets.
-        """
+        """Divide stored rows, with the columns of `stored_types`, into buckets."""
         rows = in_table_types(rows, self.columns)
         yield from divide(rows, rows.select(self.keys).columns, count)
 

@@ -78,11 +78,7 @@ class SparkChanges:
         return self.batch.has_at_hand(self.schema_ids)
 
     def fetch(self) -> pa.Table:
-        """Return the changes; all rows pass through the driver then.
-
-        Raises:
-            StorageError: the stored changes are not those that were decoded first.
-        """
+        """Return the changes through the driver; raise StorageError if stored changes are not those that were decoded first."""
         found = self.batch.at_hand(self.schema_ids)
         if found is not None:
             self.batch.note_fetched(found.num_rows)
@@ -140,13 +136,7 @@ class SparkChanges:
         return ends[0], ends[1]
 
     def change_rows(self, task: ChangeRows, present: DataFrame | None = None, *, by: Sequence[str] = ()) -> DataFrame:
-        """Return the rows of the changes for a change table.
-
-        Args:
-            task: Makes them.
-            present: Rows that the table has, without which the rows are wanted; None for all rows.
-            by: The columns of those, which identify a message.
-        """
+        """Return the rows of the changes for a change table, without rows that are present by the columns `by`."""
         packed = pickle.dumps((task, self.batch.left_out))
 
         def make(batches: _Batches) -> _Batches:
@@ -166,11 +156,7 @@ class SparkChanges:
         return made.join(self.batch.in_own_session(present), list(by), "left_anti")
 
     def fold(self, task: FoldTask) -> FoldedChanges:
-        """Fold the changes on the executors.
-
-        Raises:
-            StorageError: the stored changes are not those that were decoded first.
-        """
+        """Fold the changes on the executors; raise StorageError if the stored changes are not those that were decoded first."""
         count = self.batch.count_buckets(self.num_rows, self.traits.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 
@@ -203,15 +189,7 @@ class SparkChanges:
         return join_surveys(pickle.loads(content.as_buffer()) for content in found)
 
     def join(self, task: KeyedTask, stored: DataFrame | None) -> JoinedChanges:
-        """Join the changes to the stored rows of their keys on the executors.
-
-        Args:
-            stored: The columns of KeyedTask.stored_types, of the rows with keys in the range of the changes' keys; None for a
-                table without rows.
-
-        Raises:
-            StorageError: the stored changes are not those that were decoded first.
-        """
+        """Join changes to the stored rows (KeyedTask.stored_types) in the range of their keys, on executors; None: no rows."""
         count = self.batch.count_buckets(self.num_rows, self.traits.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 
@@ -290,13 +268,7 @@ def _splitting(task: FoldTask | KeyedTask, count: int) -> Callable[[_Batches], _
 def _by_bucket(
     pieces: DataFrame, task: _Task, step: str, make: Callable[[_Task, pa.Table | None, pa.Table | None], _Parts]
 ) -> DataFrame:
-    """Return the parts that a function makes of each bucket: of its changes, in the order of the log, and its stored rows.
-
-    Args:
-        pieces: Columns of _PIECE; the pieces of a bucket are in one partition, which has no others.
-        task: The first argument of the function.
-        step: What the function does, for errors.
-    """
+    """Return the parts made of each bucket. The pieces (_PIECE) of a bucket are in one partition, which has no others."""
     packed = pickle.dumps(task)
 
     def run(batches: _Batches) -> _Batches:

@@ -55,13 +55,10 @@ class StoredBatch:
     """The decoded form of a micro-batch, stored on the executors' disks until it is closed.
 
     Args:
-        session: From open_store_session().
         frame: Its columns are those of decoded.DECODED_SCHEMA; the changes have traits.
-        collect: Gets rows into the driver.
 
     Attributes:
         left_out: Coordinates of changes that do not count, COORDINATE_COLUMNS; None for none.
-        fetched_rows: Number of changes that the driver has received.
     """
 
     def __init__(self, session: SparkSession, frame: DataFrame, collect: Collect) -> None:
@@ -80,9 +77,6 @@ class StoredBatch:
     def fetch_others(self, *, waiting: bool) -> pa.Table:
         """Return rows that are not changes, decoded.DECODED_SCHEMA.
 
-        Args:
-            waiting: Whether to return the messages without a schema, after all others.
-
         Raises:
             StorageError: some of those messages have a schema now: an executor was lost, and another one has found it.
         """
@@ -97,11 +91,7 @@ class StoredBatch:
         return rows.filter(pc.invert(is_waiting))
 
     def fetch_small(self, traits: Mapping[str, ChangeTraits]) -> None:
-        """Get the changes of schemas with few of them, all in one job: the driver merges them, see SparkChanges.is_at_hand.
-
-        Args:
-            traits: Schema id -> the traits of its changes.
-        """
+        """Get the changes of schemas with few of them, in one job: the driver merges them, see SparkChanges.is_at_hand."""
         left = _MAX_FETCHED_BYTES
         chosen = []
         for schema_id, found in sorted(traits.items(), key=lambda item: item[1].size_bytes):
@@ -163,11 +153,7 @@ class StoredBatch:
             self.fetched_rows += rows
 
     def count_buckets(self, rows: int, size_bytes: int = 0) -> int:
-        """Return into how many buckets a number of changes is divided.
-
-        Args:
-            size_bytes: Their size in memory.
-        """
+        """Return into how many buckets changes are divided, by their number and their size in memory."""
         least = max(-(-rows // _BUCKET_ROWS), -(-size_bytes // MAX_UNIT_BYTES))
         return max(min(self._parallelism, rows // _LEAST_BUCKET_ROWS), least, 1)
 

@@ -41,9 +41,6 @@ def divide_stored_events(
     """Return the events of stored changes and of other messages, divided by whether their transaction is complete.
 
     Args:
-        schema_ids: The schemas of the changes.
-        count: Number of changes.
-        lineages: Schema id -> its task.
         others: Events of messages that are in the driver, EVENTS_SCHEMA.
     """
     packed = pickle.dumps((dict(lineages), batch.left_out))
@@ -78,12 +75,7 @@ def divide_stored_events(
 def find_stored_changes(
     batch: StoredBatch, schema_ids: Sequence[str], find: Callable[[str, pa.Table], pa.Table]
 ) -> dict[str, pa.Table]:
-    """Return what a function finds of stored changes, by schema id.
-
-    Args:
-        schema_ids: The schemas of the changes.
-        find: Schema id, some of its changes -> their coordinates, or those of some; runs on executors.
-    """
+    """Return the coordinates that a function, run on executors, finds in the stored changes of each schema."""
     packed = pickle.dumps((find, batch.left_out))
 
     def select(batches: _Batches) -> _Batches:
@@ -106,11 +98,7 @@ def find_stored_changes(
 
 @dataclass(frozen=True, slots=True)
 class OfTransactions:
-    """Finds the changes of some transactions; serializable for executors.
-
-    Args:
-        lineages: Schema id -> its task.
-    """
+    """Finds the changes of some transactions; serializable for executors."""
 
     lineages: dict[str, Lineage]
     keys: pa.Array
@@ -122,11 +110,7 @@ class OfTransactions:
 
 @dataclass(frozen=True, slots=True)
 class LoadsFrom:
-    """Finds the REFRESH rows that wait for their load; serializable for executors.
-
-    Args:
-        from_us: Schema id -> the log time from which on they wait, microseconds since 1970 UTC.
-    """
+    """Finds the REFRESH rows logged from a time (us) on that wait for their load; serializable for executors."""
 
     from_us: dict[str, int]
 

@@ -20,12 +20,9 @@ class BatchEvents:
     """The changes of a batch that are resolved, as rows and as events.
 
     Args:
-        events: As Collapsed.events, in the table's types.
         late: Whole changes that are resolved too, one per key.
 
     Attributes:
-        rows: The rows, to which the sources of the events refer.
-        keys: The keys of the changes, before and after a change of key.
         inserts: Key and place of the inserts.
     """
 
@@ -67,11 +64,7 @@ class BatchEvents:
         return self._carried[mask]
 
     def events(self, first: int) -> list[KeyEvent]:
-        """Return the changes as events.
-
-        Args:
-            first: The number of the first row as a source.
-        """
+        """Return the changes as events, whose sources are row numbers from `first` on."""
         found = []
         for number, row in enumerate(self._records, first):
             key, sequence = self._key(row), row["_hs_sequence"]

@@ -34,14 +34,7 @@ _BOOKKEEPING: Final = {"_hs_sequence": "STRING", "_hs_versions": "STRING"}
 
 
 class Scd1Table(MergedTable):
-    """One target table of SCD type 1.
-
-    Args:
-        engine: Reads and writes it.
-        soft: Whether deleted rows are marked and stay.
-        partition_by: Columns that its files are partitioned by when it is created.
-        mapped: Whether it is created with column mapping.
-    """
+    """One target table of SCD type 1; with `soft`, deleted rows are marked and stay."""
 
     def __init__(
         self,
@@ -74,12 +67,7 @@ class Scd1Table(MergedTable):
         """Create the table, or extend its columns to fit a schema.
 
         Args:
-            schema: Column names and Spark types of the changes.
             older: Whether the table has followed a newer schema, so that its rows do not carry the columns it lacks.
-
-        Raises:
-            SchemaError: a column's types in table and schema cannot be reconciled.
-            StorageError: the table cannot be written.
         """
         if not self.engine.columns:
             own_key = {CHANGE_KEY: "STRING"} if self.keys == [CHANGE_KEY] else {}
@@ -101,8 +89,6 @@ class Scd1Table(MergedTable):
 
         Args:
             changes: Decoded changes, in any order, repeats allowed.
-            metadata: The columns and keys of the schema they were decoded by.
-            columns: The table's columns of the source; None: all of its own.
         """
         wanted = self._log.mask if self._log else None
         own = self.columns if columns is None else columns
@@ -117,13 +103,8 @@ class Scd1Table(MergedTable):
         """Merge changes in one commit that records (app_id, version); does nothing if that commit exists.
 
         Args:
-            collapsed: The result of collapse() of this table.
-            app_id: Identifies the unit that is applied.
             version: Number of this application; it increases.
             ended: As Loads.ends, the texts below which loads have replaced rows.
-
-        Raises:
-            StorageError: the table cannot be written.
         """
         applied = self.engine.last_applied(app_id)
         if applied is not None and applied >= version:
@@ -163,16 +144,7 @@ class Scd1Table(MergedTable):
         return self._tombstones.above(lowest, most)
 
     def merge_folded(self, folded: FoldedChanges, app_id: str, version: int) -> RowCounts:
-        """Merge changes that executors have folded, in one commit that records (app_id, version).
-
-        Args:
-            folded: The fold, by a task made for this table.
-            app_id: As of merge().
-            version: As of merge(), not applied yet.
-
-        Raises:
-            StorageError: the table cannot be written.
-        """
+        """Merge changes that executors have folded, in one commit that records (app_id, version), which is not applied yet."""
         for deletions in folded.deletions():
             self._tombstones.record(deletions)
         report = folded.report
@@ -198,14 +170,7 @@ class Scd1Table(MergedTable):
         """Merge changes that executors have joined to stored rows, and those left to the driver, in one commit.
 
         Args:
-            joined: The join, by a task made for this table.
             own: The result of collapse() for the changes that are left; None if there are none.
-            app_id: As of merge().
-            version: As of merge(), not applied yet.
-            ended: As of merge().
-
-        Raises:
-            StorageError: the table cannot be written.
         """
         rows, reports = None, [joined.report]
         if own is not None:
@@ -261,14 +226,7 @@ class Scd1Table(MergedTable):
             self._tombstones.record(pa.concat_tables(parts))
 
     def forget(self, until: str) -> None:
-        """Remove tombstones, and logged changes of connected keys, up to a sequence.
-
-        Args:
-            until: The highest sequence to remove.
-
-        Raises:
-            StorageError: they cannot be written.
-        """
+        """Remove tombstones, and logged changes of connected keys, up to a sequence."""
         self._tombstones.prune(until)
         if self._log:
             fold_log(self._log, self.keys, until, soft=self._soft)
@@ -278,9 +236,6 @@ class Scd1Table(MergedTable):
 
         Rows of a load that had waited are merged after the load has ended. The last values of softly deleted rows that changes
         of key have moved depend on them.
-
-        Raises:
-            StorageError: the log cannot be written.
         """
         if self._over and self._log:
             fold_log(self._log, self.keys, self._over, vanished=True, soft=True)
@@ -291,9 +246,6 @@ class Scd1Table(MergedTable):
 
         Args:
             changes: With the key columns and `_hs_sequence`, in types that fit the table's.
-
-        Raises:
-            StorageError: the table or its tombstones cannot be read.
         """
         rows = in_table_types(changes.select([*self.keys, "_hs_sequence"]), self.columns)
         found = self._tombstones.find(rows).select(self.keys)
@@ -310,12 +262,6 @@ class Scd1Table(MergedTable):
 
         Args:
             bound: The place; tombstones at or below it are removed, and logged changes: with soft deletions by forget_ended().
-            columns: The table's columns of the source.
-            app_id: Identifies the commit that replays keys.
-            version: Number of this application; it increases.
-
-        Raises:
-            StorageError: the table, its tombstones or its log cannot be written.
         """
         if not self.engine.columns:
             return RowCounts()
@@ -346,17 +292,7 @@ class Scd1Table(MergedTable):
 def fit_columns(
     engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str], keys: Sequence[str] = ()
 ) -> list[str]:
-    """Extend a table's columns to fit a schema; return the new ones.
-
-    Args:
-        engine: Writes the table.
-        columns: The table's columns of the source.
-        schema: Column names and Spark types of the changes.
-        keys: The table's key columns.
-
-    Raises:
-        SchemaError: a column's types in table and schema cannot be reconciled.
-    """
+    """Extend a table's columns to fit a schema; return the new ones. SchemaError if a column's types cannot be reconciled."""
     try:
         evolution = plan_evolution(columns, schema, keys)
     except SchemaError as error:

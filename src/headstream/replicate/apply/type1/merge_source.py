@@ -21,9 +21,6 @@ def merge_source(
     Args:
         changes: Whole changes, one per key, in the table's types; without `_hs_operation`.
         resolved: The resolved rows of other keys; None if there are none.
-        columns: The columns that the table has from its source.
-        types: The table's columns and their Spark types.
-        soft: Whether deleted rows are marked and stay.
     """
     changes = complete_columns(changes, columns, types)
     if soft:
@@ -45,16 +42,7 @@ def mixed_source(
     *,
     soft: bool,
 ) -> pa.Table:
-    """Return a merge's source with the same columns whether it has resolved rows or not.
-
-    Args:
-        changes: As of merge_source().
-        resolved: As of merge_source().
-        columns: As of merge_source().
-        types: As of merge_source().
-        names: The columns and their order, `_hs_resolved` among them.
-        soft: As of merge_source().
-    """
+    """Return a merge's source with the columns `names`, whether it has resolved rows or not; see merge_source()."""
     rows, _ = merge_source(changes, resolved, columns, types, soft=soft)
     if resolved is None:
         rows = rows.append_column("_hs_resolved", pa.repeat(False, rows.num_rows))
@@ -62,11 +50,7 @@ def mixed_source(
 
 
 def report_source(count: int, rows: pa.Table, keys: Sequence[str]) -> FoldReport:
-    """Return what the plan of a merge depends on.
-
-    Args:
-        count: Number of input changes.
-    """
+    """Return the report of a merge's source: what the merge's plan depends on."""
     return FoldReport(
         count,
         rows.num_rows,

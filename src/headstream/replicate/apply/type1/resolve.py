@@ -57,7 +57,6 @@ class Resolved:
     Args:
         rows: The rows to write: key columns, the table's columns, `_hs_delete`, `_hs_sequence`, `_hs_versions`.
         deletions: The tombstones to write first: key columns, `_hs_sequence`.
-        same: Columns whose stored values are unchanged in all of these rows.
         deferred: Keys that are not resolved: their changes are to be logged first, and the resolver has no log.
     """
 
@@ -96,9 +95,7 @@ class Resolver:
     """The part of a table's merge that joins changes to stored rows.
 
     Args:
-        engine: Reads the table.
         log: The changes of keys that changes of key connect; None where there is none, for resolve() and find_late() only.
-        soft: Whether deleted rows are marked and stay.
     """
 
     def __init__(
@@ -118,9 +115,7 @@ class Resolver:
     def find_late(self, changes: pa.Table, *, tracks: bool) -> pa.Array:
         """Return the places of whole changes that are not newer than a row whose columns have versions.
 
-        Args:
-            changes: One per key, in the table's types.
-            tracks: Whether to include changes that displace a row (stored_rows.py): the rows of all keys are read then.
+        With `tracks`, changes that displace a row (stored_rows.py) are included: the rows of all keys are read then.
         """
         where = "_hs_versions IS NOT NULL"
         if self._soft:
@@ -142,11 +137,7 @@ class Resolver:
         return both.filter(late)["_hs_place"].combine_chunks().sort()
 
     def read(self, columns: Sequence[str], wanted: pa.Table, conditions: Sequence[str] = ()) -> pa.Table:
-        """Read columns, the key columns among them, of the table's rows that have one of some keys.
-
-        Raises:
-            StorageError: the table cannot be read.
-        """
+        """Read columns, the key columns among them, of the table's rows that have one of some keys."""
         wanted = wanted.group_by(self._keys).aggregate([])
         where = " AND ".join([*ranges_sql(key_ranges(wanted, self._keys)), *conditions])
         return self._engine.read_keys(columns, where or "TRUE", wanted)
@@ -158,8 +149,6 @@ class Resolver:
 
         Args:
             events: As Collapsed.events, in the table's types.
-            late: The result of find_late().
-            ended: The places below which full loads have replaced rows.
             tracks: Whether to log the changes of keys from which a change of key that has not arrived yet can have moved a row.
         """
         batch = BatchEvents(events, late, self._keys, collapsed)
@@ -210,7 +199,6 @@ class Resolver:
             bound: The place below which the load replaces rows; changes below it are not in the log, or a deletion
                 follows them there.
             columns: The columns that the table has from its source.
-            versioned: Whether columns of a row can be of different changes.
         """
         logged, places = self._log.select(self._log.keys())
         ended = self._partly_ended(bound) if versioned else set()

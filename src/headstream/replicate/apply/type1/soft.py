@@ -17,12 +17,7 @@ KEPT_VERSIONS: Final = f"coalesce({{0}}_hs_versions, concat('{UNIFORM_MARK}', {{
 
 
 def soften(plan: MergePlan, *, resolved: bool = False) -> MergePlan:
-    """Return the merge that marks the rows which another merge deletes.
-
-    Args:
-        plan: A merge of one-row-a-key changes, with its `delete_when`.
-        resolved: Whether the source has resolved rows, which say of a deleted row what its values are.
-    """
+    """Return the merge that marks rows instead of deleting them; resolved rows contain a deleted row's values."""
     keeps = "s._hs_delete AND NOT s._hs_resolved" if resolved else "s._hs_delete"
     update = dict(plan.update)
     if plan.effect != "all":

@@ -24,12 +24,7 @@ def shifted(events: Iterable[KeyEvent], offset: int) -> list[KeyEvent]:
 def taken(
     states: Sequence[tuple[Key, KeyState]], values: pa.Table, keys: list[str], types: Mapping[str, pa.DataType]
 ) -> tuple[pa.Table, Callable[[str], Any]]:
-    """Return rows with the values of states, and for a column the numbers of the rows they are taken from.
-
-    Args:
-        states: Keys and their merged states.
-        values: The rows that sources refer to; without key columns.
-    """
+    """Return rows with the values of merged states, and a function: column -> numbers of the rows in `values` it is from."""
     base = np.array([state.row.base.source for _, state in states], np.int64)
     groups: dict[frozenset[str], list[tuple[int, int]]] = {}
     for place, (_, state) in enumerate(states):
@@ -58,13 +53,7 @@ def taken(
 
 
 def leave_out_same(rows: pa.Table, places: Sequence[int], before: pa.Table) -> pa.Table:
-    """Return rows without those that equal the stored ones.
-
-    Args:
-        rows: Rows to write.
-        places: The numbers of those to compare.
-        before: The stored rows of these, in their order: the columns to compare.
-    """
+    """Return rows without those, at `places`, that equal the stored rows `before` in the columns of these."""
     same = np.ones(len(places), np.bool_)
     asked = rows.select(before.schema.names).take(pa.array(places, pa.int64()))
     for name in before.schema.names:  # as values: a stored NaN equals a new one
@@ -76,12 +65,7 @@ def leave_out_same(rows: pa.Table, places: Sequence[int], before: pa.Table) -> p
 
 
 def log_rows(events: Sequence[KeyEvent], values: pa.Table, keys: list[str]) -> pa.Table:
-    """Return events as rows of a key log.
-
-    Args:
-        events: Their sources are rows of `values`.
-        values: With key columns, in the table's types.
-    """
+    """Return events as rows of a key log; their sources are rows of `values`, which has key columns in the table's types."""
     types = {field.name: field.type for field in values.schema}
     names = [name for name in values.schema.names if not name.startswith("_hs_") and name not in keys]
     states = [(event.key, KeyState("", event.sequence, event.row)) for event in events]

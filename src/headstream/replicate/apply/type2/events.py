@@ -24,7 +24,6 @@ class Events:
     Args:
         rows: The schema's columns, `_hs_sequence`, `_hs_delete`, `_hs_partial` (an upsert that does not carry
             every column of the table) and `_hs_columns` (the column mask).
-        count: The number of input changes.
         present: Column mask -> names of the columns that are carried.
         rejected: Changes that cannot be applied: (topic, partition, offset, reason).
         moves: The changes of key: key columns, `_hs_old.<key columns>`, `_hs_sequence`, `_hs_transaction`, `_hs_event`.
@@ -38,13 +37,7 @@ class Events:
 
 
 def read_events(changes: pa.Table, metadata: TableMetadata, columns: Iterable[str]) -> Events:
-    """Convert changes to events.
-
-    Args:
-        changes: Decoded changes, in any order, repeats allowed.
-        metadata: The columns and keys of the schema they were decoded by.
-        columns: The columns that the table has from its source.
-    """
+    """Convert decoded changes, in any order and with repeats, to events."""
     keys = list(metadata.key_columns)
     present = ColumnMasks(metadata)
     updates = pc.equal(changes["_hs_operation"], _UPDATE)

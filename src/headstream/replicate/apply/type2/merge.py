@@ -46,11 +46,7 @@ BOOKKEEPING: Final = ["_hs_valid_from", "_hs_versions"]
 def closings(ends: Sequence[tuple[str, str]]) -> tuple[Mapping[str, str], str]:
     """Return how to close the versions from before loads that no change and no row of the load has closed, as SQL.
 
-    Args:
-        ends: As Loads.ends.
-
-    Returns:
-        The expression of each changed column, and the condition for the rows to change.
+    It is the expression of each changed column, and the condition for the rows to change.
     """
     cases, wanted = dict.fromkeys(("_hs_valid_to", "_hs_valid_to_time"), ""), []
     for bound, end in ends:
@@ -66,21 +62,12 @@ def closings(ends: Sequence[tuple[str, str]]) -> tuple[Mapping[str, str], str]:
 
 
 def carries_over(ends: Sequence[tuple[str, str]]) -> str:
-    """Return an SQL condition for versions since loads whose columns can be of several changes.
-
-    Args:
-        ends: As Loads.ends.
-    """
+    """Return an SQL condition for versions since loads whose columns can be of several changes."""
     return f"_hs_versions IS NOT NULL AND NOT _hs_deleted AND _hs_valid_from > {quote_text(min(end for _, end in ends))}"
 
 
 def keys_carried_over(rows: pa.Table, keys: Sequence[str], ends: Sequence[tuple[str, str]]) -> list[Key]:
-    """Return the keys of versions since loads with values from before them.
-
-    Args:
-        rows: The versions for which carries_over() is true: key columns and BOOKKEEPING.
-        ends: As Loads.ends.
-    """
+    """Return the keys of versions since loads with values from before them; `rows` are those of carries_over()."""
     found: dict[Key, None] = {}
     places = [end for _, end in ends]
     for row in rows.to_pylist():
@@ -100,10 +87,7 @@ class Scd2Table(MergedTable):
     """One target table.
 
     Args:
-        engine: Reads and writes it.
-        partition_by: Columns that its files are partitioned by, in addition to `_hs_current`, when it is created.
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
-        mapped: Whether it is created with column mapping.
         memory: The directory of the log of key changes; None: next to the table.
     """
 
@@ -132,12 +116,7 @@ class Scd2Table(MergedTable):
         """Create the table, or extend its columns to fit a schema.
 
         Args:
-            schema: Column names and Spark types of the changes.
             older: Whether the table has followed a newer schema, so that its rows do not carry the columns it lacks.
-
-        Raises:
-            SchemaError: a column's types in table and schema cannot be reconciled.
-            StorageError: the table cannot be written.
         """
         if not self.engine.columns:
             # Open versions in files of their own: appends do not read the closed ones.
@@ -149,17 +128,7 @@ class Scd2Table(MergedTable):
             self.engine.update({"_hs_versions": f"repeat({own}, {count})"}, "_hs_versions IS NULL AND NOT _hs_deleted")
 
     def merge(self, events: Events, app_id: str, version: int, ends: Sequence[str] = ()) -> RowCounts:
-        """Merge events in one commit that records (app_id, version); does nothing if that commit exists.
-
-        Args:
-            events: The events of rows.
-            app_id: Identifies the unit that is applied.
-            version: Number of this application; it increases.
-            ends: As Loads.ends, the places.
-
-        Raises:
-            StorageError: the table cannot be written.
-        """
+        """Merge events in one commit that records (app_id, version); does nothing if that commit exists."""
         applied = self.engine.last_applied(app_id)
         if not events.rows.num_rows or (applied is not None and applied >= version):
             return RowCounts()
@@ -175,15 +144,7 @@ class Scd2Table(MergedTable):
         """Merge changes that executors have joined to stored versions, and those left to the driver, in one commit.
 
         Args:
-            joined: The join, by a task made for this table.
             own: The events of the changes that are left; None if there are none.
-            lowest: The lowest sequence of the joined changes.
-            app_id: As of merge().
-            version: As of merge(), not applied yet.
-            ends: As of merge().
-
-        Raises:
-            StorageError: the table or its log of key changes cannot be written.
         """
         self._ends = ends
         rows, reports = None, [joined.report]
@@ -203,16 +164,7 @@ class Scd2Table(MergedTable):
         return None if len(keys) > most else key_table(keys, self.keys, {key: arrow_type(self.columns[key]) for key in self.keys})
 
     def stored_where(self, ranges: ValueRanges, lowest: str, ends: Sequence[str]) -> str:
-        """Return the condition for the versions that changes can affect.
-
-        Args:
-            ranges: The ranges of the changes' keys.
-            lowest: The lowest sequence of the changes.
-            ends: As of merge().
-
-        Raises:
-            StorageError: the table cannot be read.
-        """
+        """Return the condition for the versions that changes can affect, by the ranges and the lowest sequence of the changes."""
         self._ends = ends
         before = ", ".join(quote_text(end) for end in ends if end < lowest)
         if before:  # see _read()
@@ -254,15 +206,7 @@ class Scd2Table(MergedTable):
             place_departures(known, dict(zip(self.keys, key, strict=True)), crossings(self._log, key), self._ends)
 
     def forget(self, until: str, *, vanished: bool = False) -> None:
-        """Remove changes of key up to a sequence from the log of key changes.
-
-        Args:
-            until: The highest sequence to remove.
-            vanished: As in type 1; a history keeps its versions.
-
-        Raises:
-            StorageError: the log cannot be written.
-        """
+        """Remove changes of key up to a sequence from their log; `vanished` is ignored, since a history keeps its versions."""
         rows, _ = self._log.select(())
         border = self._log.border(until)
         if rows is not None:
@@ -293,13 +237,7 @@ class Scd2Table(MergedTable):
         of one: these histories are replayed.
 
         Args:
-            ends: As Loads.ends; the loads that have ended since the last call.
             known: The places at which any ended load closes versions.
-            app_id: Identifies the commit that replays histories.
-            version: Number of this application; it increases.
-
-        Raises:
-            StorageError: the table or its log of key changes cannot be written.
         """
         counts = RowCounts(updated=self.engine.update(*closings(ends)))
         self._ends = known
@@ -328,9 +266,6 @@ class Scd2Table(MergedTable):
 
         Rows of a load that had waited are merged after the load has ended, and which departure takes them depends on the
         changes of key around them.
-
-        Raises:
-            StorageError: the log cannot be written.
         """
         if self._over:
             self.forget(self._over)

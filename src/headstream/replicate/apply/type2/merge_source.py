@@ -43,9 +43,7 @@ class Histories:
     """The histories of one table's rows.
 
     Args:
-        table_columns: All of the table's columns, bookkeeping included, and their Spark types.
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
-        ends: As Loads.ends, the places.
     """
 
     table_columns: Mapping[str, str]
@@ -81,7 +79,6 @@ class Histories:
             read_whole: Rows with key columns -> the versions of these keys, with all columns of the source and STORED.
             present: As Events.present.
             crossed: Further changes, of keys whose histories are replayed in any case; None for none.
-            place: As of replayed().
         """
         history = divide(stored, rows, list(self.keys), soft=self.soft, ends=self.ends)
         again = take_rows(rows, history.replayed)
@@ -103,9 +100,7 @@ class Histories:
         """Return the rows that change in the table when histories are replayed.
 
         Args:
-            changes: The changes of each key in order; can be empty.
             read_whole: Gives the versions of these keys, with all columns of the source and STORED.
-            present: As Events.present.
             place: Places departures; None where none can cross an arrival.
         """
         columns = list(self.columns)

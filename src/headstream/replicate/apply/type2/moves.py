@@ -25,12 +25,7 @@ from headstream.replicate.columns.versions import load_floor
 
 
 def keep_moves(log: KeyLog, moves: pa.Table | None, keys: Sequence[str], types: Mapping[str, pa.DataType]) -> None:
-    """Log changes of key durably; required before they are merged.
-
-    Args:
-        log: The table's key log.
-        moves: As Events.moves.
-    """
+    """Log changes of key durably; required before they are merged."""
     if moves is None or not moves.num_rows:
         return
     count = moves.num_rows
@@ -78,14 +73,7 @@ def _crosses(moves: Iterable[KeyEvent], key: Key) -> bool:
 def place_departures(
     known: dict[str, SequenceEvent], values: Mapping[str, Any], units: Iterable[list[KeyEvent]], ends: Sequence[str]
 ) -> None:
-    """Move the departures of a key to the sequences at which they count.
-
-    Args:
-        known: All events of the key by sequence; changed in place.
-        values: The values of its key columns.
-        units: The result of crossings().
-        ends: The places at which loads have ended without the rows before them.
-    """
+    """Move the departures of a key, in its events by sequence, to the sequences at which they count; changes `known` in place."""
     key = tuple(values.values())
     for moves in sorted(units, key=lambda moves: moves[0].sequence):
         departures = {move.sequence for move in moves if move.before == key}

@@ -21,7 +21,6 @@ class SequenceEvent:
 
     Args:
         deletes: Whether the row is deleted; an upsert of the same sequence is applied after that.
-        upserts: Whether the row exists.
         values: Column -> value, of the columns that are carried.
         versions: Column -> version, where columns were written by older changes than this.
     """
@@ -33,7 +32,7 @@ class SequenceEvent:
     versions: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: SequenceEvent) -> None:
-        """Add another change of the same sequence; where both have a value, this one's is kept."""
+        """Add another change of the same sequence; where both have a value, the value of this event stays."""
         self.deletes |= other.deletes
         if self.upserts and not other.upserts:
             return  # a deletion's values are those of the deleted row
@@ -55,9 +54,7 @@ class Version:
         valid_from: Sequence of the change that opened it.
         valid_to: Sequence of the change that closed it; None while it is open. A version that ends where it begins was
             never valid: it records a deletion of a missing row.
-        values: Column -> value.
         versions: Column -> version; ABSENT_VERSION for a column never written.
-        deleted: Whether the row is deleted.
     """
 
     valid_from: str
@@ -74,7 +71,6 @@ def replay(
 
     Args:
         events: In the order of their sequences, one a sequence.
-        keys: Those that identify a row.
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
         ends: The places at which loads have ended the rows before them, sorted; no column is carried forward across one.
     """
@@ -129,12 +125,7 @@ def _overlaid(event: SequenceEvent, last: Version | None, columns: list[str]) ->
 
 
 def reopen(versions: list[Version], ends: Iterable[str]) -> list[Version]:
-    """Return stored versions of one key without the closings of loads.
-
-    Args:
-        versions: Sorted.
-        ends: All sequences at which loads close versions.
-    """
+    """Return stored versions of one key, sorted, without the closings of loads."""
     known = set(ends) - {version.valid_from for version in versions}
     found = []
     for number, version in enumerate(versions):
@@ -146,12 +137,7 @@ def reopen(versions: list[Version], ends: Iterable[str]) -> list[Version]:
 
 
 def close_again(versions: list[Version], ends: Sequence[str]) -> list[Version]:
-    """Apply the closings of loads: to versions from before a load that neither a change nor a row of that load follows.
-
-    Args:
-        versions: Sorted; changed in number.
-        ends: All sequences at which loads close versions, sorted.
-    """
+    """Apply the closings of loads: to versions from before a load that neither a change nor a row of that load follows."""
     for version in versions:
         following = version.valid_to
         end = next((end for end in ends if version.valid_from < end), None)
@@ -163,12 +149,7 @@ def close_again(versions: list[Version], ends: Sequence[str]) -> list[Version]:
 
 
 def stored_version(row: Mapping[str, Any], columns: list[str]) -> Version:
-    """Return a row of the table as a version.
-
-    Args:
-        row: Its columns and bookkeeping.
-        columns: The table's columns, in its order.
-    """
+    """Return a row of the table as a version."""
     text, uniform = row["_hs_versions"], version_of(row["_hs_valid_from"])
     versions = dict.fromkeys(columns, uniform)
     if row["_hs_deleted"]:
@@ -182,11 +163,7 @@ def stored_version(row: Mapping[str, Any], columns: list[str]) -> Version:
 
 
 def stored_events(versions: list[Version]) -> list[SequenceEvent]:
-    """Derive the events of stored versions of one key.
-
-    Args:
-        versions: Sorted; the first is taken whole, since the events of its older columns are before it.
-    """
+    """Derive the events of stored, sorted versions of one key; the first is whole, since older columns' events are before it."""
     events: dict[str, SequenceEvent] = {}
     for number, version in enumerate(versions):
         if version.deleted:

@@ -54,7 +54,6 @@ class VersionPlan:
         opened: Places of the changes that open a version.
         valid_to: The sequence that closes each of those; null where it stays open.
         closed: Places of the stored versions that are closed.
-        closed_to: The sequence that closes each of those.
         replayed: Places of the changes whose keys' histories must be replayed.
     """
 
@@ -224,11 +223,7 @@ def _following(rows: _Rows) -> _Ints:
 
 
 def commit_times(sequences: pa.Array) -> pa.Array:
-    """Return when the changes of sequences were committed at their source, or null.
-
-    Args:
-        sequences: Change sequences; those of full loads end with a point and the log time of the row.
-    """
+    """Return the commit times of sequences, or null; sequences of full loads end with a point and the log time of the row."""
     known: dict[str, Any] = {}
     heads = pc.utf8_slice_codeunits(sequences, 0, _TIME_CHARACTERS)
     loads = pc.match_substring(sequences, ".")

@@ -23,12 +23,7 @@ _TEXTS: Final = {
 
 
 def explain(plan: RowPlan, task: bytearray, start: int) -> DecodeError:
-    """Return the error of a faulty row.
-
-    Args:
-        task: The task of the call that stopped at the row.
-        start: Where the row begins in the data.
-    """
+    """Return the error of a faulty row, which begins at `start` and at which the task's call stopped."""
     code, at, need, have, step = NOTES.unpack_from(task)[:5]
     place, kind, precision = "the row", "the row", 0
     if step:

@@ -58,14 +58,11 @@ class ColumnPlan:
 
     Args:
         section: `data`, `beforeData` or `headers`; empty for a field outside them.
-        name: The field's name as the schema has it.
         avro_type: int, long, float, double, boolean, string, bytes, fixed or enum.
         logical_type: The logical type if it fits the Avro type, else None.
         precision: Of a decimal: digits in all; 0 for others.
         scale: Of a decimal: digits after the point.
         size: Of a fixed: its bytes.
-        symbols: Of an enum.
-        nullable: Whether the column can be null; always true in a nullable section.
     """
 
     section: str
@@ -97,15 +94,7 @@ class ColumnPlan:
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """How to read the rows of one schema.
-
-    Args:
-        columns: In the order of their bytes.
-        task: Empty notes, the table of steps, and the types of the skipped fields.
-        subjects: The subject of each step: its column, or the name of a section or skipped field.
-        before_step: The number of beforeData's own step; -1 where rows have no beforeData.
-        least_bytes: Smallest size of a row, bytes: each column outside a null section takes at least one.
-    """
+    """The plan for reading the rows of one schema."""
 
     columns: tuple[ColumnPlan, ...]
     task: bytes
@@ -157,13 +146,7 @@ def compile_rows(schema: str) -> RowPlan:
     The schema is a record of `data`, and of `beforeData` (of columns that data has) and `headers` where it has them, in
     any order; each is a record, alone or in a union with null. Their fields are primitives, enums or fixed, alone or in a
     union with null, in any order too. Other fields of headers, or outside the three, are skipped, unless one has the name of
-    one of Replicate's own headers.
-
-    Args:
-        schema: The Avro schema's text.
-
-    Returns:
-        The plan; the same object for the same text.
+    one of Replicate's own headers. The same text gives the same object.
 
     Raises:
         SchemaError: the schema does not have this form; the error names the field.
@@ -282,16 +265,7 @@ class _Walk:
 
 
 def _lay_type(avro_type: AvroType, start: int, types: list[int], places: dict[int, int]) -> int:
-    """Append a type, and the types inside it, to the steps.
-
-    Args:
-        start: Where types begin in the task.
-        types: The numbers of the types already appended.
-        places: Positions of the appended types, by the ids of their objects; a schema can refer to one any number of times.
-
-    Returns:
-        Its place in the task.
-    """
+    """Append a type, and the types inside it, to the steps; return its place in the task."""
     if id(avro_type) in places:
         return places[id(avro_type)]
     inside = [field.type for field in avro_type.fields] or avro_type.branches or ([avro_type.items] if avro_type.items else [])

@@ -22,7 +22,6 @@ class AvroReader:
     """A cursor that reads values from bytes; positions in errors count from the start of the bytes.
 
     Args:
-        at: Where to begin.
         end: Where to stop; None is the end of the data.
     """
 

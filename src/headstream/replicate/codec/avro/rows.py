@@ -203,14 +203,9 @@ def decode_rows(plan: RowPlan, data: BytesLike, starts: BytesLike, ends: BytesLi
     """Read the rows of one schema into columns.
 
     Args:
-        plan: The result of compile_rows for the schema.
-        data: The bytes that the rows are in.
         starts: Where each row begins in `data`: int64, in any buffer.
         ends: Where each row ends, likewise.
         rows: Which entries of starts and ends are rows of this schema: int64; None is all of them.
-
-    Returns:
-        The good rows as columns, in their order, and the error of each faulty row.
 
     Raises:
         InvalidInputError: a row outside `data`, buffers of different lengths, or rows of more than

@@ -41,12 +41,10 @@ class AvroType:
 
     Args:
         kind: A name of PRIMITIVES, or `fixed`, `enum`, `record`, `union`, `array`, `map`.
-        name: The full name of a fixed, enum or record; empty for others.
         logical_type: The logicalType where it is one of the Avro specification and fits the kind, else None.
         precision: Of a decimal: digits in all, at least 1. 0 for others.
         scale: Of a decimal: digits after the point, 0 to precision.
         size: Of a fixed: its length in bytes.
-        symbols: Of an enum.
         fields: Of a record, in the order of their bytes.
         branches: Of a union, in the order of their indexes.
         items: Of an array its elements', of a map its values' type.
@@ -70,12 +68,7 @@ class AvroType:
 def parse_schema(text: str) -> AvroType:
     """Read the JSON text of an Avro schema.
 
-    Args:
-        text: The schema, as Replicate writes it or as Avro's specification has it.
-
-    Returns:
-        The type; the same object for the same text.
-
+    The same text gives the same object.
     Raises:
         SchemaError: the text is not JSON or not a schema, a reference is unresolved or refers to itself, or the schema is
             too deep (MAX_DEPTH) or too large (MAX_TYPES).

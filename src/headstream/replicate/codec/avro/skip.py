@@ -136,14 +136,7 @@ def _skip_plain(
 def skip_value(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, task: cython.p_uchar, node: cython.longlong
 ) -> cython.longlong:
-    """Skip a value; return the position after it, or -1 with the fault recorded.
-
-    Args:
-        at: Where the value begins.
-        end: Where its row ends.
-        task: The task of the call.
-        node: Place of the value's type in it.
-    """
+    """Skip a value of the type at place `node` of the task; return the position after it, or -1 with the fault recorded."""
     kind: cython.longlong = c.load64_signed(task, node)
     spare: cython.longlong = c.load64_signed(task, codes.NOTE_SPARE) - 1
     c.store64_signed(task, codes.NOTE_SPARE, spare)

@@ -37,17 +37,10 @@ _DAY_US: Final = 86_400_000_000
 def decode_value(reader: AvroReader, avro_type: AvroType, what: str = "the value") -> Any:
     """Return the next value of a type.
 
-    Args:
-        reader: The source; afterwards it is positioned after the value.
-        what: What the value is, for error messages.
-
     Returns:
         None, bool, int, float, bytes, str (also of an enum), a dict of a record or map, a list of an array, and of
         logical types date, time, datetime (without a zone, UTC) and Decimal. A date or datetime beyond the years 1 to
         9999, which Python cannot represent, stays a number.
-
-    Raises:
-        DecodeError: the bytes are not a value of the type.
     """
     reader.spare -= 1
     if reader.spare < 0:
@@ -138,14 +131,7 @@ def _date(days: int) -> datetime.date | int:
 
 
 def encode_long(value: int) -> bytes:
-    """Return a long (or an int, a length, an index) as a zig-zag varint.
-
-    Args:
-        value: -2^63 to 2^63-1.
-
-    Raises:
-        InvalidInputError: the value is out of that range.
-    """
+    """Return a long (or an int, a length, an index) of -2^63 to 2^63-1 as a zig-zag varint."""
     if not LONG_RANGE[0] <= value <= LONG_RANGE[1]:
         raise InvalidInputError(f"{_show(value)} is more than an Avro long holds")
     rest = (value << 1) ^ (value >> 63)
@@ -158,11 +144,7 @@ def encode_long(value: int) -> bytes:
 
 
 def encode_string(value: str | bytes) -> bytes:
-    """Return a string or bytes as Avro writes both: the length as a long, then the bytes.
-
-    Raises:
-        InvalidInputError: a lone surrogate, which UTF-8 cannot encode.
-    """
+    """Return a string or bytes as Avro writes both: the length as a long, then the bytes; a lone surrogate is invalid input."""
     try:
         data = value.encode() if isinstance(value, str) else bytes(value)
     except UnicodeEncodeError:
@@ -177,12 +159,7 @@ def encode_value(avro_type: AvroType, value: Any, what: str = "the value") -> by
     datetime given for a string is written in Replicate's spelling (`2023-03-21 14:34:21.000000`).
 
     Args:
-        avro_type: The type to write.
         value: A value as decode_value gives it; of a record a mapping, where a missing field is null.
-        what: What the value is, for error messages.
-
-    Raises:
-        InvalidInputError: the value does not fit the type.
     """
     kind = avro_type.kind
     if kind == "record":
@@ -256,11 +233,7 @@ def _encode_plain(avro_type: AvroType, value: Any, what: str) -> bytes:
 
 
 def spell_text(value: object) -> str | None:
-    """Return a value as Replicate writes it in a string column, or None if it has no such spelling.
-
-    Args:
-        value: A str; or an int, Decimal, date, time or datetime.
-    """
+    """Return a str, int, Decimal, date, time or datetime as Replicate writes it in a string column; None for other values."""
     if isinstance(value, str):
         return value
     if isinstance(value, datetime.datetime):

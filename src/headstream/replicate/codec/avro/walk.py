@@ -253,12 +253,9 @@ def walk_rows(
     """Read rows into the columns until one is bad.
 
     Args:
-        data: The bytes that the rows are in.
         ranges: Where each begins, where each ends, and which ones to read (None: all); int64.
         memory: The task, which gets the fault and the number of good rows; fixed, which gets numbers and offsets;
             scratch, which gets where texts begin.
-        first: Index of the first row to read.
-        count: Number of rows to read.
 
     Returns:
         The index of the bad row among the rows to read, or `count`.

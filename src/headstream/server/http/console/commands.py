@@ -1,6 +1,6 @@
 """ClientCommands: the commands that the console sends, answered by a client of any log: a directory, or a Kafka cluster.
 
-A server answers all commands itself (Caller.call); this is for logs without one. What a log cannot do is refused.
+A server answers all commands itself (Caller.call); this is for logs without one. What a log cannot do raises UnsupportedError.
 """
 
 from __future__ import annotations
@@ -43,11 +43,7 @@ _AUTHOR: Final = "console"
 
 
 class ClientCommands:
-    """Answers commands; any thread.
-
-    Args:
-        transport: The log's; its owner closes it.
-    """
+    """Answers commands; any thread. The owner of the transport closes it."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -73,12 +69,7 @@ class ClientCommands:
         }
 
     def answer(self, command: Command[Any]) -> Any:
-        """Return the reply to a validated command.
-
-        Raises:
-            UnsupportedError: only a server can do it.
-            HeadstreamError: it fails.
-        """
+        """Return the reply to a validated command; UnsupportedError if only a server can do it."""
         handler = self._handlers.get(type(command))
         if handler is None:
             name = command.entry().name

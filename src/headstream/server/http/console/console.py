@@ -17,12 +17,7 @@ _LOGINS: Final = (Code.LOGIN, Code.LOGIN_WITH_TOKEN)
 
 
 class Console:
-    """Serves the console beside the routes of a server; without it every method does nothing.
-
-    Args:
-        tokens: Issues access tokens.
-        is_served: Whether there is a console.
-    """
+    """Serves the console beside the routes of a server; if it is not served, every method does nothing."""
 
     def __init__(self, tokens: AccessTokens, *, is_served: bool) -> None:
         self._tokens = tokens
@@ -43,11 +38,7 @@ class Console:
         return None if self._cookie is None else self._cookie.read(headers)
 
     def with_cookie(self, headers: Mapping[str, str], code: Code, reply: Reply) -> Reply:
-        """Return the reply to a command: after a login of the console the cookie has the token, after a logout none.
-
-        Args:
-            headers: The headers of the request.
-        """
+        """Return the reply to a command: after a login of the console the cookie has the token, after a logout none."""
         cookie = self._cookie
         if cookie is None or not cookie.is_from_console(headers) or reply.http_status >= 300:
             return reply
@@ -56,12 +47,7 @@ class Console:
         return reply._replace(headers={**reply.headers, **cookie.remove()}) if code == Code.LOGOUT else reply
 
     def renewed(self, headers: Mapping[str, str], path: str, claims: Claims, reply: Reply) -> Reply:
-        """Return the reply to GET /console/session; after half of the token's validity, with a new token.
-
-        Args:
-            headers: The headers of the request.
-            claims: The claims of its token.
-        """
+        """Return the reply to GET /console/session; after half of the token's validity, with a new token."""
         cookie = self._cookie
         if path != _SESSION_PATH or cookie is None or cookie.read(headers) is None or reply.http_status != 200:
             return reply

@@ -27,8 +27,7 @@ class ConsoleCookie:
     """The cookie of one server.
 
     Args:
-        port: The port that the server listens on.
-        is_secure: Whether it is sent over TLS only.
+        is_secure: Whether the cookie is sent over TLS only.
     """
 
     def __init__(self, port: int, *, is_secure: bool) -> None:
@@ -41,11 +40,7 @@ class ConsoleCookie:
         return CONSOLE_HEADER in headers and headers.get("sec-fetch-site", "") in _SAME_SITES
 
     def read(self, headers: Mapping[str, str]) -> str | None:
-        """Return the token of a request, or None.
-
-        Args:
-            headers: The headers of the request, found by names in lower case.
-        """
+        """Return the token of a request, or None; the headers have names in lower case."""
         if not self.is_from_console(headers):
             return None
         try:
@@ -55,11 +50,7 @@ class ConsoleCookie:
         return None if found is None else found.value or None
 
     def issue(self, token: str, lifetime_s: int) -> dict[str, str]:
-        """Return the headers that store a token.
-
-        Args:
-            lifetime_s: How long it is valid, seconds.
-        """
+        """Return the headers that store a token for its lifetime, seconds."""
         return {"Set-Cookie": f"{self._name}={token}; Max-Age={lifetime_s}; {self._attributes}", "Cache-Control": "no-store"}
 
     def remove(self) -> dict[str, str]:
@@ -67,11 +58,7 @@ class ConsoleCookie:
         return {"Set-Cookie": f"{self._name}=; Max-Age=0; {self._attributes}"}
 
     def move_token(self, reply: Reply, lifetime_s: int) -> Reply:
-        """Return the reply to a login with the token in the cookie instead of the body.
-
-        Args:
-            lifetime_s: How long the token is valid, seconds.
-        """
+        """Return the reply to a login with the token in the cookie instead of the body; the lifetime is in seconds."""
         document = decode_json(reply.body)
         token = document["access_token"].pop("token")
         return json_reply(document)._replace(headers=self.issue(token, lifetime_s))

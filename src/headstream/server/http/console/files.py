@@ -52,11 +52,11 @@ class ConsoleFiles:
         return found
 
     def find(self, method: str, path: str, accepted: str = "") -> Reply | None:
-        """Return a file, or None if the path is none of the console's.
+        """Return a file, or None for other paths than the console's.
 
         Args:
             path: Percent-encoded, without the query.
-            accepted: The request's header `accept-encoding`.
+            path: Percent-encoded, without the query.
         """
         if method != "GET" or not (path == CONSOLE_PATH or path.startswith(CONSOLE_PATH + "/")):
             return None

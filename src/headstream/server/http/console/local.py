@@ -56,11 +56,9 @@ class LocalConsole:
     """Serves the console; one event loop.
 
     Args:
-        answer: Returns the reply to a validated command; any thread.
         log: The log, without interceptors; its owner closes it.
         place: The log, as shown in the console, without credentials.
         user_id: The user at the log's server, by id or name; 0 without a server.
-        pipelines: What is shown of Replicate pipelines.
     """
 
     def __init__(
@@ -85,11 +83,7 @@ class LocalConsole:
         self._requests: web.Server | None = None
 
     async def start(self, port: int = 0) -> str:
-        """Start serving, and return the address, which can be used once.
-
-        Args:
-            port: The port on 127.0.0.1; 0 is any free one.
-        """
+        """Start serving on a port of 127.0.0.1 (0 is any free one), and return the address, which can be used once."""
         self._requests = web.Server(self._handle, access_log=None)  # disables it
         self._server = await asyncio.get_running_loop().create_server(self._requests, _HOST, port)
         bound = self._server.sockets[0].getsockname()[1]

@@ -66,12 +66,7 @@ class IntakeHandler(Protocol):
 
 
 class IdleConnection:
-    """A connection between requests, whose transport does not read.
-
-    Args:
-        transport: Its transport, not encrypted.
-        short: Answers its small requests.
-    """
+    """A connection between requests, whose unencrypted transport does not read; `short` answers its small requests."""
 
     def __init__(self, connection: IntakeHandler, transport: asyncio.Transport, short: SmallRequests) -> None:
         self.connection = connection
@@ -83,13 +78,7 @@ class IdleConnection:
 
 
 class Intake:
-    """Reads all idle connections of a server; only in the event loop.
-
-    Args:
-        scratch: The receive buffer, shared by the connections.
-        traffic: Counters of the transport.
-        wakeups: The waits that requests end.
-    """
+    """Reads all idle connections of a server; only in the event loop. They share the receive buffer `scratch`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, scratch: bytearray, traffic: Traffic, wakeups: Wakeups) -> None:
         self._loop = loop

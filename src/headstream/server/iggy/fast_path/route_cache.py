@@ -24,11 +24,7 @@ _MAX_ROUTES: Final = 1024
 
 
 class CachedRoute:
-    """What was found for requests that begin with certain bytes.
-
-    Args:
-        name: The bytes that name the topic; for polls, consumer and partition too.
-    """
+    """What was found for requests that begin with the bytes `name`: of the topic; for polls, of consumer and partition too."""
 
     def __init__(self, name: bytes) -> None:
         self.name = memoryview(name)

@@ -79,12 +79,7 @@ _MAX_READ_BYTES: Final = 16 << 10
 
 
 class SmallRequests:
-    """Answers small requests of one connection; used in one thread.
-
-    Args:
-        server: Runs the commands.
-        traffic: Counters of the transport.
-    """
+    """Answers small requests of one connection; used in one thread."""
 
     def __init__(self, server: Dispatcher, session: Session, traffic: Traffic) -> None:
         backing = server.broker.backing
@@ -107,15 +102,7 @@ class SmallRequests:
         self._polls = RouteCache()
 
     def answer(self, view: memoryview, size: cython.longlong) -> tuple[int, BytesLike]:
-        """Answer requests in order, up to the first one for the general path.
-
-        Args:
-            view: Received bytes, from the beginning of a request.
-            size: Number of received bytes.
-
-        Returns:
-            Position of the first unanswered request, and the responses to those before it.
-        """
+        """Answer received requests in order, up to the first one for the general path; return its position, and the responses."""
         p: cython.p_const_uchar = c.readable(view)
         at: cython.longlong = 0
         end: cython.longlong

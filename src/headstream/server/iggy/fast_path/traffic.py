@@ -51,9 +51,6 @@ class CommandTraffic:
 class Traffic:
     """Counters of one transport; written by the event loop, read by any thread.
 
-    Args:
-        transport: `tcp`, `http`, `quic` or `kafka`.
-
     Attributes:
         commands: Counters by command code; unknown codes count as 0.
     """
@@ -67,11 +64,7 @@ class Traffic:
         self.commands: dict[int, CommandTraffic] = {}
 
     def answered(self, code: cython.longlong, status: cython.longlong, seconds: cython.double) -> None:
-        """Count an answered request.
-
-        Args:
-            status: The response's status; 0 for success.
-        """
+        """Count an answered request; status 0 is success."""
         found = self.commands.get(code)
         if found is None:
             known: cython.longlong = code if code in TABLE else 0

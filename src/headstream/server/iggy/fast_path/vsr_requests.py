@@ -58,11 +58,7 @@ MAX_RESPONSES = cython.declare(cython.longlong, 64 << 10)
 
 
 class VsrRequests(SmallRequests):
-    """Answers small requests of one connection; used in one thread.
-
-    Args:
-        responder: Answers the other requests; it knows the client that has logged in.
-    """
+    """Answers small requests of one connection; used in one thread. The responder answers the others."""
 
     def __init__(self, server: Dispatcher, session: Session, traffic: Traffic, responder: Any) -> None:
         SmallRequests.__init__(self, server, session, traffic)

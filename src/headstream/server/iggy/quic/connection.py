@@ -69,12 +69,7 @@ class SharedQuic(Protocol):
 
 
 class QuicClient:
-    """One client over QUIC.
-
-    Args:
-        shared: What all clients share.
-        connection: The QUIC protocol of the connection.
-    """
+    """One client over QUIC."""
 
     def __init__(
         self,

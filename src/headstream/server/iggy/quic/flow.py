@@ -17,8 +17,7 @@ class BoundedQuicConnection(QuicConnection):
     """A server's side of a connection.
 
     Attributes:
-        window_bytes: How far the peer may send ahead; the first window is the configuration's. What it is raised to counts from
-            the next packet on.
+        window_bytes: How far the peer may send ahead; first the configuration's. A raise counts from the next packet on.
         is_paused: Whether the peer's limits are not raised.
     """
 

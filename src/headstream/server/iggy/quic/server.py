@@ -57,7 +57,7 @@ _HANDSHAKES_A_SECOND: Final = 100
 """A handshake costs the event loop a few milliseconds: a flood leaves most of its time to other connections."""
 
 _MOST_WAITING: Final = 256
-"""Limit of datagrams of unauthenticated clients that wait for their turn; real clients resend what is dropped."""
+"""Limit of datagrams of unauthenticated clients that wait for their turn; real clients resend dropped ones."""
 
 _CHECK_S: Final = 0.5
 _SOCKET_BYTES: Final = 4 << 20
@@ -69,8 +69,6 @@ class QuicSettings:
 
     Args:
         files: The certificate and its key, PEM.
-        idle_s: Idle timeout of a connection, seconds.
-        limits: What each may take.
     """
 
     files: TlsFiles
@@ -80,15 +78,7 @@ class QuicSettings:
 
 
 class QuicServer:
-    """All connections over QUIC; only in the event loop.
-
-    Args:
-        dispatcher: What answers.
-        workers: The threads for what is slow.
-        settings: What is decided.
-        budget: The memory for what clients send and are sent.
-        admission: When datagrams of unauthenticated clients are processed.
-    """
+    """All connections over QUIC; only in the event loop."""
 
     def __init__(
         self, dispatcher: Dispatcher, workers: Workers, settings: QuicSettings, budget: MemoryBudget, admission: Admission
@@ -124,11 +114,7 @@ class QuicServer:
         return sum(client.is_half_open for client in self._clients)
 
     def start(self, address: Address) -> Address:
-        """Listen, and return the bound address.
-
-        Raises:
-            EnvironmentSetupError: the system does not let us have the address.
-        """
+        """Listen, and return the bound address; EnvironmentSetupError: the system refuses the address."""
         try:
             found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
             family, kind, protocol, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)
@@ -234,7 +220,7 @@ class QuicServer:
             self._begin(datagram, header, address)
 
     def _waits(self, datagram: bytes, address: tuple[str, int], cost: int = 1) -> bool:
-        """Return whether a datagram of an unauthenticated client has to wait for its turn; of too many, it is dropped.
+        """Return whether a datagram of an unauthenticated client waits for its turn; if too many wait, it is dropped.
 
         What belongs to no connection and begins none is dropped before, and takes no turn.
         """

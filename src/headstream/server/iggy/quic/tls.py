@@ -35,12 +35,7 @@ _TOKEN_HEAD: Final = struct.Struct("<QBB")
 
 
 def load_certificate(configuration: QuicConfiguration, files: TlsFiles) -> None:
-    """Put a certificate and its key into a configuration.
-
-    Raises:
-        StorageError: a file cannot be read.
-        InvalidOptionError: the files lack a certificate and its key, or other users can read the key.
-    """
+    """Load a certificate and its key; StorageError, or InvalidOptionError: one is missing, or other users can read the key."""
     try:
         pem = files.certificate.read_bytes()
         key_pem = pem if files.key is None else files.key.read_bytes()
@@ -63,10 +58,6 @@ def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
 
     It uses ECDSA P-256, the only kind that existing clients accept, and is a file, so that clients can be configured to trust it.
     A new one is logged: clients that trusted the last one refuse it.
-
-    Args:
-        certificate: Path of the certificate.
-        key: Path of its key; only this user can read it.
     """
     files, now = TlsFiles(certificate=certificate, key=key), datetime.datetime.now(datetime.UTC)
     try:
@@ -93,7 +84,7 @@ def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
 
 
 class AddressTokens:
-    """Stateless tokens that prove that a client receives what is sent to its address.
+    """Stateless tokens that prove that a client receives packets sent to its address.
 
     A token contains the ids of the new connection, and a keyed hash over them, the address and the time.
     """
@@ -102,21 +93,12 @@ class AddressTokens:
         self._key = os.urandom(32)
 
     def make(self, address: tuple[str, int], original_id: bytes, retry_id: bytes, now_s: float) -> bytes:
-        """Return a token.
-
-        Args:
-            original_id: The connection id that the client chose first.
-            retry_id: The connection id that the server assigns.
-        """
+        """Return a token of the connection ids that the client chose first and that the server assigns."""
         body = _TOKEN_HEAD.pack(int(now_s), len(original_id), len(retry_id)) + original_id + retry_id
         return body + self._sign(body, address)
 
     def read(self, token: bytes, address: tuple[str, int], now_s: float) -> tuple[bytes, bytes] | None:
-        """Return the two ids of a token; None if it is invalid or expired.
-
-        Args:
-            token: The token from the client.
-        """
+        """Return the two ids of a client's token; None if it is invalid or expired."""
         body, mac = token[:-_MAC_BYTES], token[-_MAC_BYTES:]
         if len(body) < _TOKEN_HEAD.size or not hmac.compare_digest(mac, self._sign(body, address)):
             return None

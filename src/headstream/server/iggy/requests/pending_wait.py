@@ -21,9 +21,8 @@ class PendingWait:
     """A wait in progress; created by begin().
 
     Attributes:
-        code: The command's.
         payload: A copy of the bytes after the code.
-        began_s: Start, by perf_counter().
+        began_s: By perf_counter().
     """
 
     __slots__ = ("_timer", "_wait", "began_s", "code", "payload")
@@ -50,11 +49,7 @@ class PendingWait:
         """Start a wait; return None if the request can be answered at once, like any other.
 
         Args:
-            server: Runs the commands.
-            session: The session that sent the request.
-            code: That of a command that can wait.
-            payload: What the frame contains of it; copied.
-            encoding: How the client encodes requests.
+            payload: The bytes after the code; copied.
             on_ring: Called on any thread when messages could be available.
             on_late: Called in the loop when the timeout ends.
         """

@@ -35,12 +35,7 @@ _LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
 
 
 class Responder:
-    """Answers the requests of one session; one at a time, on any thread.
-
-    Args:
-        dispatcher: Runs the commands.
-        session: The session that sends the requests.
-    """
+    """Answers the requests of one session; one at a time, on any thread."""
 
     encoding: Encoding = CLASSIC
     """How the client encodes requests and responses."""
@@ -53,11 +48,7 @@ class Responder:
         self.session = session
 
     def find(self, code: int, payload: memoryview) -> Response:
-        """Return the response to a request.
-
-        Args:
-            payload: The bytes after the code.
-        """
+        """Return the response to a request; the payload is the bytes after the code."""
         try:
             body = answer_request(self._dispatcher, self.session, code, payload, self.encoding)
         except HeadstreamError as error:
@@ -68,19 +59,11 @@ class Responder:
         return self.accept(code, body, payload)
 
     def accept(self, code: int, body: list[BytesLike], payload: memoryview) -> Response:
-        """Return the response to a successful request.
-
-        Args:
-            body: Its body, in pieces.
-        """
+        """Return the response to a successful request, its body in pieces."""
         return (0, [response_head(0, sum(map(len, body))), *body]) if body else _DONE
 
     def finished(self, code: int, future: Future[Response]) -> Response:
-        """Return what a worker has answered, or the refusal of a request that no worker has taken.
-
-        Args:
-            future: It is done, and not cancelled.
-        """
+        """Return a worker's response, or the refusal of a request that no worker accepted; the future is done."""
         try:
             return future.result()
         except HeadstreamError as error:
@@ -90,8 +73,7 @@ class Responder:
         """Return the response to a rejected request, and log failed logins, decode errors and storage errors.
 
         Args:
-            code: The request's code; 0 if the request is incomplete.
-            payload: The bytes after the code; None if they are missing.
+            code: 0 if the request is incomplete; then the payload is None.
         """
         session = self.session
         status = self.encoding.status_of(code, error, is_extended=session.is_extended)

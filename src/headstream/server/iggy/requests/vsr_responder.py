@@ -41,11 +41,7 @@ _HELD: Final = frozenset({Code.POLL_MESSAGES.value})
 
 
 class VsrResponder(Responder):
-    """Answers the requests of one session, as Responder; a payload is a whole frame.
-
-    Args:
-        hold_s: How long a poll waits for messages if there are none, seconds.
-    """
+    """Answers requests as Responder; a payload is a whole frame. `hold_s`: the longest wait of a poll, seconds."""
 
     encoding: VsrEncoding = VSR
     client = _NO_CLIENT
@@ -62,12 +58,7 @@ class VsrResponder(Responder):
         return self.session.client_id
 
     def find(self, code: int, payload: memoryview) -> Response:
-        """Return the response to a request.
-
-        Args:
-            code: -1 for a frame that is no request: the connection closes.
-            payload: The frame, header included.
-        """
+        """Return the response to a frame with its header; code -1 (not a request) closes the connection."""
         if code < 0:
             self.session.is_ended = True
             return Status.INVALID_COMMAND, []

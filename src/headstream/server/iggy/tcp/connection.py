@@ -76,11 +76,7 @@ class SharedTcp(Protocol):
 
 
 class TcpServerConnection(asyncio.BufferedProtocol):
-    """One client over TCP.
-
-    Args:
-        shared: What all connections share.
-    """
+    """One client over TCP."""
 
     def __init__(self, shared: SharedTcp, loop: asyncio.AbstractEventLoop) -> None:
         self._shared = shared

@@ -22,14 +22,11 @@ class ReaderSwitch:
     """Selects the reader of one connection.
 
     Args:
-        transport: Its transport, the first reader.
-        short: Responder its small requests.
         intake: The shared intake; None if only the transport can read.
 
     Attributes:
-        short: Answers small requests.
         is_paused: Whether nothing is read.
-        read_bytes: What the transport has read since the last turn of others.
+        read_bytes: Bytes that the transport has read since the last turn of other connections.
     """
 
     def __init__(self, transport: asyncio.Transport, short: SmallRequests, intake: Intake | None) -> None:
@@ -43,12 +40,7 @@ class ReaderSwitch:
         self.read_bytes = 0
 
     def note(self, connection: IntakeHandler, *, is_short: bool) -> None:
-        """Count a read of the transport; the intake reads after enough small ones.
-
-        Args:
-            connection: Handles bytes from the intake; referenced while it reads.
-            is_short: Whether the read had only small requests.
-        """
+        """Count a read of the transport, `is_short` if of small requests only; the intake reads after enough of them."""
         self._shorts = self._shorts + 1 if is_short else 0
         if self._shorts < _SHORT_REQUESTS or self._intake is None or self.is_paused or self._transport.is_closing():
             return
@@ -70,10 +62,10 @@ class ReaderSwitch:
                 self._transport.pause_reading()
 
     def yields(self, rounds: LoopRounds, go_on: Callable[[], None]) -> bool:
-        """Read nothing until the event loop has a round with room if much has been read; return whether that is so.
+        """If much has been read, read nothing until the event loop has a round with room; return whether that is so.
 
         Args:
-            go_on: Called in that round; it resumes if nothing else holds reading up.
+            go_on: Called in that round; reads again unless something else pauses reading.
         """
         if self.read_bytes < ROUND_BYTES or self.is_paused:
             return False

@@ -32,15 +32,7 @@ _SMALL_POLL_BYTES: Final = 256 << 10
 
 
 class TcpServer(StreamListener[TcpServerConnection]):
-    """All connections over TCP.
-
-    Args:
-        dispatcher: Runs the commands.
-        workers: The threads for slow requests.
-        settings: Settings of TCP.
-        budget: The memory of requests and responses.
-        admission: When connections are accepted, and requests of unauthenticated clients answered.
-    """
+    """All connections over TCP."""
 
     def __init__(
         self, dispatcher: Dispatcher, workers: Workers, settings: TcpSettings, budget: MemoryBudget, admission: Admission

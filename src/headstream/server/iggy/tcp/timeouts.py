@@ -12,11 +12,7 @@ memory (WAIT_S)."""
 
 
 class ConnectionTimeouts:
-    """Timeouts of one connection; times are the event loop's, seconds.
-
-    Args:
-        now_s: Time of connecting.
-    """
+    """Timeouts of one connection; times are the event loop's, seconds."""
 
     def __init__(self, limits: ConnectionLimits, now_s: float) -> None:
         self._limits = limits

@@ -37,22 +37,14 @@ class Caller(Protocol):
 
 
 class Coordinator:
-    """All groups that have members.
-
-    Args:
-        monotonic: A monotonic clock, seconds.
-    """
+    """All groups that have members. `monotonic` returns seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self.monotonic = monotonic
         self.groups: dict[str, KafkaGroup] = {}
 
     def join(self, caller: Caller, name: str, asked: Joining, respond: Respond) -> None:
-        """Add a member to a group; see KafkaGroup.join().
-
-        Raises:
-            ProtocolError: the member is rejected.
-        """
+        """Add a member to a group; see KafkaGroup.join(). ProtocolError if the member is rejected."""
         group = self.groups.get(name)
         if group is None:
             if len(self.groups) >= _MAX_GROUPS:
@@ -69,22 +61,14 @@ class Coordinator:
             self._forget_unused(group)
 
     def find(self, caller: Caller, name: str) -> KafkaGroup | None:
-        """Return a group that has members, or None.
-
-        Raises:
-            ProtocolError: the group is another user's.
-        """
+        """Return a group that has members, or None; ProtocolError if the group is another user's."""
         group = self.groups.get(name)
         if group is not None:
             self.check_user(caller, group)
         return group
 
     def get(self, caller: Caller, name: str) -> KafkaGroup:
-        """Return a group that has members.
-
-        Raises:
-            ProtocolError: the group is another user's, or has no members.
-        """
+        """Return a group that has members; ProtocolError if it is another user's, or has no members."""
         group = self.find(caller, name)
         if group is None:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has no members")
@@ -101,16 +85,12 @@ class Coordinator:
             raise ProtocolError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "the group is another user's") from None
 
     def leave(self, group: KafkaGroup, member_id: str, instance_id: str | None) -> None:
-        """Remove a member of a group.
-
-        Raises:
-            ProtocolError: the member does not exist.
-        """
+        """Remove a member of a group; ProtocolError if it does not exist."""
         group.leave(member_id, instance_id, self.monotonic())
         self._forget_unused(group)
 
     def tick(self) -> None:
-        """Remove members whose session timed out, and complete rebalances that timed out; call it every _TICK_S."""
+        """Remove members after their session timeout, and complete rebalances that timed out; call it every _TICK_S."""
         now_s = self.monotonic()
         for group in tuple(self.groups.values()):
             group.tick(now_s)

@@ -26,12 +26,9 @@ class KafkaMember:
     """One member.
 
     Args:
-        id: Its id, assigned by the server.
         instance_id: The id of a static member, which keeps its assignment if it rejoins in time.
-        session_s: Session timeout, seconds.
-        rebalance_s: How long the others wait for it to rejoin, seconds.
+        rebalance_s: How long other members wait for it to rejoin, seconds.
         protocols: Metadata by assignment protocol, preferred first.
-        seen_s: Time of its last request.
     """
 
     id: str
@@ -57,12 +54,11 @@ class Joining:
     """A join request of a member.
 
     Args:
-        member_id: Its id; empty for a new one.
+        member_id: Empty for a new member.
         instance_id: The id of a static member.
         protocol_type: The group's type, as `consumer`.
         protocols: Metadata by assignment protocol, preferred first.
-        session_s: Session timeout, seconds.
-        rebalance_s: How long the others wait for it to rejoin, seconds.
+        rebalance_s: How long other members wait for it to rejoin, seconds.
         must_return: Whether a new member first gets an id, and joins again with it.
         can_skip: Whether it understands, as the leader, a request to assign nothing.
     """

@@ -24,15 +24,11 @@ _MOST_SESSION_MS: Final = 1_800_000
 _LEAST_WITH_RETURN: Final = 4
 """From this version of JoinGroup on, a new member gets its id first."""
 _LEAST_WITH_SKIPPING: Final = 9
-"""From this version of JoinGroup on, a leader can be told to assign nothing."""
+"""From this version of JoinGroup on, a response can request a leader to assign nothing."""
 
 
 def check_group(call: Call, name: str) -> None:
-    """Reject an invalid group name, or a user without the right to poll.
-
-    Raises:
-        ProtocolError: it is rejected.
-    """
+    """Raise ProtocolError for an invalid group name, or a user without the right to poll."""
     try:
         OffsetOwner.group(name)
     except InvalidInputError as error:

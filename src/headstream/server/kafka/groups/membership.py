@@ -31,11 +31,7 @@ _ID_LIFE_S: Final = 10.0
 
 @dataclass(eq=False)
 class KafkaGroup:
-    """One group.
-
-    Args:
-        user_id: Its owner: the user of its first member.
-    """
+    """One group; its owner is the user of its first member."""
 
     name: str
     user_id: int
@@ -65,10 +61,7 @@ class KafkaGroup:
         """Add a member to the group, or let one rejoin; the response is sent once all have joined.
 
         Args:
-            asked: The fields of the request.
-            make_id: Returns the id of a new member, of what its client calls itself.
-            respond: Called with the answer.
-            now_s: The time, in seconds that never go back.
+            make_id: Returns the id of a new member, made from its client's id.
 
         Raises:
             ProtocolError: it is rejected.
@@ -173,14 +166,7 @@ class KafkaGroup:
         self._complete_if_all(now_s)
 
     def sync(self, request: Mapping[str, Any], respond: Respond, now_s: float) -> None:
-        """Store the leader's assignment; respond to a member with its part once it exists.
-
-        Args:
-            respond: Called with the answer.
-
-        Raises:
-            ProtocolError: it is rejected.
-        """
+        """Store the leader's assignment; respond to a member with its part once it exists. ProtocolError: it is rejected."""
         member = self.check(request["member_id"], request["generation_id"], request.get("group_instance_id"), now_s)
         wanted = request.get("protocol_type"), request.get("protocol_name")
         if any(claimed not in (None, known) for claimed, known in zip(wanted, (self.protocol_type, self.protocol), strict=True)):
@@ -208,20 +194,12 @@ class KafkaGroup:
             respond(answer)
 
     def beat(self, request: Mapping[str, Any], now_s: float) -> ErrorCode:
-        """Record a heartbeat of a member; return whether it has to rejoin.
-
-        Raises:
-            ProtocolError: it is no member.
-        """
+        """Record a heartbeat of a member, return whether it has to rejoin; ProtocolError if it is not a member."""
         self.check(request["member_id"], request["generation_id"], request.get("group_instance_id"), now_s)
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else ErrorCode.NONE
 
     def check(self, member_id: str, generation: int, instance_id: str | None, now_s: float) -> KafkaMember:
-        """Return the member of a generation, and record its heartbeat.
-
-        Raises:
-            ProtocolError: the member does not exist.
-        """
+        """Return the member of a generation, and record its heartbeat; ProtocolError if it does not exist."""
         member = self._check_static(member_id, instance_id)
         if generation != self.generation:
             raise ProtocolError(ErrorCode.ILLEGAL_GENERATION, f"the group is in generation {self.generation}, not {generation}")
@@ -229,11 +207,7 @@ class KafkaGroup:
         return member
 
     def leave(self, member_id: str, instance_id: str | None, now_s: float) -> None:
-        """Remove a member.
-
-        Raises:
-            ProtocolError: the member does not exist.
-        """
+        """Remove a member; ProtocolError if it does not exist."""
         if instance_id is not None and not member_id:
             static = self._static(instance_id)
             member_id = "" if static is None else static.id
@@ -245,7 +219,7 @@ class KafkaGroup:
     # -- time -----------------------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> None:
-        """Remove members whose session timed out, and complete a rebalance that timed out."""
+        """Remove members after their session timeout, and complete a rebalance that timed out."""
         for member_id in [each for each, until_s in self.promised.items() if until_s <= now_s]:
             del self.promised[member_id]
         silent = [

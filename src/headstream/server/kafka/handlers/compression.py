@@ -28,7 +28,6 @@ def decompress(codec: int, data: memoryview, most_bytes: int) -> bytes | memoryv
 
     Args:
         codec: As in a batch's attributes: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-        most_bytes: Limit of the decompressed size.
 
     Raises:
         DecodeError: the bytes are not of that codec.
@@ -50,20 +49,16 @@ def decompress(codec: int, data: memoryview, most_bytes: int) -> bytes | memoryv
 
 
 def bound_decompressed(codec: int, data: memoryview, most_bytes: int) -> int:
-    """Return how many bytes compressed records can have: as many as they say, else as many as their codec can make of so few.
+    """Return the declared size of compressed records, else the maximum that their codec can make of their size.
 
-    decompress() with this limit refuses records that have more than they say.
-
-    Args:
-        codec: As for decompress().
-        most_bytes: The upper limit of the result.
+    decompress() with this limit rejects records that are larger than declared.
     """
     if codec not in _RATIOS:
         return 0
     try:
         said = _SIZES[codec](data)
     except (RuntimeError, zstandard.ZstdError, ValueError, EOFError):
-        said = None  # decompress() says why
+        said = None  # decompress() explains the reason
     return min(most_bytes, len(data) * _RATIOS[codec] if said is None else said)
 
 
@@ -151,6 +146,5 @@ def _unzstd(data: memoryview, most_bytes: int) -> bytes:
 
 _SIZES: Final[dict[int, Callable[[memoryview], int | None]]] = {1: _said_gzip, 2: _said_snappy, 3: _said_lz4, 4: _said_zstd}
 _RATIOS: Final = {1: 1032, 2: 22, 3: 255, 4: 1 << 15}
-"""How many bytes a codec makes of one at most: deflate's longest match of two bits, snappy's of three bytes for 64, lz4's length
-byte, a block of zstd that repeats one byte."""
+"""Maximum expansion of a codec: deflate: longest match in two bits; snappy: 64 in 3 bytes; lz4: length byte; zstd: one byte."""
 _READERS: Final[dict[int, Callable[[memoryview, int], bytes]]] = {1: _gunzip, 2: _unsnap, 3: _unlz4, 4: _unzstd}

@@ -85,7 +85,7 @@ _REQUIRED: Final[Mapping[str, tuple[str, str]]] = {
     "min.insync.replicas": ("1", "there is one broker"),
     "remote.storage.enable": ("false", "there is no remote storage"),
 }
-"""Settings of which one value is accepted, and why no other: it would promise what is not so."""
+"""Settings with one accepted value, and the reason: any other would be without effect."""
 
 
 def _spell_policy(options: TopicOptions) -> str:
@@ -124,14 +124,7 @@ def spell_configs(options: TopicOptions) -> list[dict[str, Any]]:
 
 
 def apply_config(options: TopicOptions, name: str, value: str | None) -> TopicOptions:
-    """Return a topic's options with one setting changed.
-
-    Args:
-        value: Its new value; None for the default.
-
-    Raises:
-        ProtocolError: the setting is unknown or read-only, or the value is invalid.
-    """
+    """Return a topic's options with one setting changed (None: to its default); ProtocolError: unknown, read-only or invalid."""
     try:
         if name == "cleanup.policy":
             return _apply_policy(options, value or "delete")
@@ -151,7 +144,7 @@ def apply_config(options: TopicOptions, name: str, value: str | None) -> TopicOp
 
 
 def _check_accepted(name: str, value: str | None) -> None:
-    """Reject a setting without an effect that Kafka does not know, or whose value promises what is not so."""
+    """Reject an unknown setting, and a value of a setting without effect that the server does not implement."""
     accepted, required = _ACCEPTED.get(name), _REQUIRED.get(name)
     if accepted is None and required is None:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"Kafka has no setting {name}")

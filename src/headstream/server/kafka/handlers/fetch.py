@@ -44,11 +44,7 @@ _NO_BOUNDS: Final = (-1, -1)
 
 @dataclass(slots=True, eq=False)
 class _FetchedPartition:
-    """One partition of a fetch: topic, number, offset and limits.
-
-    Args:
-        shown: The log start offset and the end that the client received last.
-    """
+    """One partition of a fetch; `shown` has the log start offset and the end that the client received last."""
 
     topic: str
     index: int
@@ -65,7 +61,6 @@ class FetchSession:
     """The partitions that a connection fetches, for one fetch or for several; one thread at a time reads.
 
     Args:
-        call: The first fetch, with all partitions.
         on_ring: Called on any thread when messages could be available; once until the next read.
     """
 
@@ -284,14 +279,7 @@ class FetchSession:
 
 
 def open_session(call: Call, before: FetchSession | None, on_ring: Callable[[], None]) -> FetchSession:
-    """Return the session of a fetch: the connection's if the fetch continues it, else a new one instead of it.
-
-    Args:
-        on_ring: Called on any thread when messages could be available.
-
-    Raises:
-        ProtocolError: the fetch continues a session that does not exist, or not where it was.
-    """
+    """Return the session that a fetch continues, else a new one; ProtocolError: it does not exist, or is at another epoch."""
     number, epoch = call.request.get("session_id", 0), call.request.get("session_epoch", -1)
     if epoch <= 0:
         if before is not None:
@@ -307,14 +295,7 @@ def open_session(call: Call, before: FetchSession | None, on_ring: Callable[[], 
 
 
 def find_bounds(call: Call, place: FoundTopic, number: int) -> tuple[int, int]:
-    """Return the log start offset of a partition and its end.
-
-    Args:
-        number: The partition, from 1.
-
-    Raises:
-        PartitionNotFoundError: it is gone.
-    """
+    """Return the log start offset of a partition (from 1) and its end; PartitionNotFoundError if it is gone."""
     log = call.context.dispatcher.broker.backing.log
     written_end, first = log.written_end(place.topic, number), log.start_offset(place.topic, number)
     with log.reading(place.topic, number) as follower:
@@ -324,11 +305,7 @@ def find_bounds(call: Call, place: FoundTopic, number: int) -> tuple[int, int]:
 
 
 def check_epoch(epoch: int) -> None:
-    """Reject the epoch of another leader; -1 means unknown.
-
-    Raises:
-        ProtocolError: it is another one.
-    """
+    """Raise ProtocolError for the epoch of another leader; -1 means unknown."""
     if epoch not in (-1, LEADER_EPOCH):
         fault = ErrorCode.FENCED_LEADER_EPOCH if epoch < LEADER_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH
         raise ProtocolError(fault, f"the leader is in epoch {LEADER_EPOCH}, not {epoch}")

@@ -22,8 +22,7 @@ _NO_ID: Final = -1
 _BIG_BYTES: Final = 128 << 10
 """Requests from this size on run on a thread: most of the work releases the GIL."""
 _UNCHARGED_BYTES: Final = 1 << 20
-"""From this decompressed size on, batches are charged to the memory budget, which can wait; smaller ones are decompressed one
-at a time in the event loop."""
+"""Decompressed size from which batches are charged to the memory budget, which can wait; smaller ones stay in the event loop."""
 _ATTRIBUTES_AT: Final = 22
 _CODEC: Final = 7
 

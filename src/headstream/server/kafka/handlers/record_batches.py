@@ -50,9 +50,8 @@ class ClientBatch(NamedTuple):
     """A client's batch for a partition.
 
     Args:
-        messages: As sent messages, back to back.
+        messages: Encoded as sent, back to back.
         producer_id: The idempotent producer's id, else -1.
-        sequence: The first message's sequence.
     """
 
     messages: bytearray
@@ -63,10 +62,7 @@ class ClientBatch(NamedTuple):
 
 
 def read_batch(records: memoryview | None, convention: Convention = "headstream") -> ClientBatch:
-    """Return the messages of a client's batch; a partition accepts one batch per request.
-
-    Args:
-        convention: That of the topic's headers.
+    """Return the messages of a client's batch, by the topic's convention of headers; a partition accepts one batch per request.
 
     Raises:
         DecodeError: the bytes are not a batch, or do not match its checksum.
@@ -111,10 +107,8 @@ def make_batch(
 
     Args:
         chunks: Stored messages; if there are none, the batch has no records and moves a client past its offsets.
-        base_offset: The batch's first offset: that of the first message, or less.
-        last_offset: Its last one: that of the last message, or more; less than 2^31 behind the first one.
-        topic: `stream/topic`.
-        convention: That of the topic's headers.
+        base_offset: That of the first message, or less.
+        last_offset: That of the last message, or more; less than 2^31 behind the first one.
     """
     write = partial(_encode_rare_message, topic=topic, convention=convention)
     return encode_batch(chunks, base_offset, last_offset, LEADER_EPOCH, write, is_typed=convention == "headstream")

@@ -16,14 +16,7 @@ from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolErro
 
 
 def topic_name(call: Call, name: str) -> TopicName:
-    """Return the topic of a Kafka name.
-
-    Args:
-        name: The name in Kafka's form.
-
-    Raises:
-        ProtocolError: the name is invalid in Kafka.
-    """
+    """Return the topic of a Kafka name; ProtocolError if Kafka does not allow the name."""
     try:
         return _topic_name(call.context.settings.default_stream, name)
     except InvalidInputError:
@@ -49,10 +42,6 @@ def topic_id(place: FoundTopic) -> uuid.UUID:
 def find_place(call: Call, name: str, right: Callable[[Rights, int, int], None]) -> FoundTopic:
     """Return the topic of a Kafka name, if the user has a right to it.
 
-    Args:
-        name: The name in Kafka's form.
-        right: The required right, as Rights.poll.
-
     Raises:
         ProtocolError: the name is invalid in Kafka, or the user lacks the right.
         TopicNotFoundError: the topic does not exist, and the user is allowed to know that.
@@ -71,11 +60,7 @@ def find_place(call: Call, name: str, right: Callable[[Rights, int, int], None])
 
 
 def is_allowed(right: Callable[..., None], *arguments: int) -> bool:
-    """Return whether the user has a right.
-
-    Args:
-        right: One of Rights' methods.
-    """
+    """Return whether the user has a right: one of Rights' methods, with its arguments."""
     try:
         right(*arguments)
     except PermissionDeniedError:

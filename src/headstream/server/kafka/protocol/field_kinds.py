@@ -10,7 +10,7 @@ from typing import Any, Final
 from headstream.server.kafka.protocol.schema_text import KafkaField
 
 NUMBERS: Final = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q"}
-"""Kind -> its letter in a struct."""
+"""Kind -> its code in the module struct."""
 
 _ZERO: Final = uuid.UUID(int=0)
 

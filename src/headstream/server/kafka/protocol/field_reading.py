@@ -67,12 +67,7 @@ _ReadInto = Callable[[Cursor, dict[str, Any]], None]
 
 
 def make_reader(fields: Sequence[KafkaField], version: int, *, is_flexible: bool) -> Callable[[Cursor], dict[str, Any]]:
-    """Return the function that reads a structure.
-
-    Args:
-        fields: The structure's, in all versions.
-        is_flexible: Whether that is flexible.
-    """
+    """Return the function that reads a structure with these fields (of all versions) in a version."""
     there = [field for field in fields if version in field.versions]
     steps = [
         _numbers_step(run) if is_number(run[0]) else _field_step(run[0], version, is_flexible)

@@ -24,12 +24,7 @@ Write = Callable[[list[BytesLike], Any], None]
 
 
 def make_writer(fields: Sequence[KafkaField], version: int, *, is_flexible: bool) -> Write:
-    """Return the function that writes a structure, given as values by the names of its fields; missing ones have their defaults.
-
-    Args:
-        fields: The structure's, in all versions.
-        is_flexible: Whether that is flexible.
-    """
+    """Return the function that writes a structure in a version from values by field name; missing ones have their defaults."""
     there = [field for field in fields if version in field.versions]
     steps = [
         _numbers_step(run, version) if is_number(run[0]) else _field_step(run[0], version, is_flexible)

@@ -26,7 +26,6 @@ class RequestHead(NamedTuple):
 
     Args:
         correlation_id: Repeated in the response.
-        client_id: The client's id, chosen by the client.
     """
 
     api_key: int
@@ -36,14 +35,7 @@ class RequestHead(NamedTuple):
 
 
 def pull_head(frame: memoryview) -> tuple[RequestHead, int]:
-    """Return a request's head without tagged fields, and the position after it.
-
-    Args:
-        frame: The bytes after the length.
-
-    Raises:
-        DecodeError: the head is invalid.
-    """
+    """Return a request's head without tagged fields from a frame without its length, and the position after it; DecodeError."""
     if len(frame) < _HEAD.size:
         raise DecodeError("the head of a request is cut short", 0, _HEAD.size, len(frame))
     api_key, version, correlation_id, size = _HEAD.unpack_from(frame)
@@ -58,11 +50,7 @@ def pull_head(frame: memoryview) -> tuple[RequestHead, int]:
 
 
 def skip_tags(frame: memoryview, at: int) -> int:
-    """Return the position after the tagged fields of a head.
-
-    Raises:
-        DecodeError: they are incomplete, or too many.
-    """
+    """Return the position after the tagged fields of a head; DecodeError if they are incomplete, or too many."""
     count, at = _pull_varint(frame, at)
     if count > _MAX_TAGS:
         raise DecodeError("the head of a request has too many tagged fields", at)
@@ -89,21 +77,13 @@ def _pull_varint(frame: memoryview, at: int) -> tuple[int, int]:
 
 
 def response_pieces(correlation_id: int, body: Sequence[BytesLike], *, is_flexible: bool) -> list[BytesLike]:
-    """Return a complete response.
-
-    Args:
-        is_flexible: Whether its head has a section of tagged fields, which is empty.
-    """
+    """Return a complete response; `is_flexible`: its head has a section of tagged fields, which is empty."""
     size = sum(map(len, body)) + 4 + is_flexible
     return [_RESPONSE.pack(size, correlation_id) + b"\0" * is_flexible, *body]
 
 
 class KafkaFrameBuffer:
-    """The bytes of one connection: received at the end, taken as frames at the beginning.
-
-    Args:
-        most_bytes: Limit of a frame.
-    """
+    """The bytes of one connection: received at the end, taken as frames (up to `most_bytes`) at the beginning."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -148,11 +128,7 @@ class KafkaFrameBuffer:
         self._end += count
 
     def needed_bytes(self) -> int:
-        """Return the buffer size that the next frame needs; 0 while it is unknown.
-
-        Raises:
-            DecodeError: it is longer than any that is taken, or its length is negative.
-        """
+        """Return the buffer size that the next frame needs, 0 while unknown; DecodeError for an invalid length."""
         if self.pending_bytes < 4:
             return 0
         size: int = _LENGTH.unpack_from(self._data, self._begin)[0]

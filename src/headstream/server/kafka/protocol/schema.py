@@ -36,7 +36,6 @@ class Schema:
 
     Args:
         name: The API's, as `list_offsets`.
-        first_version: The first supported version.
         flexible_from: The first flexible version, or None.
     """
 
@@ -52,15 +51,7 @@ class Schema:
         return self.flexible_from is not None and version >= self.flexible_from
 
     def decode(self, version: int, data: BytesLike) -> dict[str, Any]:
-        """Return a message by the names of its fields; records are parts of the data, not copied.
-
-        Args:
-            version: One of those known here.
-            data: The message; what follows it is ignored.
-
-        Raises:
-            DecodeError: the bytes are not such a message.
-        """
+        """Return a message by field name, ignoring bytes after it; records are parts of the data, not copied. DecodeError."""
         cursor = Cursor(memoryview(data))
         try:
             return _reader_of(self, version)(cursor)
@@ -68,12 +59,7 @@ class Schema:
             raise DecodeError(f"{self.name} version {version}: {error}", cursor.at) from None
 
     def encode(self, version: int, values: Mapping[str, Any]) -> list[BytesLike]:
-        """Return a message in pieces; missing fields have their defaults.
-
-        Args:
-            version: One of those known here.
-            values: The fields by name; those that the version does not have are left out. Records are a list of pieces.
-        """
+        """Return a message in pieces (also records); missing fields get defaults, those of other versions are left out."""
         pieces: list[BytesLike] = [bytearray()]
         _writer_of(self, version)(pieces, values)
         return [piece for piece in pieces if len(piece)]
@@ -90,14 +76,7 @@ def _writer_of(schema: Schema, version: int) -> Write:
 
 
 def parse_schemas(text: str) -> dict[tuple[str, str], Schema]:
-    """Parse schemas; return them by name and `request` or `response`.
-
-    Args:
-        text: The notation above; a line without indentation begins a schema.
-
-    Raises:
-        ValueError: a line is invalid.
-    """
+    """Parse schemas in the notation above; return them by name and `request` or `response`. ValueError for an invalid line."""
     return {
         (name, way): Schema(name, key, first, last, flexible, fields)
         for name, way, key, first, last, flexible, fields in parse_text(text)

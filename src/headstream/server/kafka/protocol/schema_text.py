@@ -40,10 +40,8 @@ class KafkaField:
 
     Args:
         kind: bool, int8 to int64, string, bytes, uuid or records; empty or `struct` for a structure.
-        is_array: Whether it is an array of these.
-        fields: Fields of a structure.
+        is_array: Whether it is an array of `kind`.
         nullable: The versions in which it is nullable.
-        tag: The tag of a tagged field.
         default: Its default, if that is not 0, "" or empty.
     """
 
@@ -70,14 +68,7 @@ class Head(NamedTuple):
 
 
 def parse_text(text: str) -> list[Head]:
-    """Parse schemas.
-
-    Args:
-        text: In the notation of schema.py.
-
-    Raises:
-        ValueError: a line is invalid.
-    """
+    """Parse schemas in the notation of schema.py; ValueError for an invalid line."""
     found: list[Head] = []
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     at = 0

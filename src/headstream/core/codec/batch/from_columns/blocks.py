@@ -198,36 +198,21 @@ class _BlockPart(NamedTuple):
 
 
 class BlockBuilder:
-    """Builds the header blocks of a number of messages.
-
-    Args:
-        count: The number of messages.
-    """
+    """Builds the header blocks of a number of messages; InvalidInputError if the buffers of a method do not fit each other."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._parts: list[_BlockPart] = []
 
     def add_blocks(self, blocks: VariableColumn) -> None:
-        """Add existing blocks.
-
-        Args:
-            blocks: One block per message; null for none.
-
-        Raises:
-            InvalidInputError: the buffers do not fit each other; the same in the other methods.
-        """
+        """Add one existing block per message; null for none."""
         check_variable("blocks", blocks, self._count)
         self._parts.append(_BlockPart(blocks))
 
     def add_lists(self, lists: VariableColumn, keys: VariableColumn, kinds: BytesLike, values: VariableColumn) -> None:
         """Add lists of headers.
 
-        Args:
-            lists: The offsets of each message's headers in the columns below, and which lists are not null; no data.
-            keys: The headers' keys, none of them null.
-            kinds: The code of each header's kind.
-            values: The encoded values of the headers, none of them null.
+        The lists have offsets into the columns of keys and encoded values, which have no null, and no data.
         """
         entries = memoryview(kinds).nbytes
         check_variable("keys", keys, entries)
@@ -236,12 +221,7 @@ class BlockBuilder:
         self._parts.append(_BlockPart(values, lists=lists, keys=keys, kinds=kinds))
 
     def add_column(self, key: bytes, kind: int, values: VariableColumn) -> None:
-        """Add a header of variable width to each message whose value is not null.
-
-        Args:
-            kind: The code of its kind.
-            values: One per message.
-        """
+        """Add a header of variable width to each message whose value is not null."""
         check_variable(key.decode("utf-8", "backslashreplace"), values, self._count)
         self._parts.append(_BlockPart(values, key=key, kind=kind))
 
@@ -249,9 +229,7 @@ class BlockBuilder:
         """Add a header of fixed width to each message whose value is not null.
 
         Args:
-            kind: The code of its kind.
             width: Bytes of a value, 1 or more.
-            data: One value per message, little-endian.
             validity: Bitmap, lowest bit first; None if no value is null.
         """
         if width < 1:
@@ -263,11 +241,7 @@ class BlockBuilder:
         self._parts.append(_BlockPart(VariableColumn(b"", data, validity), width, key, kind))
 
     def build(self) -> Blocks:
-        """Return the blocks.
-
-        Raises:
-            InvalidInputError: they are 2 GiB or more.
-        """
+        """Return the blocks; InvalidInputError if they are 2 GiB or more."""
         sized, placed = bytearray(8 * self._count), c.new_bytes(4 * self._count + 4)
         for part in self._parts:
             _measure_part(part, self._count, sized)

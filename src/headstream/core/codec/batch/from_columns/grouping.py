@@ -26,13 +26,7 @@ else:
 
 
 class Grouped(NamedTuple):
-    """Sent messages by group.
-
-    Args:
-        data: The messages of group 0, then those of group 1 and so on.
-        sizes: The bytes of each group.
-        counts: The messages of each group.
-    """
+    """Sent messages sorted by group, with the bytes and the messages of each group."""
 
     data: bytearray
     sizes: tuple[int, ...]
@@ -99,16 +93,7 @@ def _scatter(
 
 
 def group_sent(sent: BytesLike, targets: BytesLike, groups: int) -> Grouped:
-    """Sort sent messages by group; messages of one group stay in order.
-
-    Args:
-        sent: Messages as sent, back to back.
-        targets: The group of each: int32, 0 to groups - 1.
-        groups: The number of groups.
-
-    Raises:
-        InvalidInputError: the messages and their groups do not fit each other.
-    """
+    """Sort sent messages by group (int32 per message, 0 to groups - 1); messages of one group stay in order."""
     sent_view, targets_view = memoryview(sent), memoryview(targets)
     summed = bytearray(16 * groups)
     p: cython.p_const_uchar = c.readable(sent_view)
@@ -141,11 +126,7 @@ def group_sent(sent: BytesLike, targets: BytesLike, groups: int) -> Grouped:
 
 
 class Cut(NamedTuple):
-    """The messages of one batch: the first ones of a longer sequence.
-
-    Args:
-        end: The byte after them.
-    """
+    """The messages of one batch, the first ones of a longer sequence; `end` is the byte after them."""
 
     end: int
     messages_count: int
@@ -207,16 +188,9 @@ def _cut(
 
 
 def cut_sent(sent: BytesLike, max_bytes: int, max_values: int = -1, max_payloads: int = -1) -> Cut:
-    """Return the first sent messages that fit one batch, at least one.
+    """Return the first checked sent messages that fit one batch, at least one.
 
-    Args:
-        sent: Messages as sent, back to back, checked.
-        max_bytes: The maximum size of a batch.
-        max_values: The maximum bytes of header values; -1 disables this and the next limit.
-        max_payloads: The maximum bytes of payloads.
-
-    Raises:
-        InvalidInputError: the first message is cut short, or its header block is invalid.
+    `max_values` limits the bytes of header values, `max_payloads` those of payloads; -1 disables both.
     """
     view = memoryview(sent)
     noted = bytearray(8)

@@ -108,13 +108,7 @@ def _hash_keys(
 def hash_keys(offsets: BytesLike, data: BytesLike, validity: BytesLike | None, partitions: int) -> bytearray:
     """Return the partition of each key, equal to model.partitioning.partition_of(): int32, 0 for a null key.
 
-    Args:
-        offsets: int32, one more than keys.
-        validity: Bitmap, lowest bit first; None if no key is null.
-        partitions: The topic's number of partitions, 1 or more.
-
-    Raises:
-        InvalidInputError: the buffers do not fit each other.
+    The offsets are int32, one more than keys; the validity is a bitmap, lowest bit first, None if no key is null.
     """
     offsets_view, data_view, validity_view = memoryview(offsets), memoryview(data), memoryview(validity or b"")
     count = max(offsets_view.nbytes // 4 - 1, 0)
@@ -179,13 +173,8 @@ def _parse_ids(
 
 
 def parse_ids(offsets: BytesLike, data: BytesLike, validity: BytesLike | None) -> bytearray | int:
-    """Return the stored form of message ids, 16 bytes each, zeros for null; or the number of the first text that is
-    not a UUID of 36 characters.
-
-    Args:
-        offsets: int32, one more than texts.
-        validity: Bitmap, lowest bit first; None if no text is null.
-    """
+    """Return the stored form of message ids, 16 bytes each, zeros for null; or the number of the first text that is not a UUID
+    of 36 characters. Offsets and validity are as in hash_keys()."""
     offsets_view, data_view, validity_view = memoryview(offsets), memoryview(data), memoryview(validity or b"")
     digits_view, places_view = memoryview(_DIGITS), memoryview(_PLACES)
     count = max(offsets_view.nbytes // 4 - 1, 0)

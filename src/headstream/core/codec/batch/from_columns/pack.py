@@ -181,9 +181,6 @@ def pack(
         headers_data: Header blocks as sent, without the reserved headers, which pack() adds for keys and null payloads.
         ids: 16 bytes per message, as stored; None lets the log generate them.
 
-    Returns:
-        Sent messages, back to back.
-
     Raises:
         InvalidInputError: the buffers do not fit each other.
         DecodeError: a header block is malformed; the byte position is in headers_data.

@@ -74,16 +74,7 @@ def _store(
 
 
 def store_blocks(count: int, blocks: VariableColumn) -> bytearray:
-    """Return stored messages with these headers.
-
-    Args:
-        count: The number of blocks.
-        blocks: Header blocks; null for none.
-
-    Raises:
-        InvalidInputError: the buffers do not fit each other.
-        DecodeError: a block is malformed; the text has its number, from 0.
-    """
+    """Return stored messages with these headers, null for none; the DecodeError of a malformed block has its number, from 0."""
     check_variable("headers", blocks, count)
     stored, noted = c.new_bytes(last_offset(blocks.offsets, count) + _ROOM * count), c.new_bytes(_NOTES.size)
     offsets_view, data_view, key_view = memoryview(blocks.offsets), memoryview(blocks.data), memoryview(_EMPTY_KEY)

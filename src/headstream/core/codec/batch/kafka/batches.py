@@ -316,9 +316,6 @@ def encode_batch(
         write_fallback: Encodes a rare message; returns the record, with its length, and its time in milliseconds since 1970 UTC.
             Its arguments are the message, the batch's base time (None: the message's own) and base_offset.
         is_typed: Whether headers are texts with hs.kinds; otherwise write_fallback encodes each message with headers.
-
-    Raises:
-        DecodeError: the bytes are not stored messages.
     """
     data = c.new_bytes(HEAD_BYTES + sum(len(chunk) for chunk in chunks) + _SLACK_BYTES)
     noted, scratch, end = bytearray(_NOTES.size), _EncodeScratch(), HEAD_BYTES

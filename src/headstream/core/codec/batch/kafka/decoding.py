@@ -195,7 +195,6 @@ class KafkaDecoded(NamedTuple):
     """Header blocks from Kafka's headers.
 
     Args:
-        blocks: One per record.
         flags: A byte per record: 0, FALLBACK_ROW or LOSSY_ROW.
         dropped_count: The number of headers that no message can have, because their key is empty or longer than 255 bytes.
     """
@@ -208,17 +207,9 @@ class KafkaDecoded(NamedTuple):
 def decode_kafka_headers(
     count: int, lists: VariableColumn, keys: VariableColumn, values: VariableColumn, *, strict: bool = False
 ) -> KafkaDecoded:
-    """Convert Kafka's headers to header blocks.
+    """Convert Kafka's headers to header blocks; the lists have offsets into the columns of keys (UTF-8) and values, and no data.
 
-    Args:
-        count: The number of records.
-        lists: Where each record's headers begin in the columns below, and which lists are not null; no data.
-        keys: The headers' keys, UTF-8, none of them null.
-        strict: Whether records with headers that no message can have fall back to codec.kafka, which rejects them.
-
-    Raises:
-        InvalidInputError: the buffers do not fit each other.
-        LimitError: the blocks would exceed the range of int32 offsets.
+    With `strict`, records with headers that no message can have fall back to codec.kafka, which rejects them.
     """
     headers = check_lists(count, lists, keys, values)
     key_bytes, value_bytes = last_offset(keys.offsets, headers), last_offset(values.offsets, headers)

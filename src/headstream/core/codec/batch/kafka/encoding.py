@@ -219,9 +219,7 @@ def _encode_rows(
 class KafkaEncoded(NamedTuple):
     """Kafka's headers of many records, in Arrow's layout.
 
-    Args:
-        lists: Where each record's headers begin among all of them, int32.
-        flags: A byte per record, 1 if it falls back to codec.kafka; it has no headers then.
+    The offsets of the lists are int32; a flag of 1 means that the record falls back to codec.kafka, and has no headers here.
     """
 
     lists: bytearray
@@ -232,16 +230,7 @@ class KafkaEncoded(NamedTuple):
 
 
 def encode_kafka_headers(count: int, blocks: VariableColumn) -> KafkaEncoded:
-    """Convert header blocks to Kafka's headers.
-
-    Args:
-        count: The number of blocks.
-        blocks: The blocks; null for none.
-
-    Raises:
-        InvalidInputError: the buffers do not fit each other.
-        LimitError: the headers could exceed the range of int32 offsets.
-    """
+    """Convert header blocks, null for none, to Kafka's headers; LimitError if they could exceed the range of int32 offsets."""
     check_variable("headers", blocks, count)
     total = last_offset(blocks.offsets, count)
     headers = total // _MIN_HEADER + count  # including one hs.kinds per record

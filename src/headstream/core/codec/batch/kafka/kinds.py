@@ -25,11 +25,7 @@ FALLBACK = cython.declare(cython.longlong, -2)
 def list_entries(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, entries: cython.p_uchar) -> cython.longlong:
     """List the entries of hs.kinds; return their number, or -2 for more than 64.
 
-    Args:
-        p: The bytes that contain hs.kinds.
-        at: Where it begins.
-        end: Where it ends.
-        entries: The output, 40 bytes per entry: begin and end of its key, begin and end of its kinds, number of kinds.
+    An entry has 40 bytes: begin and end of its key, begin and end of its kinds, number of kinds.
     """
     count: cython.longlong = 0
     while at <= end:
@@ -109,17 +105,9 @@ def kind_of(
     count: cython.longlong,
     names: cython.p_const_uchar,
 ) -> cython.int:
-    """Return the kind that hs.kinds has for a header, or 0.
+    """Return the kind that hs.kinds has for header `j` of a record, or 0; `names` are values.NAMES.
 
-    Args:
-        j: The number of the header.
-        begin: The first header of its record.
-        end: The one after the last.
-        key_offsets: Where each key begins in `keys`.
-        roles: 0 for each header of the record that is one of the message's own.
-        text: The bytes that contain hs.kinds.
-        entries: Its entries, from list_entries().
-        names: values.NAMES.
+    The roles are 0 for each header of the record that is one of the message's own.
     """
     key: cython.longlong = c.load32(key_offsets, 4 * j)
     size: cython.longlong = c.load32(key_offsets, 4 * j + 4) - key

@@ -117,13 +117,9 @@ def _check_record(
 def check_records(
     p: cython.p_const_uchar, size: cython.longlong, count: cython.longlong, base_ms: cython.longlong, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Return 0, or a fault; note the number of headers, and the largest record's header bytes.
+    """Return 0, or a fault; note the number of headers, and the largest record's header bytes, in bytes 24 to 48 of `notes`.
 
-    Args:
-        size: Their size in bytes.
-        count: The expected number of records.
-        base_ms: The base of their times, from -MAX_TIME_MS to MAX_TIME_MS; NO_BASE_MS for records without a time.
-        notes: The output: a fault, and in bytes 24 to 48 the numbers.
+    `base_ms` is from -MAX_TIME_MS to MAX_TIME_MS, or NO_BASE_MS for records without a time.
     """
     at: cython.longlong = 0
     number: cython.longlong

@@ -242,10 +242,6 @@ def decode_records(
         read_fallback: Converts a rare record: its bytes after its length, and base_ms; returns the sent message.
         most_bytes: Maximum size of the messages, bytes.
         is_typed: Whether headers have the kinds of hs.kinds; otherwise read_fallback converts each record with headers.
-
-    Raises:
-        DecodeError: the bytes are not this number of records.
-        LimitError: the messages would exceed the size.
     """
     view, noted = memoryview(records), bytearray(_NOTES.size)
     if base_ms is not None and not -MAX_TIME_MS <= base_ms <= MAX_TIME_MS:
@@ -294,11 +290,7 @@ def _put(data: bytearray, at: int, message: bytes) -> None:
 
 
 class _Scratch:
-    """Buffers for the headers of one record.
-
-    Args:
-        most_bytes: Maximum header bytes of one record.
-    """
+    """Buffers for the headers of one record, of at most so many bytes."""
 
     def __init__(self, most_bytes: int) -> None:
         self.key_offsets, self.value_offsets = bytearray(4 * _COUNT + 4), bytearray(4 * _COUNT + 4)

@@ -104,15 +104,7 @@ def find_roles(
 ) -> cython.longlong:
     """Write the role of each header; return the number of hs.kinds, -1 for none, or -2 to fall back to codec.kafka.
 
-    Args:
-        begin: The record's first header.
-        end: The one after the last.
-        key_offsets: Where each key begins in `keys`.
-        value_offsets: Where each value begins in `values`.
-        validity: Which values are not null.
-        some_null: Whether some values are null.
-        strict: Whether to fall back for a header that no message can have.
-        roles: The output, a byte per header: 0 for one of the message's own, 1 for one that no message can have.
+    Roles have a byte per header: 0 for one of the message's own, 1 for one that no message can have, where `strict` falls back.
     """
     kinds: cython.longlong = -1
     seen: cython.int = 0

@@ -36,13 +36,7 @@ NAN64 = cython.declare(cython.ulonglong, 0x7FF8 << 48)
 @cython.exceptval(check=False)
 @cython.nogil
 def kind_code(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, names: cython.p_const_uchar) -> cython.int:
-    """Return the code of a kind in hs.kinds, given by name or number; 0 if it is invalid.
-
-    Args:
-        p: The bytes that contain the kind.
-        at: Where it begins.
-        size: Its size in bytes.
-    """
+    """Return the code of a kind in hs.kinds, given by name or number; 0 if it is invalid."""
     i: cython.longlong = 0
     code: cython.int = 0
     if 0 < size < 4 and 48 <= p[at] <= 57:
@@ -62,13 +56,7 @@ def kind_code(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlon
 @cython.exceptval(check=False)
 @cython.nogil
 def write_kind(kind: cython.int, names: cython.p_const_uchar, q: cython.p_uchar, to: cython.longlong) -> cython.longlong:
-    """Write a kind as in hs.kinds; return the position after it.
-
-    Args:
-        kind: 1 to 255.
-        q: The output, with space for 8 bytes.
-        to: The position in it.
-    """
+    """Write a kind as in hs.kinds, at most 8 bytes; return the position after it."""
     i: cython.longlong = 0
     while names[i] != 0:
         if names[i] == kind:
@@ -168,13 +156,7 @@ def read_text(
 ) -> cython.longlong:
     """Write the value of a text; return its size, -1 if it is invalid for the kind, -2 if it is too long for this kernel.
 
-    Args:
-        kind: The value's kind; for an unknown kind the text is the value.
-        p: The bytes that contain the text.
-        at: Where it begins.
-        size: Its size in bytes.
-        q: The output, with space for the text plus 16 bytes.
-        to: The position in it.
+    For an unknown kind the text is the value. The output has space for the text plus 16 bytes.
     """
     width: cython.longlong = c.kind_width(kind)
     if kind == 2 and c.utf8_size(p, at, size) < size:
@@ -213,15 +195,9 @@ def read_text(
 def write_text(
     kind: cython.int, p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write a value as text; return its size, or -2 if the text would not decode to the value.
+    """Write a checked value, not null, as text; return its size, or -2 if the text would not decode to the value.
 
-    Args:
-        kind: The value's kind, not null; for an unknown kind the value is the text.
-        p: The bytes that contain the value, checked.
-        at: Where it begins.
-        size: Its size in bytes.
-        q: The output, with space for the value plus 40 bytes.
-        to: The position in it.
+    For an unknown kind the value is the text. The output has space for the value plus 40 bytes.
     """
     unit: cython.uint
     if c.kind_width(kind) < 0:

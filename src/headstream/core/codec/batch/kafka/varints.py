@@ -22,12 +22,7 @@ MASK64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 def read_varint(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, found: cython.p_uchar, slot: cython.longlong
 ) -> cython.longlong:
-    """Read a number into a slot; return the position after it, or -1 if it is cut or too long.
-
-    Args:
-        end: The end of the bytes.
-        slot: The position in it: 8 bytes.
-    """
+    """Read a number into a slot of 8 bytes; return the position after it, or -1 if it is cut or too long."""
     value: cython.ulonglong = 0
     shift: cython.int = 0
     while at < end and shift <= MOST_BITS:
@@ -60,13 +55,7 @@ def varint_size(number: cython.longlong) -> cython.longlong:
 @cython.exceptval(check=False)
 @cython.nogil
 def write_varint(q: cython.p_uchar, to: cython.longlong, number: cython.longlong) -> cython.longlong:
-    """Write a number; return the position after it.
-
-    Args:
-        q: The output, with space for 10 bytes.
-        to: The position in it.
-        number: Any.
-    """
+    """Write any number, at most 10 bytes; return the position after it."""
     is_negative: cython.bint = number < 0
     value: cython.ulonglong = -number - 1 if is_negative else number
     value = (value << 1) & MASK64

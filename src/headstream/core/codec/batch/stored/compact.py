@@ -265,11 +265,7 @@ def _find_keyless(p: cython.p_const_uchar, size: cython.longlong) -> cython.long
 
 
 def find_keyless(sent: BytesLike) -> int:
-    """Return the number, from 0, of the first message without a key in a sent batch, or -1 if all have one.
-
-    Args:
-        sent: Sent messages, back to back; the scan ends at a message that is cut short.
-    """
+    """Return the number, from 0, of the first message without a key in a sent batch, or -1; a message cut short ends the scan."""
     view = memoryview(sent)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -280,28 +276,15 @@ def find_keyless(sent: BytesLike) -> int:
 
 
 def new_key_table(keys_count: int) -> bytearray:
-    """Return an empty table for a number of keys.
-
-    Args:
-        keys_count: The maximum number of keys, 1 or more.
-    """
+    """Return an empty table for a number of keys."""
     slots = 1 << max(4, (max(keys_count, 1) * 4 // 3 + 1).bit_length())
     return bytearray(16 + 24 * slots)
 
 
 def note_keys(stored: BytesLike, table: bytearray, seed: bytes) -> int:
-    """Note the newest offset of each key until the table is full.
+    """Note the newest offset of each key of newer messages until the table is full; return the byte position reached.
 
-    Args:
-        stored: Stored messages, back to back, newer than all noted ones.
-        table: From new_key_table().
-        seed: 16 random bytes, constant for a table.
-
-    Returns:
-        The byte position of the first message that did not fit the table, or the size of `stored`.
-
-    Raises:
-        DecodeError: a message is cut short; nothing was noted.
+    The position is that of the first message that did not fit, or the size of `stored`. The seed is 16 random bytes.
     """
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
@@ -345,16 +328,11 @@ def compact_messages(
     Old null payloads are dropped too, and listed messages that are in one state. Messages without a key are retained.
 
     Args:
-        stored: Stored messages, back to back, in order of their offsets.
-        table: The newest offset of each key, from note_keys().
         null_before_us: Null payloads appended before this time are dropped, microseconds since 1970 UTC.
         dropped_state: The code of the state in which a listed message is dropped; in any other it is retained.
         dropped: Their offsets, ascending, unsigned 64-bit little-endian; others can be among them.
         byte_position: The position of the copy in its segment; the copy ends before 2^32.
         base_offset: The segment's; at most 2^32 - 1 before the newest message's offset.
-
-    Raises:
-        DecodeError: a message is cut short.
     """
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)

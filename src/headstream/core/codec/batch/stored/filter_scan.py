@@ -15,7 +15,7 @@ one for each header, and the literals. By type:
     BOOLEAN        0 or 1
     TEXT           byte position and size in the message, the program or the values (source 0, 1, 2)
 
-The steps run on a stack of truth values: 0 FALSE, 1 TRUE, 2 UNKNOWN, 3 FAILED; core/filters/evaluation.py says what they mean.
+The steps run on a stack of truth values: 0 FALSE, 1 TRUE, 2 UNKNOWN, 3 FAILED; core/filters/evaluation.py defines them.
 
     COMPARE   push whether first and second pass the test        CONSTANT  push `test`
     IN        push whether first equals one of `count` values    NOT       replace the top
@@ -176,15 +176,9 @@ def filter_stored(
     """Return the messages that match a filter.
 
     Args:
-        stored: Stored messages, back to back.
-        count: The maximum number of matching messages.
         size_bytes: Approximate maximum size of the matching messages; at least one is returned.
-        start: The byte position of the message to start at.
         on_failure: What happens to a message that compares values that cannot be compared: 0 does not match, 1 matches,
             2 stops the scan before it.
-
-    Raises:
-        DecodeError: a message, or its headers, are cut short.
     """
     view = memoryview(stored).cast("B") if memoryview(stored).nbytes else memoryview(b"")
     if not start < view.nbytes:

@@ -231,14 +231,7 @@ def run_steps(
     steps: cython.longlong,
     count: cython.longlong,
 ) -> cython.int:
-    """Return the truth value of a program for the values of one message.
-
-    Args:
-        v: The values, and behind them the stack.
-        stack: Where the stack begins in `v`.
-        steps: Where the steps begin in `q`.
-        count: The number of steps.
-    """
+    """Return the truth value of a program for the values of one message; `stack` is its position in `v`, `steps` in `q`."""
     top: cython.longlong = stack - 1
     step: cython.longlong = 0
     while step < count:

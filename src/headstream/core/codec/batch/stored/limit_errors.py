@@ -64,11 +64,6 @@ def raise_fault(code: int, view: memoryview, noted: bytearray, wide: bool) -> No
 
     Args:
         noted: Five 64-bit numbers: byte position, need, have, byte position of the header's key, number of the message from 0.
-        wide: Whether the topic's limits are `wide`, not `iggy`.
-
-    Raises:
-        DecodeError: the bytes are not messages.
-        LimitError: they exceed the topic's limits.
     """
     at, need, have, key_at, index = NOTES.unpack(noted)
     where, key = f"message {index} of the batch", ""

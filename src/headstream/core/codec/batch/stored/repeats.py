@@ -46,16 +46,8 @@ def _slot_of(
 ) -> cython.longlong:
     """Return the number of an id's slot, or -1 - n of the free slot n for it.
 
-    Args:
-        ids: The bytes that contain the ids.
-        ring: The position of the first id.
-        slots: The bytes that contain the slots.
-        begin: The position of the first slot.
-        mask: The number of slots, minus one.
-        scale: The bytes from one id to the next: a slot contains 1 + the number of its id.
-        seed: The seed of the hash.
-        low: The id's low half.
-        high: The id's high half.
+    `ring` and `begin` are the positions of the first id and the first slot, `mask` is the number of slots minus one, and `scale`
+    the bytes from one id to the next.
     """
     i: cython.longlong = c.mix64(low ^ c.mix64(high ^ seed)) & mask
     value: cython.longlong = c.load32(slots, begin + 4 * i)
@@ -203,12 +195,7 @@ def _count(p: cython.p_const_uchar, size: cython.longlong) -> cython.longlong:
 
 
 def new_id_window(capacity: int, seed: bytes) -> bytearray:
-    """Return an empty window.
-
-    Args:
-        capacity: The number of ids it holds, 1 or more.
-        seed: 8 random bytes or more, so that senders cannot choose colliding ids.
-    """
+    """Return an empty window; the seed is 8 random bytes or more, so that senders cannot choose colliding ids."""
     slots = 1 << (2 * capacity).bit_length()
     window = bytearray(32 + 16 * capacity + 4 * slots)
     window[:8] = capacity.to_bytes(8, "little")
@@ -225,15 +212,7 @@ def window_capacity(window: bytearray) -> int:
 
 
 def note_ids(stored: BytesLike, window: bytearray) -> None:
-    """Add the ids of messages to a window; they replace the oldest.
-
-    Args:
-        stored: Stored messages, back to back, newer than all noted ones.
-        window: From new_id_window().
-
-    Raises:
-        DecodeError: a message is cut short; nothing was noted.
-    """
+    """Add the ids of newer messages to a window; they replace the oldest. Nothing is noted after a DecodeError."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -253,12 +232,6 @@ def drop_repeats(sent: BytesLike, window: bytearray) -> bytearray | None:
     batch replace the oldest of the window, and an id that repeats in the batch is a repeat while it is among the newest.
 
     A message with id 0 has no id, and is always new. The window does not change.
-
-    Args:
-        sent: Sent messages, back to back.
-
-    Raises:
-        DecodeError: a message is cut short.
     """
     view = memoryview(sent)
     p: cython.p_const_uchar = c.readable(view)

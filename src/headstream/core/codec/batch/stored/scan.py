@@ -204,12 +204,7 @@ def _check_start(start: int, size: int) -> None:
 
 
 def scan(stored: BytesLike, start: int = 0) -> Scan:
-    """Return a summary of a range of stored messages, up to the first that is cut short or malformed.
-
-    Args:
-        stored: Stored messages, back to back.
-        start: The byte position of the message to start at.
-    """
+    """Return a summary of a range of stored messages, up to the first that is cut short or malformed."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -234,14 +229,7 @@ def scan(stored: BytesLike, start: int = 0) -> Scan:
 
 
 def masked_crc32c(stored: BytesLike) -> int:
-    """Return the CRC-32C of complete stored messages with each one's state byte taken as 0.
-
-    Args:
-        stored: Stored messages, back to back.
-
-    Raises:
-        DecodeError: a message is cut short or malformed.
-    """
+    """Return the CRC-32C of complete stored messages with each one's state byte taken as 0."""
     found = scan(stored)
     if found.fault is not None:
         raise found.fault
@@ -249,35 +237,13 @@ def masked_crc32c(stored: BytesLike) -> int:
 
 
 def find_offset(stored: BytesLike, offset: int, start: int = 0) -> int:
-    """Return the byte position of the first message whose offset is at least a given one.
-
-    Args:
-        stored: Stored messages, back to back, in order of their offsets.
-        start: The byte position of the message to start at.
-
-    Returns:
-        The byte position, or the size of `stored` if there is none.
-
-    Raises:
-        DecodeError: a message before it is cut short.
-    """
+    """Return the byte position of the first message with at least this offset, from a message on; the size of `stored` if
+    none."""
     return _find_first(stored, 0, offset, start)
 
 
 def find_timestamp(stored: BytesLike, timestamp_us: int, start: int = 0) -> int:
-    """Return the byte position of the first message appended at a time or later.
-
-    Args:
-        stored: Stored messages, back to back.
-        timestamp_us: Microseconds since 1970 UTC.
-        start: The byte position of the message to start at.
-
-    Returns:
-        The byte position, or the size of `stored` if there is none.
-
-    Raises:
-        DecodeError: a message before it is cut short.
-    """
+    """Return the byte position of the first message appended at a time or later; the size of `stored` if there is none."""
     return _find_first(stored, layout.TIMESTAMP, timestamp_us, start)
 
 
@@ -299,19 +265,7 @@ def _find_first(stored: BytesLike, field_at: int, least: int, start: int) -> int
 
 
 def take(stored: BytesLike, start: int, count: int, size_bytes: int) -> tuple[int, int]:
-    """Return the end of the messages within a maximum count and size.
-
-    Args:
-        stored: Stored messages, back to back.
-        start: The byte position of the message to start at.
-        count: The maximum number of messages; with 1 or more, one is taken whatever its size.
-
-    Returns:
-        The byte position after the last message taken, and the number of messages.
-
-    Raises:
-        DecodeError: a message among them is cut short.
-    """
+    """Return the end of the messages within a maximum count and size, and their number; with a count, one of any size."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -331,10 +285,7 @@ def take(stored: BytesLike, start: int, count: int, size_bytes: int) -> tuple[in
 def take_complete(stored: BytesLike, count: int, size_bytes: int) -> tuple[int, int]:
     """Return the end of the messages within a maximum count and size, and their number; the last message can be cut short.
 
-    Args:
-        stored: Stored messages, back to back.
-        count: The maximum number of messages.
-        size_bytes: The maximum bytes; one message is taken whatever its size.
+    One message is taken whatever its size.
     """
     try:
         return take(stored, 0, count, size_bytes)
@@ -344,15 +295,7 @@ def take_complete(stored: BytesLike, count: int, size_bytes: int) -> tuple[int, 
 
 
 def find_states(stored: BytesLike, start: int = 0) -> list[tuple[int, int, int]]:
-    """Return every message that is not available, as (byte position, offset, state).
-
-    Args:
-        stored: Stored messages, back to back.
-        start: The byte position of the message to start at.
-
-    Raises:
-        DecodeError: a message is cut short.
-    """
+    """Return every message that is not available, as (byte position, offset, state)."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes

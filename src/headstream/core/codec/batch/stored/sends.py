@@ -264,8 +264,6 @@ def check_sends(
 
     Args:
         stored: Stored messages; the first row's send begins at their first byte. The last send can be cut short.
-        rows: Rows back to back.
-        base_offset: The base offset of the rows' segment.
         thorough: Whether a send counts only if its messages are also available and of the row's time, every payload
             matches its CRC-32, and the row continues the previous one in offsets and time.
         notes: From new_check(): the same object in each call for the same rows and a longer prefix of the same messages;
@@ -295,15 +293,7 @@ def new_check() -> bytearray:
 
 
 def extend_crc32c(stored: BytesLike, value: int) -> tuple[int, int]:
-    """Return the CRC-32C, states taken as 0, of the complete messages, continued from a CRC-32C.
-
-    Args:
-        stored: Stored messages; the last one can be cut short.
-        value: The CRC-32C of the preceding bytes.
-
-    Returns:
-        The byte position after the last complete message, and the CRC-32C up to there.
-    """
+    """Return the byte position after the last complete message, and the CRC-32C, states taken as 0, continued up to there."""
     view = _changeable(stored)
     p: cython.p_uchar = c.changeable(view)
     size: cython.longlong = view.nbytes
@@ -321,12 +311,6 @@ def make_rows(stored: BytesLike, base_offset: int, byte_position: int, offset: i
 
     The rows end at the first message that is cut short, does not have the next offset, or has a payload that does not
     match its CRC-32.
-
-    Args:
-        stored: Stored messages.
-        base_offset: The base offset of the segment.
-        byte_position: Where they begin in the segment.
-        offset: The offset of the first one.
     """
     view = _changeable(stored)
     p: cython.p_uchar = c.changeable(view)

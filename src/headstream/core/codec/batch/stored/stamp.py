@@ -237,16 +237,7 @@ def _scan(view: memoryview, wide: cython.bint, noted: bytearray) -> cython.longl
 
 
 def check_sent(sent: BytesLike, wide: bool) -> int:
-    """Return the number of messages of a sent batch that stamp() would accept.
-
-    Args:
-        sent: Sent messages, back to back; empty for an empty batch.
-        wide: Whether the topic's limits are `wide`, not `iggy`.
-
-    Raises:
-        DecodeError: the bytes are not sent messages.
-        LimitError: a message is beyond the topic's limits.
-    """
+    """Return the number of messages of a sent batch that stamp() would accept."""
     view = memoryview(sent)
     noted = c.new_bytes(NOTES_BYTES)
     count: cython.longlong = _scan(view, wide, noted)
@@ -256,22 +247,9 @@ def check_sent(sent: BytesLike, wide: bool) -> int:
 
 
 def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wide: bool) -> Stamped:
-    """Make stored messages from sent ones.
+    """Make stored messages from sent ones, from an offset of 0 to 2^63 - 1; LimitError if one exceeds the topic's limits.
 
-    Args:
-        sent: Sent messages, back to back; empty for an empty batch.
-        base_offset: Offset of the first one, 0 to 2^63 - 1.
-        timestamp_us: The time of the append, microseconds since 1970 UTC.
-        seed: 16 random bytes, from which ids are generated for messages without one.
-        wide: Whether the topic's limits are `wide`, not `iggy`.
-
-    Returns:
-        The stored messages, their count, and the checksum of the range.
-
-    Raises:
-        DecodeError: the bytes are not sent messages; nothing was stamped.
-        LimitError: a message exceeds the topic's limits; nothing was stamped.
-        InvalidInputError: an offset or a time is out of range, or the seed does not have 16 bytes.
+    Messages without an id get one generated from the seed, 16 random bytes.
     """
     view = memoryview(sent)
     p: cython.p_const_uchar = c.readable(view)
@@ -298,12 +276,8 @@ def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wid
 
 
 def find_fault(sent: BytesLike, wide: bool) -> tuple[int, DecodeError | LimitError] | None:
-    """Return the number of the first message that a topic rejects, with the reason; None if it accepts all.
-
-    Args:
-        sent: Sent messages, back to back; can exceed one batch.
-        wide: Whether the topic's limits are `wide`, not `iggy`.
-    """
+    """Return the number of the first message that a topic rejects, with the reason; None if it accepts all, possibly many
+    batches."""
     noted = c.new_bytes(NOTES_BYTES)
     count: cython.longlong = _scan(memoryview(sent), wide, noted)
     if count >= 0 or -count in (faults.VALUES_TOTAL, faults.PAYLOADS_TOTAL):

@@ -1,4 +1,4 @@
-"""Collects what the headers of stored messages have: counts, least and greatest values, few distinct ones, a Bloom filter.
+"""Summarizes the headers of stored messages: counts, least and greatest values, few distinct ones, a Bloom filter.
 
 A header's value is the one that a filter compares: taken by filter_values.py, in the layout that filter_scan.py draws.
 
@@ -95,17 +95,11 @@ class HeaderNames:
 
 @dataclass(frozen=True, slots=True)
 class HeaderValues:
-    """What one header of some messages has.
+    """The values of one header in some messages, summarized.
 
     Args:
         nulls_count: Messages without the header, or in which it is null.
-        opaque_count: Messages in which it has a kind that this version does not know.
-        false_count: Messages in which it is false.
-        true_count: Messages in which it is true.
-        nan_count: Messages in which it is NaN.
         wholes: The least and greatest whole number, or None.
-        floats: The least and greatest float that is no NaN, or None.
-        texts: The least and greatest text, or None.
         listed: The distinct numbers and texts, None if there are more than MAX_LISTED, or listing was not wanted.
     """
 
@@ -273,16 +267,12 @@ def _summarize(
 def summarize_headers(
     stored: BytesLike, wanted: HeaderNames, lists: Sequence[bool], blooms: bytearray, hashes: int
 ) -> tuple[int, list[HeaderValues]]:
-    """Return the number of messages, and what each of some headers has in them.
+    """Return the number of messages, and the summary of each wanted header.
 
     Args:
-        stored: Stored messages, back to back.
         lists: For each header, whether its values are listed.
         blooms: The headers' Bloom filters, one after the other, each a power of two of bytes; values are added.
         hashes: How many bits are set for a value.
-
-    Raises:
-        DecodeError: a message, or its headers, are cut short.
     """
     names = wanted.names
     view = memoryview(stored).cast("B") if memoryview(stored).nbytes else memoryview(b"\0")[:0]
@@ -355,11 +345,6 @@ def _take(stored: memoryview, scratch: bytearray, at: int) -> Scalar:
 
 
 def hash_value(data: BytesLike, *, is_text: bool) -> tuple[int, int]:
-    """Return the halves of a value's hash.
-
-    Args:
-        data: A text, or the first 24 bytes of a number's value in the layout of filter_scan.py.
-        is_text: Which of the two.
-    """
+    """Return the halves of the hash of a text, or of the first 24 bytes of a number's value in the layout of filter_scan.py."""
     low, high = _HASH.unpack(siphash(data, _HASH.pack(_KEY, 2 if is_text else 1)))
     return low, high

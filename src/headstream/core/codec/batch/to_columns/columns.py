@@ -238,19 +238,9 @@ def decode_columns(stored: BytesLike, *, headers: HeadersForm = "variant", ids: 
     """Make columns from stored messages.
 
     Args:
-        stored: Stored messages, back to back, complete.
         headers: The form of the headers: `none`; `binary`, the blocks as stored, of which only the lengths are
             checked; `variant`, with the last value of each key.
-        ids: Whether to write the ids.
         verify: Whether to compare each payload with its checksum.
-
-    Returns:
-        The columns; an offset or a time beyond int64 retains its bits.
-
-    Raises:
-        DecodeError: the bytes are not stored messages, or with `verify`, a payload does not match its checksum.
-        LimitError: a column would exceed the range of int32 offsets.
-        InvalidOptionError: the form of headers is unknown.
     """
     if headers not in ("none", "binary", "variant"):
         raise InvalidOptionError(f"{headers!r} is not a form of headers", advice="Use none, binary or variant")

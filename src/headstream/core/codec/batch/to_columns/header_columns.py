@@ -224,18 +224,8 @@ def _measure_values(
 
 
 def decode_header_columns(stored: BytesLike, wanted: Sequence[WantedHeader], *, fail: bool = False) -> list[HeaderColumn]:
-    """Make a column from each wanted header of stored messages.
-
-    Args:
-        stored: Stored messages, back to back, complete.
-        wanted: The headers, and the types of their columns.
-        fail: Whether a value that does not fit is an error; otherwise it is null.
-
-    Raises:
-        DecodeError: the bytes are not stored messages, or a wanted header's value is invalid for its kind.
-        HeaderError: with `fail`, a value does not fit its column.
-        LimitError: a column would exceed the range of int32 offsets.
-    """
+    """Make a column from each wanted header of stored messages; with `fail`, HeaderError for a value that does not fit, else
+    null."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -257,7 +247,7 @@ def decode_header_columns(stored: BytesLike, wanted: Sequence[WantedHeader], *, 
         made: Any = _make_column(p, found, number, count, column, noted)
         misfit = _NOTES.unpack(noted)[3]
         if fail and misfit >= 0:
-            raise _misfit(view, struct.unpack_from("<q", found, 8 * (number * count + misfit))[0], column, listed, misfit)
+            raise _misfit(view, struct.unpack_from("<q", found, 8 * (number * count + misfit))[0], column, misfit)
         made.misfit = misfit
         if made.offsets is not None:
             del made.data[int.from_bytes(made.offsets[4 * count :], "little") :]
@@ -265,7 +255,7 @@ def decode_header_columns(stored: BytesLike, wanted: Sequence[WantedHeader], *, 
     return columns
 
 
-def _misfit(view: memoryview, at: int, column: WantedHeader, blocks: bytearray, number: int) -> HeaderError:
+def _misfit(view: memoryview, at: int, column: WantedHeader, number: int) -> HeaderError:
     """Return the error for a header whose value does not fit its column."""
     flat = view.cast("B")
     size = int.from_bytes(flat[at + 1 : at + 5], "little")

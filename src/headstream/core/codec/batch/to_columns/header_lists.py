@@ -107,16 +107,7 @@ def _write_lists(
 
 
 def decode_header_lists(stored: BytesLike, form: Literal["array", "map"]) -> HeaderLists:
-    """Make lists from the headers of stored messages.
-
-    Args:
-        stored: Stored messages, back to back, complete.
-        form: `array`, every header in order with its stored bytes; `map`, each key once with its last value as a VARIANT.
-
-    Raises:
-        DecodeError: the bytes are not stored messages.
-        LimitError: the headers exceed the range of int32 offsets.
-    """
+    """Make lists from the headers of stored messages; LimitError if they exceed the range of int32 offsets."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes

@@ -175,15 +175,7 @@ def _encode_char(p: cython.p_const_uchar, at: cython.longlong, q: cython.p_uchar
 def encode_value(
     kind: cython.int, p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write the value of a checked header; return the position after it.
-
-    Args:
-        p: The bytes that contain the value.
-        at: Where it begins.
-        size: Its size in bytes.
-        q: The output, with space for the value plus 41 bytes.
-        to: The position in it.
-    """
+    """Write the value of a checked header, at most its size plus 41 bytes; return the position after it."""
     if kind == 2 and size > SHORT_STRING_SIZE:
         return _encode_bytes(LONG_STRING, p, at, size, q, to)
     if kind == 2:
@@ -219,14 +211,10 @@ def encode_value(
 def encode_object(
     p: cython.p_const_uchar, entries: cython.p_const_uchar, count: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write headers as an object; return the position after it.
+    """Write checked headers as an object; return the position after it.
 
-    Args:
-        p: The bytes that contain the headers, checked.
-        entries: Positions of their keys, each after its length; sorted by key, unique.
-        count: The number of headers.
-        q: The output, with space for the values plus 50 bytes per header plus 9.
-        to: The position in it.
+    Entries are positions of their keys, each after its length; sorted by key, unique. The output has space for the values plus
+    50 bytes per header plus 9.
     """
     i: cython.longlong
     key_at: cython.longlong
@@ -262,15 +250,7 @@ def encode_object(
 def encode_keys(
     p: cython.p_const_uchar, entries: cython.p_const_uchar, count: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write the keys of an object as its metadata; return the position after it.
-
-    Args:
-        p: The bytes that contain the headers, checked.
-        entries: Positions of their keys, each after its length; sorted by key, unique.
-        count: The number of headers.
-        q: The output, with space for the keys plus 4 bytes per header plus 9.
-        to: The position in it.
-    """
+    """Write the keys of an object as its metadata, at most 4 bytes per header plus 9 more; return the position after it."""
     i: cython.longlong
     key_at: cython.longlong
     key_size: cython.longlong

@@ -84,16 +84,7 @@ def write_whole(
 ) -> cython.bint:
     """Write an int or uint into a column of numbers; return whether it fits.
 
-    Args:
-        p: The bytes that contain the number.
-        kind: Its kind, int8 to uint128.
-        at: Where it begins.
-        size: Its size in bytes, that of its kind.
-        type_: The type of the column: WHOLE, DECIMAL, SINGLE or DOUBLE.
-        width: The bytes of a number in the column.
-        limit_high: The high half of the exclusive limit of magnitudes; unused for WHOLE, whose width is its limit.
-        limit_low: Its low half, not 0.
-        to: The position in it.
+    The limit of magnitudes is exclusive, its low half not 0; unused for WHOLE, whose width is its limit.
     """
     is_signed: cython.bint = kind <= 8
     low: cython.ulonglong = _low_of(p, at, size, is_signed)
