@@ -220,7 +220,7 @@ def _flattened(members: Mapping[str, Mapping[str, Any]], settings: DebeziumSetti
                 advice=f"Set add.fields to include {needed[-1]}",
             )
     fields = row_fields({"fields": [member for name, member in members.items() if not name.startswith(prefix)]})
-    kinds = {("op",): pa.string(), **{("source", one.name): one.type for one in source}}
+    kinds: dict[tuple[str, ...], pa.DataType] = {("op",): pa.string(), **{("source", one.name): one.type for one in source}}
     kinds |= {("transaction", one.name): one.type for one in _TRANSACTION}
     columns = [(one.name, one.reading_type) for one in fields]
     return Shape(fields, pa.schema([*columns, *((name, kinds[place]) for name, place in added.items())]), added)
@@ -228,7 +228,8 @@ def _flattened(members: Mapping[str, Mapping[str, Any]], settings: DebeziumSetti
 
 def _source(settings: DebeziumSettings) -> pa.StructType:
     """Return the fields of `source` that are read; those that only the setting `sequence` names are whole numbers."""
-    return pa.struct([*{**dict.fromkeys(settings.sequence, pa.int64()), **SOURCE_FIELDS}.items()])
+    others = [(name, pa.int64()) for name in dict.fromkeys(settings.sequence) if name not in SOURCE_FIELDS]
+    return pa.struct([*others, *SOURCE_FIELDS.items()])
 
 
 def _envelope(fields: Sequence[ConnectField], settings: DebeziumSettings) -> pa.Schema:

@@ -416,13 +416,14 @@ class _Decoding:
 
 def _begin_alike(keys: pa.BinaryArray, key: bytes | None) -> npt.NDArray[np.bool_]:
     """Return which keys begin as one of them does; if it is no object, all that are none."""
+    head = _key_head(key or b"")
+    alike = pc.starts_with(keys, pattern=head)
     if not key:
-        return pc.equal(pc.fill_null(pc.binary_length(keys), 0), 0).to_numpy(zero_copy_only=False)
-    head = _key_head(key)
-    alike = pc.starts_with(keys, pattern=head or key)
-    if not head:
+        alike = pc.equal(pc.fill_null(pc.binary_length(keys), 0), 0)
+    elif not head:
         alike = pc.or_(pc.equal(keys, pa.scalar(key, keys.type)), pc.match_substring_regex(keys, r"^[^\x00{]"))
-    return pc.fill_null(alike, False).to_numpy(zero_copy_only=False)
+    found: npt.NDArray[np.bool_] = pc.fill_null(alike, False).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _key_head(key: bytes) -> bytes:

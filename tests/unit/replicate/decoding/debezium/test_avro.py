@@ -84,8 +84,8 @@ def test_plain_columns_placeholders_and_changes_of_keys_are_those_of_json(tmp_pa
     headers = {2: {"__debezium.newkey": key(2)}, 4: {"__debezium.oldkey": key(1)}}
     wanted = decode(tmp_path / "json", values=values, keys=keys, headers=headers, registry=False)
     writer = AvroWriter(tmp_path)
-    framed = {"values": [writer.framed(one) for one in values], "keys": [writer.framed(one) for one in keys]}
-    found = decode(tmp_path, **framed, headers=headers)
+    framed = [[writer.framed(one) for one in column] for column in (values, keys)]
+    found = decode(tmp_path, values=framed[0], keys=framed[1], headers=headers)
     assert [one["_hs_columns"] for one in rows_of(found)] == [None, b"\xf9", b"\xfd"]
     assert spelled(found) == spelled(wanted)
 

@@ -197,7 +197,7 @@ def test_a_connector_without_an_order_needs_the_setting(tmp_path: Path) -> None:
 
 def flattened(row: dict[str, Any], operation: str, **added: Any) -> bytes:
     """A message of ExtractNewRecordState for the table shop.kit; what is added is None where a field is left out."""
-    place = {"op": operation, "connector": "postgresql", "name": "shop", "schema": "shop", "table": "kit"}
+    place: dict[str, Any] = {"op": operation, "connector": "postgresql", "name": "shop", "schema": "shop", "table": "kit"}
     place |= {"source_ts_ms": 1, "deleted": str(operation == "d").lower(), **added}
     extra = {f"__{name}": value for name, value in place.items() if value is not None}
     members = [*FIELDS, *({"type": "int64" if isinstance(v, int) else "string", "field": name} for name, v in extra.items())]
@@ -207,7 +207,11 @@ def flattened(row: dict[str, Any], operation: str, **added: Any) -> bytes:
 
 @pytest.mark.parametrize("form", ["json", "json with one text among numbers", "avro"])
 def test_flattened_messages_with_their_operation_and_position_are_the_changes_of_envelopes(tmp_path: Path, form: str) -> None:
-    rows = [("c", {"id": 1, "a": "x"}), ("u", {"id": 1, "a": "__debezium_unavailable_value"}), ("d", {"id": 1, "a": None})]
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("c", {"id": 1, "a": "x"}),
+        ("u", {"id": 1, "a": "__debezium_unavailable_value"}),
+        ("d", {"id": 1, "a": None}),
+    ]
     whole, flat = list[bytes](), list[bytes]()
     for lsn, (operation, row) in enumerate(rows, start=1):
         before, after = (row, None) if operation == "d" else (None, row)
