@@ -153,7 +153,7 @@ def main(arguments: list[str]) -> int:
     folders = arguments[len(options) + 1 :] if options else arguments
     files = [str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("test_*.py")]
     costs = read_costs(json.loads((ROOT / "tests" / "suite_budget.json").read_text(encoding="utf-8")))
-    processes = 5 if (os.cpu_count() or 1) > 1 else 2  # half of the time a test waits, and the shared processes more
+    processes = 4 if (os.cpu_count() or 1) > 1 else 2  # half of the time a test waits
     return run(make_parts(files, costs), options, processes)
 
 

@@ -45,8 +45,9 @@ class Pauses:
         return state
 
     def left_us(self, record: TopicRecord, owner: OffsetOwner) -> int:
-        """Return how long a group is paused still, microseconds; 0 while it runs or is on trial."""
-        return self.state(record, owner).left_us(self._backing.clock_us())
+        """Return how long a group is paused still, microseconds; 1 while it is on trial, so that a new consumer sees it; or 0."""
+        state, now_us = self.state(record, owner), self._backing.clock_us()
+        return 1 if state.is_on_trial(now_us) else state.left_us(now_us)
 
     def observe(
         self,

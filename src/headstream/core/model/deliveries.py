@@ -161,7 +161,7 @@ class PartitionDeliveries:
     Args:
         frontier: One past the last message that was begun.
         now_us: The log's time, microseconds since 1970 UTC.
-        paused_us: For how long the group is paused, microseconds; 0 while it runs.
+        paused_us: For how long the group is paused, microseconds; 1 while it is on trial, 0 while it runs.
     """
 
     base: int | None
