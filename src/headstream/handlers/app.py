@@ -67,8 +67,8 @@ class App:
 
         Args:
             topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`.
-            produce: Where what the function returns is sent, before the message is committed; None is not sent. It has the key of
-                the message; a Message that is returned has its own key, headers and id.
+            produce: Topic of the function's results. A result is sent with the message's key, before the message is committed; a
+                result that is a Message keeps its own key, headers and id, and None is not sent.
             concurrency: How many members the group gets from this program: so many partitions are processed at the same time.
             decode: The decoder of payloads; by default the annotation of the parameter says it.
             encode: The encoder of results; by default the annotation of the result says it.
@@ -130,7 +130,7 @@ class App:
 
         Raises:
             HeadstreamError: a log, topic or option cannot be used.
-            Exception: what a handler without `on_error` raised; its message is not committed, and the others have ended.
+            Exception: the error of a handler without `on_error`; its message is not committed, and the other handlers have ended.
             KeyboardInterrupt: a second signal has cancelled handlers.
         """
         self._is_forced = False
@@ -162,7 +162,7 @@ class App:
         """Wait until all handlers have ended, or one has failed.
 
         Raises:
-            Exception: what a handler without `on_error` raised.
+            Exception: the error of a handler without `on_error`.
         """
         if self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -176,7 +176,7 @@ class App:
 
         Raises:
             WaitTimeoutError: a group still has messages.
-            Exception: what a handler without `on_error` raised.
+            Exception: the error of a handler without `on_error`.
         """
         loop, looks = asyncio.get_running_loop(), 0
         until_s = loop.time() + milliseconds("timeout_ms", timeout_ms) / 1000

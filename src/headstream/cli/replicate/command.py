@@ -18,9 +18,10 @@ from headstream.cli.replicate.iceberg import iceberg
 from headstream.cli.replicate.inspection import inspect
 from headstream.cli.replicate.operation import parked, redrive, reload, remove_deletion_vectors, schemas, status
 from headstream.cli.replicate.session import SPARK_SETTING, open_session, show_progress
+from headstream.cli.shared.checkpoints import config_option
 from headstream.cli.shared.output import print_object, print_table, print_text
-from headstream.cli.shared.parameters import Checked, LocalPath, StorablePlace, output_option
-from headstream.core.model.quantities import parse_duration_us, parse_size_bytes
+from headstream.cli.shared.parameters import DURATION, Checked, LocalPath, StorablePlace, output_option
+from headstream.core.model.quantities import parse_size_bytes
 from headstream.errors import ReplicateError
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name in text.split(",")))
 _PLACE: Final = LocalPath()
 _TABLE_PLACE: Final = StorablePlace(is_table=True)
-_DURATION: Final = Checked("duration", parse_duration_us)
 _SIZE: Final = Checked("size", parse_size_bytes)
 
 
@@ -55,13 +55,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 
 
 @replicate.command()
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="A TOML file with these and more settings: tables, targets, keys, columns, policies. Options override it.",
-)
+@config_option("A TOML file with these and more settings: tables, targets, keys, columns, policies. Options override it.")
 @click.option(
     "--source",
     "--url",
@@ -93,7 +87,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 @click.option(
     "--schema-wait",
     "schema_wait_us",
-    type=_DURATION,
+    type=DURATION,
     default="60s",
     show_default=True,
     help="How long a message waits for its schema: 500ms, 60s, 5m.",
@@ -115,7 +109,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 )
 @click.option("--atomic", is_flag=True, help="Apply a transaction's changes to a table all at once or not at all.")
 @click.option(
-    "--transaction-wait", "transaction_wait_us", type=_DURATION, help="How long to wait for missing events.  [default: 5m]"
+    "--transaction-wait", "transaction_wait_us", type=DURATION, help="How long to wait for missing events.  [default: 5m]"
 )
 @click.option(
     "--on-incomplete-transaction",
@@ -129,7 +123,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 @click.option("--tracing", is_flag=True, help="Make OpenTelemetry spans of micro-batches and merges, linked to messages' spans.")
 @click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of waiting messages.  [default: 10 million]")
 @click.option("--max-parked-bytes", type=_SIZE, help="Maximum size of waiting messages.  [default: 20GiB]")
-@click.option("--max-parked-age", "max_parked_age_us", type=_DURATION, help="Warn of messages that wait longer.  [default: 1d]")
+@click.option("--max-parked-age", "max_parked_age_us", type=DURATION, help="Warn of messages that wait longer.  [default: 1d]")
 @click.option(
     "--max-dead-rate", type=click.FloatRange(0, 1), help="Stop a table above this share of dead letters.  [default: 0.1]"
 )
@@ -141,7 +135,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 @click.option("--accept-loss", is_flag=True, help="Continue without messages that were deleted before they were read.")
 @click.option("--once", is_flag=True, help="End when all existing messages are applied.")
 @click.option(
-    "--trigger-every", "trigger_every_us", type=_DURATION, help="Start a micro-batch at most this often.  [default: at once]"
+    "--trigger-every", "trigger_every_us", type=DURATION, help="Start a micro-batch at most this often.  [default: at once]"
 )
 @click.option("--max-messages-per-batch", type=click.IntRange(1), help="Maximum messages of a micro-batch.  [default: 200000]")
 @click.option(

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from headstream.cli.replicate.session import SPARK_SETTING, open_session, show_progress
-from headstream.cli.shared.checkpoints import ask_pipeline, read_checkpoint
+from headstream.cli.shared.checkpoints import ask_pipeline, config_option, read_checkpoint
 from headstream.cli.shared.confirmation import confirm, yes_option
 from headstream.cli.shared.output import print_objects, print_text, write_json_list
-from headstream.cli.shared.parameters import Checked, StorablePlace, output_option
+from headstream.cli.shared.parameters import DURATION, StorablePlace, output_option
 from headstream.core.codec.json_text import dump_json
-from headstream.core.model.quantities import parse_duration_us
 
 if TYPE_CHECKING:
     from headstream.replicate.compare.comparison import Difference
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from headstream.replicate.settings.table_settings import TableRules
     from headstream.replicate.storage.places import Place
 
-_DURATION: Final = Checked("duration", parse_duration_us)
 _COLUMNS: Final = ("table", "result", "source_rows", "target_rows", "missing", "extra", "changed", "late")
 _DIFFERENCE_COLUMNS: Final = ("table", "kind", "key", "columns")
 _MOST_CHARACTERS: Final = 200
@@ -39,13 +37,7 @@ _MOST_CHARACTERS: Final = 200
     metavar="URL",
     help="postgresql://user:password@host/database, mariadb://…, or jdbc:…",
 )
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The pipeline's TOML file: tables, checkpoint, and the settings of its tables.",
-)
+@config_option("The pipeline's TOML file: tables, checkpoint, and the settings of its tables.")
 @click.option("--tables", type=StorablePlace(is_table=True), help="Place of the pipeline's Delta tables, if not the file's.")
 @click.option("--checkpoint", type=StorablePlace(exists=True), help="Place of the pipeline's state, if not the file's.")
 @click.option("--table", "chosen", multiple=True, metavar="SCHEMA.TABLE", help="Compare this target only; repeatable.")
@@ -54,13 +46,13 @@ _MOST_CHARACTERS: Final = 200
 @click.option(
     "--capture-lag",
     "capture_lag_us",
-    type=_DURATION,
+    type=DURATION,
     default="10s",
     show_default=True,
     help="Longest time until a committed change is in the log.",
 )
 @click.option(
-    "--wait", "wait_us", type=_DURATION, default="5m", show_default=True, help="Longest wait until a pipeline has passed a read."
+    "--wait", "wait_us", type=DURATION, default="5m", show_default=True, help="Longest wait until a pipeline has passed a read."
 )
 @click.option("--repair", is_flag=True, help="Send the rows that differ through the pipeline. Never writes to the source.")
 @click.option("--conf", "spark", type=SPARK_SETTING, multiple=True, metavar="NAME=VALUE", help="A Spark setting; repeatable.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headstream.cli.shared.checkpoints import read_checkpoint
+from headstream.cli.shared.checkpoints import config_option, read_checkpoint
 from headstream.cli.shared.output import print_objects
 from headstream.cli.shared.parameters import output_option
 from headstream.errors import HeadstreamError, InvalidOptionError, ReplicateError
@@ -33,14 +33,7 @@ def iceberg() -> None:
 
 
 @iceberg.command()
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    required=True,
-    help="The pipeline's TOML file.",
-)
+@config_option("The pipeline's TOML file.", is_required=True)
 @click.option("--table", "pattern", metavar="PATTERN", default="*", help="Only target tables that match, as in shop.*.")
 @click.option("--repair", is_flag=True, help="Make Iceberg tables that differ anew, without their older snapshots.")
 @output_option

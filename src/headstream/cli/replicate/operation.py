@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from headstream.cli.shared.checkpoints import ask_pipeline, checkpoint_options, read_checkpoint
+from headstream.cli.shared.checkpoints import ask_pipeline, checkpoint_options, config_option, read_checkpoint
 from headstream.cli.shared.output import format_time, print_object, print_objects, print_text
 from headstream.cli.shared.parameters import Checked, StorablePlace, output_option
 from headstream.errors import InvalidInputError
@@ -211,13 +211,7 @@ def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: 
 
 @click.command("remove-deletion-vectors")
 @click.argument("table", type=StorablePlace(exists=True, is_table=True), metavar="PLACE")
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The pipeline's TOML file: [storage] of an object store.",
-)
+@config_option("The pipeline's TOML file: [storage] of an object store.")
 @output_option
 def remove_deletion_vectors(table: Place, config_file: Path | None, output: str) -> None:
     """Write the files of a Delta table that have deletion vectors again, and take the table feature away.

@@ -27,6 +27,12 @@ _LOG: Final = "log"
 _TABLES: Final = "tables.sqlite"
 
 
+def config_option(text: str, *, is_required: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add --config FILE, a pipeline's TOML file; the command gets its path as `config_file`."""
+    path = click.Path(exists=True, dir_okay=False, path_type=Path)
+    return click.option("--config", "config_file", type=path, metavar="FILE", required=is_required, help=text)
+
+
 def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True) -> Callable[..., Any]:
     """Add --checkpoint and --config, one of which `is_required`, to a command; it gets the checkpoint's place as `checkpoint`."""
 
@@ -35,19 +41,13 @@ def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True
         is_given = is_required or checkpoint is not None or config_file is not None
         return function(*arguments, checkpoint=_find_checkpoint(checkpoint, config_file) if is_given else None, **options)
 
-    config_option = click.option(
-        "--config",
-        "config_file",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="The pipeline's TOML file: its checkpoint, and [storage] of an object store.",
-    )
+    config = config_option("The pipeline's TOML file: its checkpoint, and [storage] of an object store.")
     checkpoint_option = click.option(
         "--checkpoint",
         type=StorablePlace(exists=True),
         help="Directory of the pipeline's state, or s3://bucket/path: settings from [storage] of --config, and AWS_*.",
     )
-    return checkpoint_option(config_option(with_place))
+    return checkpoint_option(config(with_place))
 
 
 pipelines_option = click.option(

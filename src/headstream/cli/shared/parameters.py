@@ -12,6 +12,7 @@ from headstream.core.model.identifiers import TopicName, check_name
 from headstream.core.model.local_paths import parse_local_path
 from headstream.core.model.message import parse_state
 from headstream.core.model.polling import PollingKind, PollingStrategy
+from headstream.core.model.quantities import parse_duration_us
 from headstream.errors import HeadstreamError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -119,6 +120,10 @@ def url_option(function: _Function, *, is_required: bool = True) -> _Function:
         callback=require_url if is_required else None,
         help="The log, as in file:///var/lib/shop or headstream://user@host:8090; else the current context.",
     )(function)
+
+
+DURATION: Final = Checked("duration", parse_duration_us)
+"""A time span as in 10s, in microseconds."""
 
 
 def output_option(function: _Function) -> _Function:

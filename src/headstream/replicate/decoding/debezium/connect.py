@@ -67,7 +67,6 @@ _MEANINGS: Final = {
 }
 _UNITS: Final = {"Micro": "us", "Nano": "ns"}
 _WIDE: Final = Context(prec=2000)
-_DAY_S: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)

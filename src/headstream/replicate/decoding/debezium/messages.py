@@ -124,8 +124,7 @@ def _in_one_form(payloads: pa.BinaryArray) -> pa.BinaryArray:
     is_usual = pc.starts_with(payloads, '{"schema":{').to_numpy(zero_copy_only=False)
     if is_usual.all():
         return payloads
-    may_have = pc.match_substring_regex(payloads, r'"schema"\s*:').to_numpy(zero_copy_only=False)
-    wanted = np.flatnonzero(~is_usual & may_have & pc.match_substring(payloads, '"payload"').to_numpy(zero_copy_only=False))
+    wanted = np.flatnonzero(~is_usual & pc.match_substring(payloads, '"payload"').to_numpy(zero_copy_only=False))
     if not len(wanted):
         return payloads
     texts = payloads.to_pylist()
@@ -166,10 +165,11 @@ def _next(text: str, at: int) -> int:
 def _find_prefix(message: bytes) -> bytes | None:
     """Return what all messages of a schema begin with; None if the message is written in another way."""
     try:
-        _, end = _DECODER.raw_decode(message.decode(), len(_SCHEMA))
+        text = message.decode()
+        _, end = _DECODER.raw_decode(text, len(_SCHEMA))
     except ValueError:
         return None
-    prefix = message.decode()[:end].encode() + _PAYLOAD
+    prefix = text[:end].encode() + _PAYLOAD
     return prefix if message.startswith(prefix) and message.endswith(b"}") else None
 
 
