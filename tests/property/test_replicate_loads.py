@@ -75,7 +75,7 @@ def read_history(
         disturb = None if seed is None else _disturb(work, Crashes(patch), Random(seed))
         deliver(work, cut, disturb=disturb, ends_runs=ends_runs)
     assert work.ledger.waiting().count == 0, work.ledger.waiting()
-    assert work.dead_count() == 0, [parcel.reason for parcel in work.ledger.parcels("dead")]
+    assert work.dead_count() == 0, [parked_batch.reason for parked_batch in work.ledger.parked_batches("dead")]
     found = {table: work.table(table) for table in history.rows}
     told = [(row["_hs_partition"], row["_hs_offset"]) for table in history.rows for row in work.changes(table)]
     assert len(told) == len(set(told)) == sum(map(len, history.partitions)) - history.metadata_count

@@ -233,9 +233,9 @@ def test_a_copy_has_the_same_files_after_many_commits_and_snapshots(
     assert any(name.startswith("tombstones/") and name.endswith(".parquet") for name in kept)
     keys = find_keys(place / "checkpoint")
     assert len([key for key in keys if key.startswith("snapshots/")]) == 2
-    before = work.ledger.parcels("dead")
+    before = work.ledger.parked_batches("dead")
     work.restart()
-    assert work.ledger.parcels("dead") == before
+    assert work.ledger.parked_batches("dead") == before
     assert work.dead_count() == 6
     assert ids(work, changes=True) == sorted([*range(6), *range(6)])
     for key in keys:

@@ -126,8 +126,8 @@ class Work:
     def count_waiting(self) -> Counter[tuple[str, Table | None]]:
         """What messages wait for, and their table -> how many."""
         found = Counter[tuple[str, Table | None]]()
-        for parcel in self.ledger.parcels("parked", "delayed", "called", "releasing"):
-            found[parcel.cause, parcel.table] += parcel.count
+        for parked_batch in self.ledger.parked_batches("parked", "delayed", "called", "releasing"):
+            found[parked_batch.cause, parked_batch.table] += parked_batch.count
         return found
 
     def dead_count(self) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from headstream.core.model.message import ReceivedMessage
-from headstream.replicate.parked.ledger import Ledger, Parcel
+from headstream.replicate.parked.ledger import Ledger, ParkedBatch
 
 REDRIVEN_STATES: Final = ("dead", "delayed")
 _STATES: Final = (*REDRIVEN_STATES, "parked", "called", "releasing")
@@ -29,19 +29,19 @@ class SetAside:
 
     def __init__(self, checkpoint: Path, topic: str) -> None:
         with closing(Ledger(checkpoint / "ledger.sqlite", read_only=True)) as ledger:
-            found = [parcel for parcel in ledger.parcels(*_STATES) if parcel.log_topic == topic]
-        self._parcels = sorted(found, key=attrgetter("from_offset"))
-        self._begins = [parcel.from_offset for parcel in self._parcels]
+            found = [parked_batch for parked_batch in ledger.parked_batches(*_STATES) if parked_batch.log_topic == topic]
+        self._batches = sorted(found, key=attrgetter("from_offset"))
+        self._begins = [parked_batch.from_offset for parked_batch in self._batches]
 
     def state_of(self, offset: int) -> str:
         """Return the state of the message at an offset, as in the ledger; `released` if it is not set aside any more."""
-        parcel = self._find(offset)
-        return _RELEASED if parcel is None else parcel.state
+        parked_batch = self._find(offset)
+        return _RELEASED if parked_batch is None else parked_batch.state
 
     def choose(self, messages: Iterable[ReceivedMessage]) -> Iterator[ReceivedMessage]:
         """Yield those of some messages of the topic that can be redriven and discarded: dead and delayed ones."""
         return (message for message in messages if self.state_of(message.offset) in REDRIVEN_STATES)
 
-    def _find(self, offset: int) -> Parcel | None:
+    def _find(self, offset: int) -> ParkedBatch | None:
         at = bisect_right(self._begins, offset) - 1
-        return self._parcels[at] if at >= 0 and offset < self._parcels[at].until_offset else None
+        return self._batches[at] if at >= 0 and offset < self._batches[at].until_offset else None

@@ -70,9 +70,9 @@ class BetweenBatches:
         overdue = self._parking.overdue(self._now_us() - self._parts.config.schema_wait_us)
         if not overdue:
             return False
-        count = sum(parcel.count for parcel in overdue)
+        count = sum(parked_batch.count for parked_batch in overdue)
         if self._parts.config.on_missing_schema == "fail":
-            ids = ", ".join(sorted({str(parcel.schema_id) for parcel in overdue})[:3])
+            ids = ", ".join(sorted({str(parked_batch.schema_id) for parked_batch in overdue})[:3])
             raise SchemaError(
                 f"{count} messages wait for a missing schema: schema id {ids}",
                 where=", ".join(self._parts.config.topics),
@@ -81,9 +81,11 @@ class BetweenBatches:
         if self._parts.config.on_missing_schema == "delayed":
             self._parking.delay(overdue)
             return True
-        for parcel in overdue:
-            reason = f"its schema has not come in {self._parts.config.schema_wait_us / 1e6:g} s: schema id {parcel.schema_id}"
-            self._parking.give_up([parcel], reason, self._now_us())
+        for parked_batch in overdue:
+            reason = (
+                f"its schema has not come in {self._parts.config.schema_wait_us / 1e6:g} s: schema id {parked_batch.schema_id}"
+            )
+            self._parking.give_up([parked_batch], reason, self._now_us())
         self._parts.summary.dead += count
         return True
 

@@ -88,7 +88,7 @@ def test_a_key_that_is_no_number_is_refused_row_by_row(tmp_path: Path, scd_type:
     work.send(metadata_message(MEASURED), *(data_message(MEASURED, row) for row in rows))
     assert work.processor.health.failing == {}
     assert current(work) == {1.0: "n1", 3.0: "n3"}
-    reasons = {parcel.reason for parcel in work.ledger.parcels("dead")}
+    reasons = {parked_batch.reason for parked_batch in work.ledger.parked_batches("dead")}
     assert reasons == {f"the key column 'id' {verb} NaN, which cannot identify a row" for verb in ("is", "was")}
     assert work.dead_count() == 3
     work.close()
