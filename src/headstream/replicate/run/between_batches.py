@@ -30,7 +30,7 @@ class BetweenBatches:
         self._health = health
         self._schedule = Schedule.of(parts.config)
         self._requests = Requests(parts.ledger)
-        self._remote_requests = RemoteRequests(parts.ledger, parts.keeper)
+        self._remote_requests = RemoteRequests(parts.ledger, parts.checkpoint_store)
 
     def carry_out_requests(self) -> bool:
         """Carry out the open requests; return whether there were any."""

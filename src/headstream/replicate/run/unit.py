@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
+from headstream.replicate.checkpoint.checkpoint_store import CheckpointStore, LocalCheckpointStore
 from headstream.replicate.columns.raw import coordinates_table
 from headstream.replicate.decoding.decode import Decoder
 from headstream.replicate.decoding.decoded import Decoded
@@ -38,7 +38,7 @@ class Parts:
     tables: TargetTables
     summary: Summary
     clock_us: Callable[[], int]
-    keeper: Keeper = field(default_factory=LocalKeeper)
+    checkpoint_store: CheckpointStore = field(default_factory=LocalCheckpointStore)
     iceberg: IcebergMirrors | None = None
 
 

@@ -26,7 +26,7 @@ class UnitMerge:
 
     def __init__(self, parts: Parts, health: TableHealth) -> None:
         self._decoder = parts.decoder
-        self._keeper = parts.keeper
+        self._checkpoint_store = parts.checkpoint_store
         self._tables = parts.tables
         self._pipeline_id = parts.ledger.pipeline_id
         self._summary = parts.summary
@@ -50,7 +50,7 @@ class UnitMerge:
         """
         decoded, schemas = unit.decoded, self._decoder.schemas(unit.decoded)
         if schemas:  # what is applied, parked and held is decided: a rerun elsewhere must decide the same
-            self._keeper.save()
+            self._checkpoint_store.save()
         applied = self._tables.apply(
             decoded.changes,
             schemas,
@@ -60,7 +60,7 @@ class UnitMerge:
             repeated=unit.is_repeated,
             stored=decoded.stored,
         )
-        self._keeper.check()
+        self._checkpoint_store.check()
         if applied.fatal is not None:
             raise applied.fatal
         now_us = self._now_us()

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from headstream.errors import HeadstreamError, SchemaChangeError
 from headstream.replicate.apply.on_executors.spark_changes import SparkChanges, join_stored
-from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
+from headstream.replicate.checkpoint.checkpoint_store import CheckpointStore, LocalCheckpointStore
 from headstream.replicate.codec import TableMetadata
 from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.key_buckets import divide_changes
@@ -89,7 +89,7 @@ class TargetTables:
     Args:
         checkpoint: Directory of their state: `tombstones/` and `tables.sqlite`.
         owner: The pipeline; tables of other pipelines are rejected. None disables the check.
-        keeper: Stores what a table's commit relies on; None if the checkpoint does so itself.
+        checkpoint_store: Stores what a table's commit relies on; None if the checkpoint does so itself.
         label_jobs: Labels the Spark jobs of a table's steps, and may note the result of a merge.
     """
 
@@ -102,11 +102,11 @@ class TargetTables:
         load_gap_us: int = LOAD_GAP_US,
         change_tables: Place | None = None,
         owner: Owner | None = None,
-        keeper: Keeper | None = None,
+        checkpoint_store: CheckpointStore | None = None,
         label_jobs: LabelJobs = no_labels,
     ) -> None:
         self._checkpoint = checkpoint
-        self._keeper = LocalKeeper() if keeper is None else keeper
+        self._checkpoint_store = LocalCheckpointStore() if checkpoint_store is None else checkpoint_store
         self._directory = directory
         self._tombstones = checkpoint / "tombstones"
         self._memory = TableMemory(checkpoint / TABLES_NAME)
@@ -125,7 +125,7 @@ class TargetTables:
         config: ReplicateConfig,
         open_engine: OpenEngine,
         pipeline: str,
-        keeper: Keeper | None = None,
+        checkpoint_store: CheckpointStore | None = None,
         label_jobs: LabelJobs = no_labels,
     ) -> TargetTables:
         """Return the tables of a pipeline, given its identity."""
@@ -136,7 +136,7 @@ class TargetTables:
             load_gap_us=config.load_gap_us,
             change_tables=config.change_tables,
             owner=Owner(pipeline, config.checkpoint, config.take_over),
-            keeper=keeper,
+            checkpoint_store=checkpoint_store,
             label_jobs=label_jobs,
         )
 
@@ -276,7 +276,7 @@ class TargetTables:
             try:
                 table = self._table(name)
                 if table.has_ended_load and not is_saved:
-                    self._keeper.save()  # which loads have ended, and up to where the log is read
+                    self._checkpoint_store.save()  # which loads have ended, and up to where the log is read
                     is_saved = True
                 with self._label_jobs(f"{_show(name)}: end of a load"):
                     counts = table.settle()
@@ -351,12 +351,12 @@ class TargetTables:
 
     def _guarded(self, name: Name, tombstones: Path) -> OpenEngine:
         """Return what opens a table's engine: one before whose commits the checkpoint has what they rely on."""
-        if isinstance(self._keeper, LocalKeeper):
+        if isinstance(self._checkpoint_store, LocalCheckpointStore):
             return self._open_engine
         below = tombstones.relative_to(self._checkpoint).as_posix()
 
         def publish() -> None:
-            self._keeper.publish([below, TABLES_NAME] if self._memory.take_rejections(name) else [below])
+            self._checkpoint_store.publish([below, TABLES_NAME] if self._memory.take_rejections(name) else [below])
 
         return lambda path, *settings: GuardedEngine(self._open_engine(path, *settings), publish)
 

@@ -155,7 +155,7 @@ def test_merge_holds_the_changes_of_a_failing_table_and_saves_the_checkpoint_bef
         return original(engine, *arguments, **options)
 
     monkeypatch.setattr(DeltaLakeEngine, "merge", merge)
-    monkeypatch.setattr(type(work.keeper), "save", lambda keeper: steps.append("save"))
+    monkeypatch.setattr(type(work.checkpoint_store), "save", lambda checkpoint_store: steps.append("save"))
     merged = step.merge(work.unit(data_message(OLD, make_change(1)), data_message(box, make_change(2))))
     assert steps == ["save", "merge", "merge"]
     (part,) = merged.held
