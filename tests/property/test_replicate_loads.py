@@ -61,7 +61,7 @@ def read_history(
     """
     settings = dict(MODES[mode])
     atomic = settings.pop("atomic", False)
-    options: dict[str, Any] = {"topic_tables": {"cdc/data": "shop.t"}} if history.traits.bare_json else {}
+    options: dict[str, Any] = {"topic_tables": {"cdc/data": "shop.t"}} if history.scenario.bare_json else {}
     if history.schemas:
         options["registry"] = RegistrySettings(directory=_write_schemas(directory, history))
     rules = TableRules(defaults=TableSettings(**settings))
@@ -145,7 +145,7 @@ def kept(history: History, rows: list[Row], table: str, *, ends_above: str = "")
 
 
 def _fitting(mode: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return traits of histories that a mode can apply, with those given."""
+    """Return scenario of histories that a mode can apply, with those given."""
     if MODES[mode].get("scd_type") == 2:  # a history needs keys, and whole changes of them
         return {"keyless": False, "key_changes": "whole"} | given
     return {"flat": False} | given if mode == "atomic" else given  # that form has no number within the transaction

@@ -422,7 +422,7 @@ class ReplicatePipeline:
     def _start(self) -> Any:
         if self._config.schemas is not None:
             add_declared_schemas(self._zone, self._config.schemas, self._now_us())
-        decode = decode_partitions(self._zone, self._decoding, with_traits=self._store_session is not None)
+        decode = decode_partitions(self._zone, self._decoding, with_statistics=self._store_session is not None)
         source = open_input(self._spark, self._config, decode, self._frame_times(), self._source)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:

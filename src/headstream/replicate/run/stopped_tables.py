@@ -116,7 +116,7 @@ class StoppedTables:
         for schema_id, batches in decoded.changes.items():
             counts[self._decoder.schema(schema_id).table] += sum(batch.num_rows for batch in batches)
         for schema_id, stored in decoded.stored.items():
-            counts[self._decoder.schema(schema_id).table] += stored.traits.count
+            counts[self._decoder.schema(schema_id).table] += stored.statistics.count
         return counts
 
 

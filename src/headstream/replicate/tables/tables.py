@@ -18,11 +18,11 @@ from headstream.errors import HeadstreamError, SchemaChangeError
 from headstream.replicate.apply.on_executors.spark_changes import SparkChanges, join_stored
 from headstream.replicate.checkpoint.checkpoint_store import CheckpointStore, LocalCheckpointStore
 from headstream.replicate.codec import TableMetadata
+from headstream.replicate.columns.change_statistics import StoredChanges
 from headstream.replicate.columns.changes import OPERATIONS
 from headstream.replicate.columns.key_buckets import divide_changes
 from headstream.replicate.columns.loads import TableNotice
 from headstream.replicate.columns.raw import Coordinates
-from headstream.replicate.columns.traits import StoredChanges
 from headstream.replicate.engines.engine import RowCounts, VectorState
 from headstream.replicate.engines.guarded import GuardedEngine
 from headstream.replicate.engines.job_labels import LabelJobs, no_labels
@@ -165,7 +165,7 @@ class TargetTables:
             if any(batch.num_rows for batch in batches):
                 tables.setdefault(schemas[schema_id].table, []).append(pa.Table.from_batches(batches))
         for schema_id, found in (stored or {}).items():
-            tables.setdefault(schemas[schema_id].table, []).append(found.traits.trace)
+            tables.setdefault(schemas[schema_id].table, []).append(found.statistics.trace)
         opened = {name: self._table(name) for name in tables}
         return {name: table.placed_until_us for name, table in opened.items() if table.learn(tables[name], read_until_us)}
 
@@ -375,7 +375,7 @@ def _group(
 
 def _has_loads(group: pa.Table | SparkChanges) -> bool:
     if isinstance(group, SparkChanges):
-        return group.traits.has_loads
+        return group.statistics.has_loads
     return bool(pc.any(pc.equal(group["_hs_operation"], _REFRESH)).as_py())
 
 
