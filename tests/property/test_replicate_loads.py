@@ -145,7 +145,7 @@ def kept(history: History, rows: list[Row], table: str, *, ends_above: str = "")
 
 
 def _fitting(mode: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return scenario of histories that a mode can apply, with those given."""
+    """Return scenarios of histories that a mode can apply, with the given fields."""
     if MODES[mode].get("scd_type") == 2:  # a history needs keys, and whole changes of them
         return {"keyless": False, "key_changes": "whole"} | given
     return {"flat": False} | given if mode == "atomic" else given  # that form has no number within the transaction

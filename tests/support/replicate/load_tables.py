@@ -88,7 +88,7 @@ class Scenario:
 
     @classmethod
     def draw(cls, random: Random, forms: Random, ends: Random, **given: Any) -> Scenario:
-        """Return scenario, those that are not given drawn.
+        """Return a scenario whose other fields are drawn.
 
         The forms of messages by `forms`, last loads that never end and repeats by `ends`, all else by `random`.
         """
@@ -162,7 +162,7 @@ class History:
 
     Args:
         seed: That it was drawn by.
-        scenario: What it has in it.
+        scenario: What the history contains.
         partitions: Messages by partition, each in the order of its offsets.
         rows: Table -> its rows at the end, by key; of `n` by a number. Of abandoned loads and repeats as the model tells them.
         columns: Table -> its columns at the end.

@@ -298,9 +298,9 @@ class Producer:
 
     def _wait_for_progress(self) -> SimpleQueue[None]:
         """Return a queue that gets an item when a batch is settled; called with the lock held."""
-        bell: SimpleQueue[None] = SimpleQueue()
-        self._waiting.append(bell)
-        return bell
+        waiter: SimpleQueue[None] = SimpleQueue()
+        self._waiting.append(waiter)
+        return waiter
 
     def _wait_until_settled(self, number: int, timeout_s: float | None = None) -> bool:
         """Wait until all batches up to a number are settled, return whether they are stored; HeadstreamError if some failed."""
@@ -395,8 +395,8 @@ class Producer:
             self._counts.add(batch)
             callbacks, batch.callbacks = batch.callbacks, None
             waiting, self._waiting = self._waiting, []
-        for bell in waiting:
-            bell.put(None)
+        for waiter in waiting:
+            waiter.put(None)
         if callbacks:
             call_all(callbacks)
 

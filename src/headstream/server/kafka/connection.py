@@ -144,7 +144,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._drained.set()
         self._sasl = SaslLogin()
         self._fetching: FetchSession | None = None
-        self._rung = asyncio.Event()
+        self._notified = asyncio.Event()
         self._is_token_next = False
         self._timeouts = ConnectionTimeouts(self._limits, loop.time())
         self._heard_s = loop.time()
@@ -442,19 +442,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
     async def _fetch(self, call: Call) -> Mapping[str, Any] | None:
         """Answer a fetch once it has enough bytes, or timed out."""
         try:
-            fetch = open_session(call, self._fetching, partial(self._call_loop, self._rung.set))
+            fetch = open_session(call, self._fetching, partial(self._call_loop, self._notified.set))
         except ProtocolError as error:
             return {"error_code": error.fault, "responses": []}
         self._fetching = fetch
         until_s = self._loop.time() + fetch.max_wait_s
         while True:
-            self._rung.clear()
+            self._notified.clear()
             reply = await self._on_thread(RunsOn.WORK, fetch.read) if fetch.reads > _MANY_PARTITIONS else fetch.read()
             left_s = until_s - self._loop.time()
             if fetch.is_enough or left_s <= 0 or self._is_leaving:
                 break
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._rung.wait(), left_s)
+                await asyncio.wait_for(self._notified.wait(), left_s)
             if fetch.is_patient:
                 await asyncio.sleep(min(_AGAIN_S, left_s))
         if fetch.id:
