@@ -16,7 +16,7 @@ from headstream.core.model.producers import Appended, BatchNumber
 from headstream.core.model.removals import Removal
 from headstream.core.model.topology import Limits
 from headstream.errors import ClosedError, CorruptLogError, StorageError
-from headstream.forks import tell_of_forks
+from headstream.forks import register_for_forks
 from headstream.log.catalog.catalog import Catalog, Snapshot, TopicRecord
 from headstream.log.directory.lock import WriterLock
 from headstream.log.directory.marker import Marker, read_marker, write_marker
@@ -74,7 +74,7 @@ class Log:
         self._watching = DirectoryWatcher(self.waiting)
         self._is_writer = False
         self._closed_because: str | None = None
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Become unusable: files, database and threads are the parent's."""

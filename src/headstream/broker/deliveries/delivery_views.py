@@ -102,7 +102,7 @@ class DeliveryViews:
             )
         with self._groups.locked(record, group):
             state = self._load(record, owner, partition)
-            return _tell(state, partition, offset, self._backing.clock_us())
+            return _describe(state, partition, offset, self._backing.clock_us())
 
     def ages(self) -> Iterator[GroupAges]:
         """Yield the groups with journals in memory: recently used ones, and at first all of the log."""
@@ -135,7 +135,7 @@ def _oldest_leased(state: DeliveryState) -> int | None:
     return min((lease.begun_us for lease in state.leases.values() if len(lease.offsets)), default=None)
 
 
-def _tell(state: DeliveryState, partition: int, offset: int, now_us: int) -> MessageStory:
+def _describe(state: DeliveryState, partition: int, offset: int, now_us: int) -> MessageStory:
     """Return the delivery history of a message from the state of its partition."""
     given_up = next((each for each in state.given_up if each.offset == offset), None)
     each = state.failing.get(offset) or given_up

@@ -52,7 +52,7 @@ _REFUSALS: Final = (InvalidInputError, NotFoundError, PermissionDeniedError)
 _PAGE: Final = 100
 _PAGE_S: Final = 1.0
 """How long one page takes, about: so soon its caller knows how far it is."""
-_OF_LETTERS: Final = frozenset(
+_DEAD_LETTER_HEADERS: Final = frozenset(
     (
         *(ATTEMPTS_HEADER, FIRST_ERROR_HEADER, FIRST_FAILED_HEADER, LAST_FAILED_HEADER),
         *(REASON_CODE_HEADER, REASON_HEADER, REDRIVE_HEADER, REDRIVES_HEADER),
@@ -241,7 +241,7 @@ class Redrive:
         kept = [
             (name, value)
             for name, value in letter.headers.items()
-            if name not in _OF_LETTERS and not name.startswith(ORIGIN_PREFIX)
+            if name not in _DEAD_LETTER_HEADERS and not name.startswith(ORIGIN_PREFIX)
         ]
         count = 1 if redrives is None else int(redrives) + 1
         headers = Headers([*kept, (REDRIVE_HEADER, self._name_of(letter)), (REDRIVES_HEADER, int32(count))])

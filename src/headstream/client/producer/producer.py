@@ -32,9 +32,9 @@ from headstream.core.model.message import Message
 from headstream.core.model.partitioning import partition_of
 from headstream.core.model.topology import Topic
 from headstream.errors import ClosedError, OutcomeUnknownError, PartitionClosedError
-from headstream.forks import closed_by_fork, tell_of_forks
+from headstream.forks import closed_by_fork, register_for_forks
 
-_FAREWELL_S: Final = 2.0
+_THREAD_JOIN_TIMEOUT_S: Final = 2.0
 """How long close() waits for the server to release the producer's state; otherwise the state expires there. Seconds."""
 
 
@@ -77,7 +77,7 @@ class Producer:
         self._skips: Callable[[HeadersInput | None], bool] | None = None
         """Whether a message with these headers passes no interceptor; None: no message does."""
         open_until_exit(self)
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Leave the messages to the parent, whose thread sends them."""
@@ -262,7 +262,7 @@ class Producer:
                 closed(self)
                 self._work.put(None)
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(_FAREWELL_S)
+            self._thread.join(_THREAD_JOIN_TIMEOUT_S)
 
     def close_soon(self) -> None:
         """Reject new messages, and close in the background when all sent messages are settled."""

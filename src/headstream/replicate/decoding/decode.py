@@ -86,7 +86,7 @@ class Decoder:
         registry = self._options.registry
         self._registry = None if registry is None else RegistryClient(registry)
         self.orders = MaskOrders(zone.directory, zone.place)
-        self.zone, self._told = zone, set[str]()
+        self.zone, self._reported_schemas = zone, set[str]()
 
     def decode(self, raw: pa.RecordBatch) -> Decoded:
         """Decode a batch of raw messages; a message's content never makes it raise.
@@ -203,8 +203,8 @@ class Decoder:
     def _changes(self, schema: TableSchema, changes: pa.RecordBatch) -> Decoded:
         """Return changes of a schema, with the findings about the schema the first time."""
         schema_id, lineage = schema.metadata.schema_id, schema.metadata.lineage
-        is_new = schema_id not in self._told
-        self._told.add(schema_id)
+        is_new = schema_id not in self._reported_schemas
+        self._reported_schemas.add(schema_id)
         findings = {f"table {lineage.schema}.{lineage.table}: {finding}": 1 for finding in schema.findings if is_new}
         return Decoded(changes={schema_id: [changes]} if changes.num_rows else {}, findings=findings)
 

@@ -109,7 +109,7 @@ class Transactions:
         self._now_us = parts.clock_us
         self._began_us = parts.clock_us()
         self._alarmed_us: int | None = None
-        self._told_of_unnumbered = False
+        self._has_warned_of_unnumbered = False
         if not self._config.atomic:  # this releases the changes held by an earlier run
             with self._ledger.transaction() as connection:
                 connection.execute("DELETE FROM open_transactions")
@@ -224,8 +224,8 @@ class Transactions:
 
     def _note_unnumbered(self, count: int) -> None:
         self._summary.changes_without_transaction_position += count
-        if count and not self._told_of_unnumbered:
-            self._told_of_unnumbered = True
+        if count and not self._has_warned_of_unnumbered:
+            self._has_warned_of_unnumbered = True
             what = "%d changes have no position in a transaction (transactionEventCounter): applied immediately"
             _LOGGER.warning(what, count)
 

@@ -71,7 +71,7 @@ def without_forgotten(changes: pa.Table, table: Scd1Table, forgotten: str) -> tu
 OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"], MergeStrategy], TableEngine]
 """A table's directory or URI, and the settings of its engine and of its merges -> the engine."""
 
-_BURIALS: Final = 8
+_FORGETTING_STEPS: Final = 8
 """Deletions are forgotten in steps of this fraction: they are remembered for at most an eighth longer than configured."""
 
 
@@ -293,7 +293,7 @@ class TargetTable:
             return False
         state = self._state
         if state.newest_deletion > max((sequence for _, sequence in state.deletion_times), default=state.forgotten) and (
-            not state.deletion_times or now_us - state.deletion_times[-1][0] >= kept_us // _BURIALS
+            not state.deletion_times or now_us - state.deletion_times[-1][0] >= kept_us // _FORGETTING_STEPS
         ):
             state.deletion_times.append((now_us, state.newest_deletion))
             self._merges.keep()

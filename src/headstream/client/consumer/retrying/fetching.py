@@ -148,16 +148,16 @@ class RetryingFetching(Fetching):
             self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
             self._positions[partition] = track.frontier
 
-    def finish_one(self, partition: int, offset: int, *, is_told: bool = False) -> None:
+    def finish_one(self, partition: int, offset: int, *, is_reported: bool = False) -> None:
         """Record that a message is done; messages that waited for it become due."""
         track = self.tracks.get(partition)
         opened = None if track is None else track.open.get(offset)
-        if opened is not None and opened.in_hand and not is_told:
+        if opened is not None and opened.in_hand and not is_reported:
             self.succeeded_count += 1
         self._drop_from_hand(partition, offset)
         if track is not None:
             self._touched.add(partition)
-            for waiting in track.finish(offset, is_told=is_told):
+            for waiting in track.finish(offset, is_reported=is_reported):
                 heapq.heappush(self._due, (0.0, partition, waiting))
 
     def _drop_from_hand(self, partition: int, offset: int) -> None:

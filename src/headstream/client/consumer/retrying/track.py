@@ -60,9 +60,9 @@ class Track:
         self.is_first = True
         self.is_sought = False
         self._order = order
-        self._told = OffsetRanges(known.pending)
+        self._reported = OffsetRanges(known.pending)
         for offset in known.failing:
-            self._told.add(offset, offset + 1)
+            self._reported.add(offset, offset + 1)
         self._unrecorded: set[int] = set()
         self._finished: list[int] = []
         self._gone = OffsetRanges()
@@ -90,7 +90,7 @@ class Track:
         if not failures and offset < self.known.frontier and offset not in self.known.pending:
             return None
         self.open[offset] = OpenMessage(key, failures)
-        if offset not in self._told:
+        if offset not in self._reported:
             self._unrecorded.add(offset)
         if failures:
             self._failing.setdefault(self._group_of(key), set()).add(offset)
@@ -112,23 +112,23 @@ class Track:
         message = self.open[offset]
         message.failures, message.in_hand, message.is_begun = failures, False, False
         self._failing.setdefault(self._group_of(message.key), set()).add(offset)
-        self.tell(offset)
+        self.mark_reported(offset)
 
-    def tell(self, offset: int) -> None:
+    def mark_reported(self, offset: int) -> None:
         """Record that the log knows of an open message."""
         self._unrecorded.discard(offset)
-        self._told.add(offset, offset + 1)
+        self._reported.add(offset, offset + 1)
 
-    def finish(self, offset: int, *, is_told: bool = False) -> list[int]:
-        """Record that a message is done, and return those that waited for it, ascending; `is_told`: the log knows."""
+    def finish(self, offset: int, *, is_reported: bool = False) -> list[int]:
+        """Record that a message is done, and return those that waited for it, ascending; `is_reported`: the log knows."""
         message = self.open.pop(offset, None)
         if message is None:
             return []
         self._unrecorded.discard(offset)
         self._done_until = max(self._done_until, offset + 1)
-        if offset in self._told:
-            self._told.remove(offset, offset + 1)
-            if not is_told:
+        if offset in self._reported:
+            self._reported.remove(offset, offset + 1)
+            if not is_reported:
                 self._finished.append(offset)
         group = self._group_of(message.key)
         failing = self._failing.get(group)
@@ -146,15 +146,15 @@ class Track:
 
     def _pass(self, next_offset: int) -> None:
         """Go on to an offset; what the group had not finished before it is done: hidden for all, removed, or filtered out."""
-        for each in self._told.within(self.frontier, next_offset):
-            self._told.remove(*each)
+        for each in self._reported.within(self.frontier, next_offset):
+            self._reported.remove(*each)
             self._gone.add(*each)
         self.frontier = max(self.frontier, next_offset)
 
     def plain_commit(self) -> int | None:
         """Return the offset whose commit records all steps, or None if further steps have to be recorded."""
         base = self.base
-        is_plain = not (self.is_sought or self._finished or len(self._gone) or len(self._told)) and self._done_until <= base
+        is_plain = not (self.is_sought or self._finished or len(self._gone) or len(self._reported)) and self._done_until <= base
         return base if is_plain and self.frontier >= self.known.frontier else None
 
     @property
@@ -183,7 +183,7 @@ class Track:
         self._finished.clear()
         self._gone = OffsetRanges()
         for offset in [offset for offset in self._unrecorded if offset < frontier]:
-            self.tell(offset)
+            self.mark_reported(offset)
         self._committed = max(self._committed, frontier)
 
     def committed(self, offset: int) -> None:

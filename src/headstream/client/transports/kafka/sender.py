@@ -32,7 +32,7 @@ from headstream.errors import (
     ServerUnreachableError,
     TopicNotFoundError,
 )
-from headstream.forks import keep_forever, tell_of_forks
+from headstream.forks import keep_forever, register_for_forks
 
 _SLICE_S: Final = 0.1
 """Interval at which a wait for acknowledgements checks the timeout, seconds."""
@@ -75,7 +75,7 @@ class Sender:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._producer: Any = None
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Begin with another producer: the threads of the parent's do not exist here."""
