@@ -52,7 +52,7 @@ def get_deliveries(server: Dispatcher, session: Session, command: GetDeliveries)
     failing = tuple(OpenDelivery.of(each) for each in found.failing)
     pending = tuple(OffsetRange(*each) for each in found.pending)
     counts = found.now_us, found.poisoned_count
-    return OpenDeliveries(found.base, found.frontier, *counts, pending, failing, found.paused_us)
+    return OpenDeliveries(found.base, found.begun_until, *counts, pending, failing, found.paused_us)
 
 
 def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliveries) -> SettledDeliveries:

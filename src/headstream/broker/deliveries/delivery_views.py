@@ -60,7 +60,7 @@ class DeliveryViews:
         failing = state.failing.values()
         begun = [each for each in failing if each.is_begun]
         delayed = [each for each in failing if not each.is_begun and each.offset not in state.leased]
-        new = max(place.end_offset - max(state.frontier, place.first_offset), 0)
+        new = max(place.end_offset - max(state.begun_until, place.first_offset), 0)
         letters = list(self._open_letters(state))
         return DeliveryCounts(
             place.number,
@@ -151,7 +151,7 @@ def _describe(state: DeliveryState, partition: int, offset: int, now_us: int) ->
         status, next_us = DeliveryStatus.DELAYED, now_us + each.left_us(now_us)
     elif offset in state.expired:
         status, next_us = DeliveryStatus.DELAYED, now_us
-    elif offset >= state.frontier or offset in state.pending:
+    elif offset >= state.begun_until or offset in state.pending:
         status = DeliveryStatus.PENDING
     return MessageStory(
         partition,

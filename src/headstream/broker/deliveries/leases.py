@@ -307,7 +307,7 @@ class Leases:
             first = follower.first_offset
         if first > place.committed:
             place.table.finish(0, first)
-            place.table.state.frontier = max(place.table.state.frontier, first)
+            place.table.state.begun_until = max(place.table.state.begun_until, first)
 
     def _end_leases(self, place: LeasedPartition, now_us: int, steady_us: int) -> bool:
         """End expired leases, and return whether the group is paused for it."""

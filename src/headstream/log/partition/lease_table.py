@@ -212,11 +212,11 @@ class LeaseTable:
     def grant(
         self, count: int, lease: Lease, *, attempts: int | None, end: int, steady_us: int, now_us: int
     ) -> tuple[LeaseOutcome, tuple[LeasedRange, ...]]:
-        """Lease messages: one that failed before, alone, or else those that wait and those behind the frontier.
+        """Lease messages: one that failed before, alone, or else those that wait and those behind `begun_until`.
 
         Args:
             attempts: After how many attempts a message is given up; None sets no limit.
-            end: The end of the partition; with keys, only messages before the frontier are leased.
+            end: The end of the partition; with keys, only messages before `begun_until` are leased.
         """
         outcome, state = LeaseOutcome(), self.state
         offset = self._take_repeated(outcome, attempts, now_us, steady_us)
@@ -261,7 +261,7 @@ class LeaseTable:
     def _lend(self, lease: Lease, steady_us: int) -> None:
         self.state.lend(lease)
         for begin, until in lease.offsets:
-            self.state.frontier = max(self.state.frontier, until)
+            self.state.begun_until = max(self.state.begun_until, until)
             for each in self.state.failing_within(begin, until):
                 self._due_of.pop(each, None)
         self._set_end(lease.token, _WHOLE, steady_us + lease.lease_us)
@@ -308,8 +308,8 @@ class LeaseTable:
             until = min(until, begin + count)
             into.add(begin, until)
             count -= until - begin
-        if count > 0 and state.frontier < end and self.can_begin:
-            into.add(state.frontier, min(state.frontier + count, end))
+        if count > 0 and state.begun_until < end and self.can_begin:
+            into.add(state.begun_until, min(state.begun_until + count, end))
 
     def _describe_ranges(self, offsets: OffsetRanges) -> Iterable[LeasedRange]:
         for begin, until in offsets:
@@ -437,7 +437,7 @@ class LeaseTable:
             return "is given up" if each.reason else f"waits for attempt {each.failures + 1}"
         if offset in state.expired:
             return f"waits for attempt {_LEAST_REPEATED}"
-        return "waits for its first attempt" if offset >= state.frontier or offset in state.pending else "is done"
+        return "waits for its first attempt" if offset >= state.begun_until or offset in state.pending else "is done"
 
 
 def _ending(lease: Lease, offset: int) -> list[tuple[int, int]]:

@@ -49,7 +49,7 @@ def shown(state: DeliveryState) -> dict[str, Any]:
         for token, each in state.leases.items()
     }
     sets = {name: list(getattr(state, name)) for name in ("pending", "expired", "deferred", "leased")}
-    return {"frontier": state.frontier, "failing": state.failing, "leases": leases, **sets}
+    return {"begun_until": state.begun_until, "failing": state.failing, "leases": leases, **sets}
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -66,7 +66,7 @@ def test_any_steps_are_the_same_when_they_are_read_again(files: MemoryFiles, see
         elif rng.random() < 0.3:
             outcome = table.end_leases(NOW + now_s * SECOND, now_s * SECOND)
         else:
-            begin = rng.randint(0, state.frontier)
+            begin = rng.randint(0, state.begun_until)
             step = rng.choice((LeaseStep.DONE, LeaseStep.RELEASED, LeaseStep.DEFERRED, LeaseStep.EXTENDED, LeaseStep.FAILED))
             until = begin + 1 if step is LeaseStep.FAILED else begin + rng.randint(1, 4)
             change = LeaseChange(step, rng.randint(1, max(1, token)), begin, until, 40 * SECOND, "", "no")

@@ -146,7 +146,7 @@ class RetryingFetching(Fetching):
         track = self.tracks[partition]
         if track.is_blocked:
             self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
-            self._positions[partition] = track.frontier
+            self._positions[partition] = track.begun_until
 
     def finish_one(self, partition: int, offset: int, *, is_reported: bool = False) -> None:
         """Record that a message is done; messages that waited for it become due."""
@@ -187,7 +187,7 @@ class RetryingFetching(Fetching):
         """Return up to `count` messages, until one is broken."""
         messages: list[ReceivedMessage] = []
         while len(messages) < count and (message := self._take()) is not None:
-            self._handed_out[message.partition] = self.tracks[message.partition].frontier
+            self._handed_out[message.partition] = self.tracks[message.partition].begun_until
             messages.append(message)
         return messages
 

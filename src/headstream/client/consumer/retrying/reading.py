@@ -60,7 +60,7 @@ class RetryingReading(PartitionReading, Settler):
     def _load(self, partition: int) -> Known:
         """Return the unfinished messages of the group in a partition; begun attempts that did not end count as failures."""
         found = self._deliveries.unfinished(self.partitions.topic, self.policy.group, partition)
-        known = Known(found.frontier, OffsetRanges(found.pending))
+        known = Known(found.begun_until, OffsetRanges(found.pending))
         if self.policy.retry.pause_rule is not None:
             self._gate.update_from_server(found.paused_us, 0, time.monotonic())
         steps: list[DeliveryChange] = []
@@ -74,7 +74,7 @@ class RetryingReading(PartitionReading, Settler):
             else:
                 known.failing[each.offset] = each.failures, now_s + each.left_us(found.now_us) / 1e6
         if steps:
-            self._settle(partition, steps, found.frontier, None)
+            self._settle(partition, steps, found.begun_until, None)
         return known
 
     def _resume(self, each: Delivery) -> DeliveryChange:
@@ -84,12 +84,12 @@ class RetryingReading(PartitionReading, Settler):
 
     # -- telling the log ------------------------------------------------------------------------------------------
 
-    def _settle(self, partition: int, steps: list[DeliveryChange], frontier: int, generation: int | None) -> None:
+    def _settle(self, partition: int, steps: list[DeliveryChange], begun_until: int, generation: int | None) -> None:
         """Record steps of messages in the log."""
         share, succeeded = self.partitions.share, self._fetching.succeeded_count
         request = SettleRequest(
             steps,
-            frontier,
+            begun_until,
             member=None if share is None else share.member,
             generation=0 if share is None else share.generation,
             partition_generation=generation,
@@ -105,9 +105,9 @@ class RetryingReading(PartitionReading, Settler):
     def _report(self, partition: int, *steps: DeliveryChange) -> None:
         """Record all steps of a partition in the log, and further ones."""
         track = self._fetching.tracks[partition]
-        frontier, changes = track.changes(steps)
-        self._settle(partition, changes, frontier, self._fetching.generations.get(partition))
-        track.settled(frontier)
+        begun_until, changes = track.changes(steps)
+        self._settle(partition, changes, begun_until, self._fetching.generations.get(partition))
+        track.settled(begun_until)
 
     def _store(self, *, is_by_hand: bool = False) -> None:
         tracks, plain = self._fetching.tracks, dict[int, int]()

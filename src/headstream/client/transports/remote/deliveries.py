@@ -129,7 +129,7 @@ class RemoteDeliveries:
             topic.topic,
             group,
             partition,
-            request.frontier,
+            request.begun_until,
             tuple(ChangedDelivery(*each[:-1], cut_error(each.error)) for each in request.changes),
             None if request.member is None else request.member.id,
             max(request.generation, 0),
