@@ -61,7 +61,7 @@ class DeliveryViews:
         begun = [each for each in failing if each.is_begun]
         delayed = [each for each in failing if not each.is_begun and each.offset not in state.leased]
         new = max(place.end_offset - max(state.begun_until, place.first_offset), 0)
-        letters = list(self._open_letters(state))
+        letters = list(self._count_open_dead_letters(state))
         return DeliveryCounts(
             place.number,
             state.pending.count + new,
@@ -78,7 +78,7 @@ class DeliveryViews:
         journal = self._journals.find(record, owner, partition).journal
         return journal.load(self._backing.log.offsets(record).committed_at(owner, partition))
 
-    def _open_letters(self, state: DeliveryState) -> Iterator[Delivery]:
+    def _count_open_dead_letters(self, state: DeliveryState) -> Iterator[Delivery]:
         """Yield the messages whose dead letters are neither redriven nor discarded, oldest first, of those that are kept."""
         for each in state.given_up:
             if each.copied_to is None:
@@ -125,7 +125,7 @@ class DeliveryViews:
             state = self._load(record, owner, partition)
             oldest = _oldest_leased(state)
             leased += [] if oldest is None else [oldest]
-            letter = next(self._open_letters(state), None)
+            letter = next(self._count_open_dead_letters(state), None)
             poisoned += [] if letter is None else [letter.failed_us]
         is_paused = bool(self._pauses.state(record, owner).until_us)
         return GroupAges(record.name, owner.name, is_paused, min(leased, default=None), min(poisoned, default=None))

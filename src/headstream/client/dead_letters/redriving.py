@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from headstream.client.client import Client
 from headstream.client.consumer.membership import GroupMembership
-from headstream.client.dead_letters.letters import place_of_origin, read_letters
+from headstream.client.dead_letters.reading import place_of_origin, read_dead_letters
 from headstream.client.producer.forwarding import ForwardingProducer
 from headstream.core.model.constructors import int32
 from headstream.core.model.groups import DEFAULT_SESSION_TIMEOUT_MS
@@ -145,7 +145,7 @@ class Redrive:
                 raise self._busy(f"partition {partition}")
             if resumes:
                 self._resume(partition)
-            page = read_letters(self._log, self._topic, partition, from_offset, until_offset, where=self._where, count=count)
+            page = read_dead_letters(self._log, self._topic, partition, from_offset, until_offset, where=self._where, count=count)
             for number, letter in enumerate(page.letters):
                 if number and time.monotonic() > until_s:
                     return letter.offset, False

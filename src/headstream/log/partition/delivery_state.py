@@ -28,7 +28,7 @@ from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.errors import LimitError
 
 MAX_GIVEN_UP: Final = 100
-"""Messages that were given up whose stories are kept: the newest ones. All are in the dead letter."""
+"""Messages that were given up whose histories are kept: the newest ones. All are in the dead letter."""
 
 
 @dataclass(slots=True)
@@ -171,7 +171,7 @@ class DeliveryState:
         self.failing[offset] = changed
 
     def give_up(self, each: Delivery) -> None:
-        """Keep the story of a message that is in the dead letter; a repeated one changes nothing."""
+        """Keep the history of a message that is in the dead letter; a repeated one changes nothing."""
         if all(known.offset != each.offset for known in self.given_up):
             self.given_up.append(each)
 

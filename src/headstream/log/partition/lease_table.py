@@ -190,8 +190,8 @@ class LeaseTable:
             lease = state.leases.get(token)
             for begin, until in [] if lease is None else _ending(lease, offset):
                 for each in state.failing_within(begin, until):
-                    story = state.failing[each]
-                    failed = record_failure(story, story.failures + 1, _ended(lease), 0, now_us, *_who(lease))
+                    history = state.failing[each]
+                    failed = record_failure(history, history.failures + 1, _ended(lease), 0, now_us, *_who(lease))
                     state.failing[each] = failed
                     self._set_due(each, steady_us)
                     outcome.failing.append(each)
@@ -367,7 +367,7 @@ class LeaseTable:
                 outcome.extended.append((lease.token, offset))
             outcome.transitions.append(Transition(TransitionKind.EXTENDED, begin, until, lease.worker, delay_us=change.delay_us))
             return
-        stories = {offset: state.failing[offset] for offset in state.failing_within(begin, until)}
+        histories = {offset: state.failing[offset] for offset in state.failing_within(begin, until)}
         for offset in [offset for offset in lease.extended if begin <= offset < until]:
             self._end_of.pop((lease.token, offset), None)
         state.settle(lease.token, begin, until)
@@ -380,12 +380,12 @@ class LeaseTable:
             reason = change.reason if change.reason == SKIPPED else ""
             outcome.transitions.append(Transition(TransitionKind.ACKED, begin, until, lease.worker, reason=reason))
         elif change.step in (LeaseStep.RELEASED, LeaseStep.DEFERRED):
-            self._put_back(outcome, change.step, stories, begin, until, steady_us)
+            self._put_back(outcome, change.step, histories, begin, until, steady_us)
             kind = TransitionKind.RELEASED if change.step is LeaseStep.RELEASED else TransitionKind.DEFERRED
             outcome.transitions.append(Transition(kind, begin, until, lease.worker))
         else:
             outcome.failed_count += 1
-            known = stories.get(begin, Delivery(begin))
+            known = histories.get(begin, Delivery(begin))
             changed = record_failure(known, known.failures + 1, change.error, change.delay_us, now_us, *_who(lease))
             if change.step is LeaseStep.POISONED:
                 changed = replace(changed, reason=change.reason)
@@ -400,18 +400,18 @@ class LeaseTable:
             self.keys.finish(begin, until)
 
     def _put_back(
-        self, outcome: LeaseOutcome, step: LeaseStep, stories: dict[int, Delivery], begin: int, until: int, steady_us: int
+        self, outcome: LeaseOutcome, step: LeaseStep, histories: dict[int, Delivery], begin: int, until: int, steady_us: int
     ) -> None:
         state = self.state
-        state.failing.update(stories)
-        outcome.failing += stories
+        state.failing.update(histories)
+        outcome.failing += histories
         if step is LeaseStep.DEFERRED:
             state.deferred.add(begin, until)
             outcome.deferred.append((begin, until))
             return
         state.wait(begin, until)
         outcome.waits += state.pending.within(begin, until)
-        for offset in stories:
+        for offset in histories:
             self._set_due(offset, steady_us)
         if self.keys is not None:
             self.keys.release(begin, until)

@@ -1,6 +1,6 @@
-"""Letters of a pipeline: messages set aside, as its own log has them and its ledger counts them. It only reads.
+"""States of the messages that a pipeline has parked or dead-lettered, by their offset in its own log. It only reads.
 
-The log keeps the messages that were released since; the ledger says which are set aside still, and as what.
+The log keeps the messages that were released since; the ledger records which still wait, and in which state.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _STATES: Final = (*REDRIVEN_STATES, "parked", "called", "releasing")
 _RELEASED: Final = "released"
 
 
-class SetAside:
-    """The messages of one topic of a pipeline's own log that are set aside.
+class MessageStates:
+    """The states of the messages of one topic of a pipeline's own log.
 
     Args:
         topic: The topic, as `replicate/dead-letter`.
