@@ -76,7 +76,9 @@ def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliv
         command.succeeded,
         pause_rule_of(command),
     )
-    settled = server.broker.deliveries.settle(target.topic.name, name, command.partition, request, user_id=session.user_id)
+    settled = server.broker.deliveries.settle_deliveries(
+        target.topic.name, name, command.partition, request, user_id=session.user_id
+    )
     return SettledDeliveries(*settled)
 
 

@@ -61,7 +61,9 @@ class Deliveries:
             found = state.snapshot(None if committed is None else committed[0], self._backing.clock_us())
             return replace(found, paused_us=self._pauses.left_us(record, owner))
 
-    def settle(self, topic: TopicName, group: str, partition: int, request: SettleRequest, *, user_id: int = NO_USER) -> Settled:
+    def settle_deliveries(
+        self, topic: TopicName, group: str, partition: int, request: SettleRequest, *, user_id: int = NO_USER
+    ) -> Settled:
         """Record steps of messages, and commit the offset of the first one that is not done.
 
         Args:

@@ -202,7 +202,7 @@ class Leases:
         self._commit(place)
         return ranges, bool(outcome.poisoned)
 
-    def settle(
+    def settle_leases(
         self,
         topic: TopicName,
         group: str,
@@ -246,7 +246,7 @@ class Leases:
             place = self._open(record, OffsetOwner.group(group), partition, user_id, dead_letter, None, pause_rule)
             place.open.idle = None
             self._end_leases(place, now_us, steady_us)
-            outcome = place.table.settle(changes, now_us, steady_us)
+            outcome = place.table.apply_changes(changes, now_us, steady_us)
             self._store(place, outcome)
             self._dead_letter(place, outcome.poisoned)
             self._commit(place)

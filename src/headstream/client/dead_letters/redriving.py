@@ -186,7 +186,7 @@ class Redrive:
                 continue
             target, number, end = change.reason.removeprefix(_INTENT).rsplit(" ", 2)
             if self._is_sent(letter, target, int(number), int(end)):
-                self._settle(letter, "redriven")
+                self._mark_handled(letter, "redriven")
             elif self._producer_of(target) is None:
                 self._restore(letter)
                 continue
@@ -216,7 +216,7 @@ class Redrive:
             self._restore(letter)
             error.add_note(f"The letter is {self._name_of(letter)}: it stays one.")
             raise
-        self._settle(letter, "redriven")
+        self._mark_handled(letter, "redriven")
 
     def _restore(self, letter: ReceivedMessage) -> None:
         """Make a dead letter available again, unless its state was changed meanwhile, as by an erasure."""
@@ -267,7 +267,7 @@ class Redrive:
                     return True
         return False
 
-    def _settle(self, letter: ReceivedMessage, reason: str) -> None:
+    def _mark_handled(self, letter: ReceivedMessage, reason: str) -> None:
         self._log.set_state(self._topic, letter.partition, letter.offset, "marked_for_deletion", reason=reason)
 
 

@@ -385,7 +385,7 @@ class Producer:
         except Exception as caught:  # any error is raised in the caller's thread
             error = caught
         with self._lock:
-            self._sending.settle(batch)
+            self._sending.remove_finished(batch)
             if error is None:
                 batch.data = bytearray()  # a receipt can outlive the batch by far
             else:

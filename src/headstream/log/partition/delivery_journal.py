@@ -345,7 +345,7 @@ def _apply_of_lease(state: DeliveryState, kind: int, token: int, first: int, sec
     if token not in state.leases:  # it ended long ago
         return
     if kind == _SETTLED:
-        state.settle(token, first, second)
+        state.finish_leased(token, first, second)
     elif kind == _ENDED:
         state.expire(token, first, second)
     else:

@@ -208,7 +208,7 @@ class DeliveryState:
             self.leased.add(from_offset, until_offset)
         self.leases[lease.token] = lease
 
-    def settle(self, token: int, from_offset: int, until_offset: int) -> None:
+    def finish_leased(self, token: int, from_offset: int, until_offset: int) -> None:
         """Record that leased messages are done, as their worker says."""
         self._give_back(token, from_offset, until_offset)
         self.leases[token].settled.add(from_offset, until_offset)

@@ -334,7 +334,7 @@ class LeaseTable:
 
     # -- what workers say -----------------------------------------------------------------------------------------
 
-    def settle(self, changes: Iterable[LeaseChange], now_us: int, steady_us: int) -> LeaseOutcome:
+    def apply_changes(self, changes: Iterable[LeaseChange], now_us: int, steady_us: int) -> LeaseOutcome:
         """Apply steps, except that a poisoned message only gets its reason."""
         outcome = LeaseOutcome()
         for change in changes:
@@ -370,7 +370,7 @@ class LeaseTable:
         histories = {offset: state.failing[offset] for offset in state.failing_within(begin, until)}
         for offset in [offset for offset in lease.extended if begin <= offset < until]:
             self._end_of.pop((lease.token, offset), None)
-        state.settle(lease.token, begin, until)
+        state.finish_leased(lease.token, begin, until)
         outcome.settled.append((lease.token, begin, until))
         if not len(lease.offsets):
             self._end_of.pop((lease.token, _WHOLE), None)

@@ -112,7 +112,7 @@ class BetweenBatches:
 
     def end_loads(self, resting: Container[Table]) -> None:
         """Remove the rows that finished loads did not contain; a failing table is retried later."""
-        applied = self._parts.tables.settle(resting)
+        applied = self._parts.tables.remove_vanished_rows(resting)
         self._parts.summary.add(applied)
         for table, error in applied.failed.items():
             self._health.note_failure(table, str(error), self._now_us())

@@ -250,7 +250,7 @@ class TargetTables:
                     continue
                 waiting -= set(ids)
             if not has_loads:
-                applied.add(Applied({name: table.settle()}))
+                applied.add(Applied({name: table.remove_vanished_rows()}))
         except HeadstreamError as error:
             applied.failed[name] = error
         applied.held = waiting
@@ -266,7 +266,7 @@ class TargetTables:
         """Return the schemas and names of the tables that have been written."""
         return list(self._memory.names())
 
-    def settle(self, resting: Container[Name] = ()) -> Applied:
+    def remove_vanished_rows(self, resting: Container[Name] = ()) -> Applied:
         """Remove the rows that finished loads did not contain; called when no data arrives, and at the end of a run."""
         applied = Applied()
         is_saved = False
@@ -279,7 +279,7 @@ class TargetTables:
                     self._checkpoint_store.save()  # which loads have ended, and up to where the log is read
                     is_saved = True
                 with self._label_jobs(f"{_show(name)}: end of a load"):
-                    counts = table.settle()
+                    counts = table.remove_vanished_rows()
                 self._touched |= {name} if counts != RowCounts() else set()
             except HeadstreamError as error:
                 applied.failed[name] = error
@@ -314,7 +314,7 @@ class TargetTables:
                 table.begin_load(logged_us)
 
     def end_load(self, schema: str, table: str) -> None:
-        """End a table's load, as its next change otherwise does: settle() removes the rows that the load did not contain."""
+        """End a table's load, as its next change otherwise does; remove_vanished_rows() removes the rows that it lacks."""
         self._table((schema, table)).end_load()
 
     def vectors(self) -> dict[Name, VectorState]:

@@ -98,7 +98,7 @@ class RetryingReading(PartitionReading, Settler):
             succeeded=succeeded,
             pause_rule=self.policy.retry.pause_rule,
         )
-        settled = self._deliveries.settle(self.partitions.topic, self.policy.group, partition, request)
+        settled = self._deliveries.settle_deliveries(self.partitions.topic, self.policy.group, partition, request)
         self._fetching.succeeded_count -= succeeded
         self._gate.update_from_server(settled.paused_us, succeeded, time.monotonic())
 

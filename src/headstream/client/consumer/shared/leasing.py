@@ -202,7 +202,7 @@ class Leasing:
     def _report(self, partition: int, generation: int, changes: list[LeaseChange]) -> LeaseLostError | None:
         where = f"{self._name}, partition {partition}"
         try:
-            settled = self._leases.settle(
+            settled = self._leases.settle_leases(
                 self._name,
                 self._policy.group,
                 partition,
