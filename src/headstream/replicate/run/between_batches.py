@@ -91,11 +91,11 @@ class BetweenBatches:
 
     def maintain(self, *, every_table: bool) -> bool:
         """Maintain the first table that is due, or all of them; a failing step logs a warning."""
-        now_us, resting = self._now_us(), self._health.resting(self._now_us())
+        now_us, held_tables = self._now_us(), self._health.tables_in_backoff(self._now_us())
         waited_for = self._parts.ledger.tables_waited_for(now_us - self._parts.config.transaction_wait_us)
         worked = False
         for table in self._parts.tables.names():
-            if table in resting or (worked and not every_table):
+            if table in held_tables or (worked and not every_table):
                 continue
             try:
                 may_forget = None not in waited_for and table not in waited_for
@@ -110,12 +110,12 @@ class BetweenBatches:
         """Return whether no snapshot of the table in Iceberg needs files that vacuum deletes."""
         return self._parts.iceberg is None or self._parts.iceberg.may_vacuum(table, wait=wait)
 
-    def end_loads(self, resting: Container[Table]) -> None:
+    def end_loads(self, held_tables: Container[Table]) -> None:
         """Remove the rows that finished loads did not contain; a failing table is retried later."""
-        applied = self._parts.tables.remove_vanished_rows(resting)
+        applied = self._parts.tables.remove_vanished_rows(held_tables)
         self._parts.summary.add(applied)
         for table, error in applied.failed.items():
             self._health.note_failure(table, str(error), self._now_us())
-        tried = {table for table in self._health.failing if table not in resting and table not in applied.failed}
+        tried = {table for table in self._health.failing if table not in held_tables and table not in applied.failed}
         for table in tried - self._parts.ledger.waiting_tables():
             self._health.note_success(table)

@@ -82,7 +82,7 @@ class StoppedTables:
                 staying[table] = reason
             elif table not in waiting:
                 self._health.note_success(table)
-        return _take_out(replace(unit, resting={**unit.resting, **staying}), dead, staying)
+        return _take_out(replace(unit, held_tables={**unit.held_tables, **staying}), dead, staying)
 
     def _stop_exceeded(self, messages: Mapping[Owner, int], dead: _Dead) -> None:
         reasons = {owner: _count_reasons(found) for owner, found in dead.items()}

@@ -33,14 +33,14 @@ class UnitMerge:
         self._now_us = parts.clock_us
         self._health = health
 
-    def hold_resting(self, unit: Unit) -> Unit:
+    def hold_tables(self, unit: Unit) -> Unit:
         """Hold the changes of tables that are not merged into."""
         schemas = self._decoder.schemas(unit.decoded)
-        resting = {schema_id for schema_id, schema in schemas.items() if schema.table in unit.resting}
-        if not resting:
+        held_schemas = {schema_id for schema_id, schema in schemas.items() if schema.table in unit.held_tables}
+        if not held_schemas:
             return unit
-        held = _hold(unit.decoded, schemas, resting, unit.resting)
-        return replace(unit, decoded=unit.decoded.without(resting), held=[*unit.held, *held])
+        held = _hold(unit.decoded, schemas, held_schemas, unit.held_tables)
+        return replace(unit, decoded=unit.decoded.without(held_schemas), held=[*unit.held, *held])
 
     def merge(self, unit: Unit) -> Unit:
         """Merge the changes; hold those that a failing table did not apply, and find those that never can be applied.

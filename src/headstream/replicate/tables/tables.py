@@ -266,12 +266,12 @@ class TargetTables:
         """Return the schemas and names of the tables that have been written."""
         return list(self._memory.names())
 
-    def remove_vanished_rows(self, resting: Container[Name] = ()) -> Applied:
+    def remove_vanished_rows(self, held_tables: Container[Name] = ()) -> Applied:
         """Remove the rows that finished loads did not contain; called when no data arrives, and at the end of a run."""
         applied = Applied()
         is_saved = False
         for name in self._memory.names():
-            if name in resting:
+            if name in held_tables:
                 continue
             try:
                 table = self._table(name)

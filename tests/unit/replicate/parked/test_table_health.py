@@ -59,8 +59,8 @@ def test_tables_are_waited_for_while_changes_of_them_wait_and_the_reason_is_thei
 def test_a_table_rests_until_its_next_time_and_no_longer(ledger: Ledger) -> None:
     health = TableHealth(ledger)
     health.note_failure(TABLE, "why", 0)
-    assert health.resting(1 * S - 1) == {TABLE: "why"}
-    assert health.resting(1 * S) == {}
+    assert health.tables_in_backoff(1 * S - 1) == {TABLE: "why"}
+    assert health.tables_in_backoff(1 * S) == {}
 
 
 def test_a_table_is_poisoned_from_the_named_number_of_failures_on_and_survives_a_restart(
