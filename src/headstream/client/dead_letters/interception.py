@@ -11,7 +11,7 @@ from headstream.core.model.constructors import int32, int64
 from headstream.core.model.headers import Headers
 from headstream.core.model.message import MAX_REASON_BYTES
 from headstream.core.model.reserved import ORIGIN_PREFIX, REASON_HEADER
-from headstream.forks import tell_of_forks
+from headstream.forks import register_for_forks
 from headstream.interceptors.chain import SetAsideError
 
 _REASON_BYTES = min(MAX_REASON_BYTES, 255)
@@ -23,7 +23,7 @@ class DeadLetters:
 
     def __init__(self, make: Callable[[str], ForwardingProducer]) -> None:
         self._make = make
-        tell_of_forks(self)
+        register_for_forks(self)
         self.after_fork()
 
     def after_fork(self) -> None:

@@ -176,7 +176,7 @@ class Loads:
             self.truncations = sorted([*self.truncations, (logged_us, sequence)], key=lambda mark: mark[1])[-MOST_LOADS:]
             self.truncation_count += 1
 
-    def settle(self) -> None:
+    def mark_vanished_removed(self) -> None:
         """Record that the vanished rows are removed."""
         self.settled = self.vanished or self.settled
 

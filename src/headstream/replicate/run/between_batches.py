@@ -30,7 +30,7 @@ class BetweenBatches:
         self._health = health
         self._schedule = Schedule.of(parts.config)
         self._requests = Requests(parts.ledger)
-        self._remote_requests = RemoteRequests(parts.ledger, parts.keeper)
+        self._remote_requests = RemoteRequests(parts.ledger, parts.checkpoint_store)
 
     def carry_out_requests(self) -> bool:
         """Carry out the open requests; return whether there were any."""
@@ -70,9 +70,9 @@ class BetweenBatches:
         overdue = self._parking.overdue(self._now_us() - self._parts.config.schema_wait_us)
         if not overdue:
             return False
-        count = sum(parcel.count for parcel in overdue)
+        count = sum(parked_batch.count for parked_batch in overdue)
         if self._parts.config.on_missing_schema == "fail":
-            ids = ", ".join(sorted({str(parcel.schema_id) for parcel in overdue})[:3])
+            ids = ", ".join(sorted({str(parked_batch.schema_id) for parked_batch in overdue})[:3])
             raise SchemaError(
                 f"{count} messages wait for a missing schema: schema id {ids}",
                 where=", ".join(self._parts.config.topics),
@@ -81,19 +81,21 @@ class BetweenBatches:
         if self._parts.config.on_missing_schema == "delayed":
             self._parking.delay(overdue)
             return True
-        for parcel in overdue:
-            reason = f"its schema has not come in {self._parts.config.schema_wait_us / 1e6:g} s: schema id {parcel.schema_id}"
-            self._parking.give_up([parcel], reason, self._now_us())
+        for parked_batch in overdue:
+            reason = (
+                f"its schema has not come in {self._parts.config.schema_wait_us / 1e6:g} s: schema id {parked_batch.schema_id}"
+            )
+            self._parking.give_up([parked_batch], reason, self._now_us())
         self._parts.summary.dead += count
         return True
 
     def maintain(self, *, every_table: bool) -> bool:
         """Maintain the first table that is due, or all of them; a failing step logs a warning."""
-        now_us, resting = self._now_us(), self._health.resting(self._now_us())
+        now_us, held_tables = self._now_us(), self._health.tables_in_backoff(self._now_us())
         waited_for = self._parts.ledger.tables_waited_for(now_us - self._parts.config.transaction_wait_us)
         worked = False
         for table in self._parts.tables.names():
-            if table in resting or (worked and not every_table):
+            if table in held_tables or (worked and not every_table):
                 continue
             try:
                 may_forget = None not in waited_for and table not in waited_for
@@ -108,12 +110,12 @@ class BetweenBatches:
         """Return whether no snapshot of the table in Iceberg needs files that vacuum deletes."""
         return self._parts.iceberg is None or self._parts.iceberg.may_vacuum(table, wait=wait)
 
-    def end_loads(self, resting: Container[Table]) -> None:
+    def end_loads(self, held_tables: Container[Table]) -> None:
         """Remove the rows that finished loads did not contain; a failing table is retried later."""
-        applied = self._parts.tables.settle(resting)
+        applied = self._parts.tables.remove_vanished_rows(held_tables)
         self._parts.summary.add(applied)
         for table, error in applied.failed.items():
             self._health.note_failure(table, str(error), self._now_us())
-        tried = {table for table in self._health.failing if table not in resting and table not in applied.failed}
+        tried = {table for table in self._health.failing if table not in held_tables and table not in applied.failed}
         for table in tried - self._parts.ledger.waiting_tables():
             self._health.note_success(table)

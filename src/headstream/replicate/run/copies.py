@@ -34,7 +34,7 @@ class Copies:
 
     def __init__(self, parts: Parts, log: OwnLog) -> None:
         config = parts.config
-        self._keeper = parts.keeper
+        self._checkpoint_store = parts.checkpoint_store
         self._now_us = parts.clock_us
         self._copies: list[DeadLetterTable | TopicCopy] = []
         if config.dead_letter_table is not None:
@@ -57,7 +57,7 @@ class Copies:
         for number, copy in enumerate(self._copies):
             if not copy.is_behind or (not last and self._now_us() < self._due_us[number]):
                 continue
-            self._keeper.save()  # first: the copy names the offsets of these messages
+            self._checkpoint_store.save()  # first: the copy names the offsets of these messages
             try:
                 copy.follow()
             except StorageError as error:

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headstream.replicate.apply.on_executors.spark_changes import SparkChanges, join_stored
 from headstream.replicate.apply.on_executors.stored_batch import Collect, StoredBatch
+from headstream.replicate.columns.change_statistics import ChangeStatistics
 from headstream.replicate.columns.raw import CHANGE_COORDINATES, COORDINATE_COLUMNS, RAW_SCHEMA, join_coordinates
 from headstream.replicate.columns.raw import leave_out as leave_out_rows
-from headstream.replicate.columns.traits import ChangeTraits
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.run.schema_learning import Learned
 
@@ -69,8 +69,8 @@ def store_decoded(
     """
     stored = StoredBatch(session, rows, read)
 
-    def store(schema_id: str, traits: ChangeTraits) -> SparkChanges:
-        return SparkChanges(stored, (schema_id,), traits)
+    def store(schema_id: str, statistics: ChangeStatistics) -> SparkChanges:
+        return SparkChanges(stored, (schema_id,), statistics)
 
     try:
         others = stored.fetch_others(waiting=False)
@@ -80,7 +80,7 @@ def store_decoded(
             others = stored.fetch_others(waiting=False)
         others = pa.concat_tables([others, stored.fetch_others(waiting=True)])
         decoded = Decoded.from_table(others, store)
-        stored.fetch_small({schema_id: found.traits for schema_id, found in decoded.stored.items()})
+        stored.fetch_small({schema_id: found.statistics for schema_id, found in decoded.stored.items()})
     except BaseException:
         stored.close()
         raise

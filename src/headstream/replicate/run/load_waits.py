@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.replicate.apply.on_executors.waiting_changes import LoadsFrom
+from headstream.replicate.columns.change_statistics import loads_from
 from headstream.replicate.columns.raw import change_coordinates
-from headstream.replicate.columns.traits import loads_from
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held
@@ -152,7 +152,7 @@ class LoadWaits:
 
 def _take_stored(decoded: Decoded, until: Mapping[str, int]) -> tuple[Decoded, list[tuple[str, pa.Table]]]:
     """Take out the stored rows that cannot be placed yet (logged from `until` on, by schema id); return the rest, and these."""
-    from_us = {name: us for name, us in until.items() if (decoded.stored[name].traits.last_load_us or -1) >= us}
+    from_us = {name: us for name, us in until.items() if (decoded.stored[name].statistics.last_load_us or -1) >= us}
     if not from_us:
         return decoded, []
     decoded, stored = on_executors(decoded)

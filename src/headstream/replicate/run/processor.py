@@ -90,29 +90,29 @@ class Processor:
         if unit.decoded.waiting or self._is_atomic:  # waiting parts of a transaction precede a repeat of one of its events
             self._release_all(every_table=self._is_atomic and is_rerun)
         self.parking.park(unit.decoded.waiting, self._now_us())
-        unit = replace(unit, decoded=replace(unit.decoded, waiting=()), resting=self._find_resting(is_rerun=is_rerun))
+        unit = replace(unit, decoded=replace(unit.decoded, waiting=()), held_tables=self._find_held_tables(is_rerun=is_rerun))
         self._summary.rows_in_driver += unit.decoded.rows_in_driver
         unit = self._loads.hold(unit, read_until_us)
         unit = self._transactions.hold(unit)
-        unit = self._merge.hold_resting(unit)
+        unit = self._merge.hold_tables(unit)
         unit = self._merge.merge(unit)
         self._setting_aside.set_aside(unit, find_raw)
         self.parking.end_batch()
         self._release_all()
         self._copies.follow()
 
-    def _release(self, release: Release, resting: dict[Table, str]) -> set[Table]:
+    def _release(self, release: Release, held_tables: dict[Table, str]) -> set[Table]:
         """Process a release; return the tables that did not apply it."""
         messages = release.messages
         batches = (messages.combine_chunks() if messages.nbytes <= MAX_UNIT_BYTES else messages).to_batches()
         decoded = Decoded.join(self._parts.decoder.decode(batch) for batch in batches)
-        unit = Unit("release", release.number, decoded, is_repeated=release.repeats, resting=resting)
+        unit = Unit("release", release.number, decoded, is_repeated=release.repeats, held_tables=held_tables)
         unit = self._schemas.learn(unit)
         unit = self._stops.retry(unit)
         self._summary.rows_in_driver += unit.decoded.rows_in_driver
         unit = self._loads.hold(unit)
         unit = self._transactions.hold(unit)
-        unit = self._merge.hold_resting(unit)
+        unit = self._merge.hold_tables(unit)
         unit = self._merge.merge(unit)
         return self._setting_aside.finish_release(unit, release)
 
@@ -133,7 +133,7 @@ class Processor:
             if last:
                 self._loads.end_waiting_for_schemas()
         worked |= self._release_all(every_table=last)
-        self._between.end_loads({} if last else self.health.resting(self._now_us()))
+        self._between.end_loads({} if last else self.health.tables_in_backoff(self._now_us()))
         worked |= self._between.settle_overdue()
         if self._transactions.settle_overdue(all_read=last):
             worked |= self._release_all()
@@ -148,22 +148,22 @@ class Processor:
         """
         worked, failed = False, set[Table]()
         while True:
-            resting = {table: found.reason for table, found in self.health.failing.items() if table in failed}
+            held_tables = {table: found.reason for table, found in self.health.failing.items() if table in failed}
             if not every_table:
-                resting = self.health.resting(self._now_us())
+                held_tables = self.health.tables_in_backoff(self._now_us())
             ready = [schema_id for schema_id in self._parts.ledger.waiting_ids() if self._parts.zone.find(schema_id) is not None]
-            tables = self._parts.ledger.waiting_tables() - resting.keys()
+            tables = self._parts.ledger.waiting_tables() - held_tables.keys()
             release = self.parking.next_release(ready, tables, self._loads.state().until_us)
             if release is None:
                 return worked
             worked = True
             # A repeated release tries every table: a failing one can have applied a part of it the first time.
-            failed |= self._release(release, {} if release.resumed else resting)
+            failed |= self._release(release, {} if release.resumed else held_tables)
 
-    def _find_resting(self, *, is_rerun: bool) -> dict[Table, str]:
+    def _find_held_tables(self, *, is_rerun: bool) -> dict[Table, str]:
         """Return the tables that are not merged into in this micro-batch, with reasons."""
         # A rerun tries every table: the first run merged the changes, or parked them.
-        resting = ({} if is_rerun else self.health.resting(self._now_us())) | self.health.stopped
+        held_tables = ({} if is_rerun else self.health.tables_in_backoff(self._now_us())) | self.health.stopped
         if self._is_atomic:  # a repeated event must not overtake its transaction, which is released later
-            resting |= self.health.waited_for()
-        return resting
+            held_tables |= self.health.waited_for()
+        return held_tables

@@ -82,7 +82,7 @@ class StoppedTables:
                 staying[table] = reason
             elif table not in waiting:
                 self._health.note_success(table)
-        return _take_out(replace(unit, resting={**unit.resting, **staying}), dead, staying)
+        return _take_out(replace(unit, held_tables={**unit.held_tables, **staying}), dead, staying)
 
     def _stop_exceeded(self, messages: Mapping[Owner, int], dead: _Dead) -> None:
         reasons = {owner: _count_reasons(found) for owner, found in dead.items()}
@@ -116,7 +116,7 @@ class StoppedTables:
         for schema_id, batches in decoded.changes.items():
             counts[self._decoder.schema(schema_id).table] += sum(batch.num_rows for batch in batches)
         for schema_id, stored in decoded.stored.items():
-            counts[self._decoder.schema(schema_id).table] += stored.traits.count
+            counts[self._decoder.schema(schema_id).table] += stored.statistics.count
         return counts
 
 

@@ -26,21 +26,21 @@ class UnitMerge:
 
     def __init__(self, parts: Parts, health: TableHealth) -> None:
         self._decoder = parts.decoder
-        self._keeper = parts.keeper
+        self._checkpoint_store = parts.checkpoint_store
         self._tables = parts.tables
         self._pipeline_id = parts.ledger.pipeline_id
         self._summary = parts.summary
         self._now_us = parts.clock_us
         self._health = health
 
-    def hold_resting(self, unit: Unit) -> Unit:
+    def hold_tables(self, unit: Unit) -> Unit:
         """Hold the changes of tables that are not merged into."""
         schemas = self._decoder.schemas(unit.decoded)
-        resting = {schema_id for schema_id, schema in schemas.items() if schema.table in unit.resting}
-        if not resting:
+        held_schemas = {schema_id for schema_id, schema in schemas.items() if schema.table in unit.held_tables}
+        if not held_schemas:
             return unit
-        held = _hold(unit.decoded, schemas, resting, unit.resting)
-        return replace(unit, decoded=unit.decoded.without(resting), held=[*unit.held, *held])
+        held = _hold(unit.decoded, schemas, held_schemas, unit.held_tables)
+        return replace(unit, decoded=unit.decoded.without(held_schemas), held=[*unit.held, *held])
 
     def merge(self, unit: Unit) -> Unit:
         """Merge the changes; hold those that a failing table did not apply, and find those that never can be applied.
@@ -50,7 +50,7 @@ class UnitMerge:
         """
         decoded, schemas = unit.decoded, self._decoder.schemas(unit.decoded)
         if schemas:  # what is applied, parked and held is decided: a rerun elsewhere must decide the same
-            self._keeper.save()
+            self._checkpoint_store.save()
         applied = self._tables.apply(
             decoded.changes,
             schemas,
@@ -60,7 +60,7 @@ class UnitMerge:
             repeated=unit.is_repeated,
             stored=decoded.stored,
         )
-        self._keeper.check()
+        self._checkpoint_store.check()
         if applied.fatal is not None:
             raise applied.fatal
         now_us = self._now_us()

@@ -166,11 +166,11 @@ def _plan_fold(
     columns: Sequence[str],
 ) -> FoldTask | None:
     """Return the task that folds changes of a table with rows of one change each; None if the driver must fold them."""
-    traits, state = changes.traits, merges.state
+    statistics, state = changes.statistics, merges.state
     loads = state.loads.loads
     # Changes that were logged before a load began are placed below its floor, and its rows above it, see loads.py.
-    is_placed = traits.has_loads or (bool(loads) and traits.first_logged_us < loads[-1].begun_us)
-    lowest = "" if is_placed else traits.least or ""
+    is_placed = statistics.has_loads or (bool(loads) and statistics.first_logged_us < loads[-1].begun_us)
+    lowest = "" if is_placed else statistics.least or ""
     if state.forgotten and lowest <= state.forgotten:
         return None
     tombstones = table.tombstones_above(lowest, _MOST_TOMBSTONES)

@@ -71,7 +71,7 @@ def without_forgotten(changes: pa.Table, table: Scd1Table, forgotten: str) -> tu
 OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"], MergeStrategy], TableEngine]
 """A table's directory or URI, and the settings of its engine and of its merges -> the engine."""
 
-_BURIALS: Final = 8
+_FORGETTING_STEPS: Final = 8
 """Deletions are forgotten in steps of this fraction: they are remembered for at most an eighth longer than configured."""
 
 
@@ -206,10 +206,10 @@ class TargetTable:
 
     @property
     def has_ended_load(self) -> bool:
-        """Whether settle() has something to remove."""
+        """Whether remove_vanished_rows() has something to remove."""
         return self._state.loads.vanished is not None and self._state.schema is not None
 
-    def settle(self) -> RowCounts:
+    def remove_vanished_rows(self) -> RowCounts:
         """Remove the rows that a finished load did not contain, and the state that it makes obsolete."""
         bound = self._state.loads.vanished
         if bound is None or self._state.schema is None:
@@ -226,7 +226,7 @@ class TargetTable:
             # One by one where rows stay: what a row was at the end of the first does not reach across the next.
             bounds = [bound for bound, _ in ended] if self._state.soft else [bound]
             counts = sum((table.end_load(bound, columns, *commit) for bound in bounds), RowCounts())
-        self._state.loads.settle()
+        self._state.loads.mark_vanished_removed()
         self._merges.keep()
         return counts
 
@@ -237,12 +237,12 @@ class TargetTable:
         return begins
 
     def truncate(self, sequence: str, logged_us: int) -> None:
-        """Note that the source was truncated at a position among its changes: settle() removes the rows up to it."""
+        """Note that the source was truncated at a position; remove_vanished_rows() removes the rows up to it."""
         self._state.loads.truncate(sequence, logged_us)
         self._merges.keep()
 
     def end_load(self) -> None:
-        """End the newest load: settle() removes the rows that it did not contain."""
+        """End the newest load: remove_vanished_rows() removes the rows that it did not contain."""
         self._state.loads.end()
         self._merges.keep()
 
@@ -293,7 +293,7 @@ class TargetTable:
             return False
         state = self._state
         if state.newest_deletion > max((sequence for _, sequence in state.deletion_times), default=state.forgotten) and (
-            not state.deletion_times or now_us - state.deletion_times[-1][0] >= kept_us // _BURIALS
+            not state.deletion_times or now_us - state.deletion_times[-1][0] >= kept_us // _FORGETTING_STEPS
         ):
             state.deletion_times.append((now_us, state.newest_deletion))
             self._merges.keep()

@@ -27,7 +27,14 @@ from headstream.core.wire.codes import Code
 from headstream.core.wire.route_matching import decode_path_parameter
 from headstream.errors import DecodeError
 from headstream.server.http.browsing import browse, download, explain_message
-from headstream.server.http.letters import DISCARDING, READING, REDRIVING, count_letters, discard_letters, redrive_letters
+from headstream.server.http.dead_letters import (
+    DISCARDING,
+    READING,
+    REDRIVING,
+    count_dead_letters,
+    discard_dead_letters,
+    redrive_dead_letters,
+)
 from headstream.server.http.own_client import Ask, own_client
 from headstream.server.http.pipeline_reports import NO_PIPELINES, PipelineReports
 from headstream.server.http.replies import Reply, json_reply
@@ -107,13 +114,13 @@ VIEWS: Final = (
     View(
         _PARTITION + "/letters/reasons",
         "Count dead letters by origin, group and reason, in at most 4 MiB of messages.",
-        count_letters,
+        count_dead_letters,
         READING,
     ),
     View(
         _PARTITION + "/letters/redrive",
         "Send dead letters back to where they came from, for about a second.",
-        redrive_letters,
+        redrive_dead_letters,
         method="POST",
         body=REDRIVING,
         code=Code.SET_STATE,
@@ -121,7 +128,7 @@ VIEWS: Final = (
     View(
         _PARTITION + "/letters/discard",
         "Mark dead letters for deletion, in at most 4 MiB of messages.",
-        discard_letters,
+        discard_dead_letters,
         method="POST",
         body=DISCARDING,
         code=Code.SET_STATE,

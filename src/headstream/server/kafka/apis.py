@@ -98,7 +98,7 @@ APIS: Final[dict[int, Api]] = _make(
     _SCHEMAS,
     {
         "api_versions": (list_versions, RunsOn.LOOP),
-        "sasl_handshake": (sessions.shake_hands, RunsOn.LOOP),
+        "sasl_handshake": (sessions.handle_handshake, RunsOn.LOOP),
         "sasl_authenticate": (sessions.authenticate, RunsOn.PASSWORD),
         "metadata": (cluster.list_topics, RunsOn.LOOP),
         "describe_cluster": (cluster.describe_cluster, RunsOn.LOOP),

@@ -198,12 +198,12 @@ def test_a_load_without_rows_is_over_when_it_is_ended_by_hand() -> None:
     assert loads.vanished is None
     loads.end()
     assert loads.vanished == f"{sequence(1)}."
-    loads.settle()
+    loads.mark_vanished_removed()
     assert loads.vanished is None
     assert places(loads, Event(1, ""))[0] < sequence(1)
     assert loads.vanished is not None, "a row came that is to be removed again"
     assert loads.place(batch(Event(1, ""))).num_rows == 1
-    loads.settle()
+    loads.mark_vanished_removed()
     assert loads.place(batch(Event(1, ""), Event(30, sequence(2))))["_hs_sequence"].to_pylist() == [sequence(2)]
 
 
@@ -212,7 +212,7 @@ def test_a_truncation_removes_the_rows_up_to_it_whatever_was_logged_before_it() 
     loads.truncate("5", 1_000)
     assert loads.vanished == "5."
     number = loads.end_number
-    loads.settle()
+    loads.mark_vanished_removed()
     loads.truncate("5", 1_000)
     assert loads.end_number == number, "a repeat changes nothing"
     assert not loads.vanished
@@ -220,6 +220,6 @@ def test_a_truncation_removes_the_rows_up_to_it_whatever_was_logged_before_it() 
     again = Loads.from_document(json.loads(json.dumps(loads.to_document())))
     assert (again.vanished, again.end_number > number) == ("7.", True)
     changes = batch(Event(900, "6"), Event(950, "8"))
-    again.settle()
+    again.mark_vanished_removed()
     again.learn(changes, 2_000)
     assert again.place(changes)["_hs_sequence"].to_pylist() == ["8"]

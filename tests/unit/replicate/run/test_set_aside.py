@@ -42,7 +42,7 @@ def test_set_aside_parks_whole_messages_by_what_they_wait_for_and_gives_up_the_r
     work, step, raw, unit = start(tmp_path)
     step.set_aside(unit, lambda wanted: raw)
     assert work.count_waiting() == {("table", TABLE): 1, ("load", TABLE): 1}
-    (dead,) = work.ledger.parcels("dead")
+    (dead,) = work.ledger.parked_batches("dead")
     assert (dead.reason, dead.schema_id, work.summary.dead) == ("too late", KIT.schema_id, 1)
     kept = {
         row["offset"]: row["payload"]

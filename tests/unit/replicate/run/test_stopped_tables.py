@@ -158,9 +158,9 @@ def test_retry_lets_the_tables_rest_that_stay_stopped(tmp_path: Path) -> None:
     health = work.processor.health
     for table in ("odd", "kit"):
         health.note_failure(("shop", table), "stopped", work.now_us, stopped=True)
-    unit = replace(work.unit(*rows(UNUSABLE, 1), *rows(KIT, 2)), resting={("shop", "other"): "no space left"})
+    unit = replace(work.unit(*rows(UNUSABLE, 1), *rows(KIT, 2)), held_tables={("shop", "other"): "no space left"})
     retried = StoppedTables(work.parts, health).retry(unit)
-    assert retried.resting.keys() == {("shop", "other"), ("shop", "odd")}
+    assert retried.held_tables.keys() == {("shop", "other"), ("shop", "odd")}
     assert [part.table for part in retried.stopped] == [("shop", "odd")]
     assert health.stopped.keys() == {("shop", "odd")}
     work.close()

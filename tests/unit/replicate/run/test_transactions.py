@@ -242,8 +242,8 @@ def test_status_parked_and_metrics_tell_of_transactions_that_wait(tmp_path: Path
     assert "headstream_replicate_oldest_transaction_seconds 7.0\n" in told
     place = ["--checkpoint", str(work.config.checkpoint)]
     shown = CliRunner().invoke(replicate, ["parked", *place, "--output", "json"], catch_exceptions=False)
-    parcels = {(one["waits_for"], one["table"], one["transaction"]) for one in json.loads(shown.output)}
-    assert parcels == {("transaction", "shop.kit", "s/t/T"), ("transaction", "shop.box", "s/t/T")}
+    parked_batches = {(one["waits_for"], one["table"], one["transaction"]) for one in json.loads(shown.output)}
+    assert parked_batches == {("transaction", "shop.kit", "s/t/T"), ("transaction", "shop.box", "s/t/T")}
     assert lacks in CliRunner().invoke(replicate, ["status", *place, "--output", "json"], catch_exceptions=False).output
     work.close()
 

@@ -34,6 +34,7 @@ from headstream.replicate.apply.on_executors.waiting_changes import (
     find_stored_changes,
 )
 from headstream.replicate.codec import Lineage
+from headstream.replicate.columns.change_statistics import ChangeStatistics, join_statistics
 from headstream.replicate.columns.raw import (
     CHANGE_COORDINATES,
     COORDINATE_COLUMNS,
@@ -44,7 +45,6 @@ from headstream.replicate.columns.raw import (
     write_ipc,
 )
 from headstream.replicate.columns.task_errors import naming_messages
-from headstream.replicate.columns.traits import ChangeTraits, join_traits
 from headstream.replicate.decoding.transaction_events import SeenEvents
 from headstream.replicate.engines.plan import quote_name
 
@@ -65,12 +65,12 @@ class SparkChanges:
 
     batch: StoredBatch
     schema_ids: tuple[str, ...]
-    traits: ChangeTraits
+    statistics: ChangeStatistics
 
     @property
     def num_rows(self) -> int:
         """Number of changes."""
-        return self.traits.count
+        return self.statistics.count
 
     @property
     def is_at_hand(self) -> bool:
@@ -84,7 +84,7 @@ class SparkChanges:
             self.batch.note_fetched(found.num_rows)
             return found
         rows = pa.concat_tables(self.batch.fetch(self.batch.contents(self.schema_ids)))
-        check_count(self.schema_ids, self.traits.count, rows.num_rows)
+        check_count(self.schema_ids, self.statistics.count, rows.num_rows)
         self.batch.note_fetched(rows.num_rows)
         return rows if self.batch.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.batch.left_out)
 
@@ -157,7 +157,7 @@ class SparkChanges:
 
     def fold(self, task: FoldTask) -> FoldedChanges:
         """Fold the changes on the executors; raise StorageError if the stored changes are not those that were decoded first."""
-        count = self.batch.count_buckets(self.num_rows, self.traits.size_bytes)
+        count = self.batch.count_buckets(self.num_rows, self.statistics.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 
         def fold(own: FoldTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
@@ -190,7 +190,7 @@ class SparkChanges:
 
     def join(self, task: KeyedTask, stored: DataFrame | None) -> JoinedChanges:
         """Join changes to the stored rows (KeyedTask.stored_types) in the range of their keys, on executors; None: no rows."""
-        count = self.batch.count_buckets(self.num_rows, self.traits.size_bytes)
+        count = self.batch.count_buckets(self.num_rows, self.statistics.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 
         def join(own: KeyedTask, changes: pa.Table | None, stored: pa.Table | None) -> _Parts:
@@ -232,7 +232,7 @@ class SparkChanges:
 
     def _checked(self, found: _Result) -> _Result:
         try:
-            check_count(self.schema_ids, self.traits.count, found.report.changes)
+            check_count(self.schema_ids, self.statistics.count, found.report.changes)
         except StorageError:
             found.close()
             raise
@@ -245,7 +245,7 @@ _Result = TypeVar("_Result", FoldedChanges, JoinedChanges)
 def join_stored(parts: Sequence[SparkChanges]) -> SparkChanges:
     """Return the changes of several schemas of one structure and one micro-batch."""
     schema_ids = tuple(schema_id for part in parts for schema_id in part.schema_ids)
-    return replace(parts[0], schema_ids=schema_ids, traits=join_traits([part.traits for part in parts]))
+    return replace(parts[0], schema_ids=schema_ids, statistics=join_statistics([part.statistics for part in parts]))
 
 
 def _splitting(task: FoldTask | KeyedTask, count: int) -> Callable[[_Batches], _Batches]:
