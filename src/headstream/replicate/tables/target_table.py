@@ -268,7 +268,7 @@ class TargetTable:
         self._claim(self._path, self._changes)
         keys = list(self._state.schema.keys)
         if may_forget and self._table is not None:
-            self._table.forget_ended()
+            self._opened(keys).forget_ended()
         worked = may_forget and self._forget(schedule.tombstones_kept_us, now_us, keys)
         # Its clustering is known after the first changes; before them there is nothing to compact.
         if self._settings is not None and schedule.is_due(schedule.compact_every_us, self._state.compacted_us, now_us):
@@ -307,8 +307,9 @@ class TargetTable:
         return True
 
     def _opened(self, keys: list[str], settings: TableSettings | None = None) -> Scd1Table | Scd2Table:
-        """Open the table by its settings; without settings as before, or by its stored rows."""
+        """Open the table by its settings, without settings as before or by its stored rows; nothing of a failed merge remains."""
         if self._table is not None and settings in (None, self._settings):
+            self._table.decide()
             return self._table
         if self._tombstones is None:
             self._tombstones = Tombstones(self._tombstones_path, keys)
@@ -320,6 +321,7 @@ class TargetTable:
         engine = self._open_engine(self._path, (settings or TableSettings()).engine, strategy)
         self._table = open_rows(self._name, engine, keys, settings, self._tombstones, was_soft=self._state.soft)
         self._settings = settings
+        self._table.decide()
         return self._table
 
     def _open_changes(self, path: Place) -> TableEngine:
