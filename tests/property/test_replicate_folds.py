@@ -150,15 +150,15 @@ def test_fold_needs_the_driver_when_a_change_moves_its_key_or_leaves_columns_out
 def test_loads_learn_the_same_from_statistics_as_from_all_changes_for_any_split(
     case: Case, first_us: int, second_us: int, later: Case
 ) -> None:
-    learned, from_statistics = Loads(), Loads()
+    observed, from_statistics = Loads(), Loads()
     for one, until_us in ((case, first_us), (later, second_us)):
-        learned.learn(one.changes, until_us, GAP_US)
+        observed.observe(one.changes, until_us, GAP_US)
         parts = [ChangeStatistics.decode(pa.py_buffer(statistics_of(blob).encode())) for blob in one.blobs]
         statistics = join_statistics(parts)
-        from_statistics.learn(statistics.trace, until_us, GAP_US)
+        from_statistics.observe(statistics.trace, until_us, GAP_US)
         assert statistics.count == one.changes.num_rows
         assert statistics.has_loads == (3 in one.changes["_hs_operation"].to_pylist())
-    documents = [found.to_document() for found in (learned, from_statistics)]
+    documents = [found.to_document() for found in (observed, from_statistics)]
     for document in documents:
         del document["past"]  # a sample of the steps, of another number
     assert documents[0] == documents[1]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headstream.replicate.apply.on_executors.change_rows import ChangeRows
 from headstream.replicate.apply.on_executors.fold import FoldReport, FoldTask, join_reports
-from headstream.replicate.apply.on_executors.keyed_task import KeyedTask, Survey, join_surveys
+from headstream.replicate.apply.on_executors.keyed_task import KeyedTask, KeyStatistics, join_key_statistics
 from headstream.replicate.apply.on_executors.spark_changes import SparkChanges
 from headstream.replicate.columns.change_statistics import ChangeStatistics
 from headstream.replicate.columns.conversion import arrow_type
@@ -141,8 +141,8 @@ class BucketedChanges(SparkChanges):
         self.blobs.merged.append("fold")
         return Merged(task, *_by_bucket(_split(task, self.blobs.read(self.schema_ids)), {}, fold))
 
-    def survey(self, task: KeyedTask) -> Survey:
-        return join_surveys([_sent(_sent(task).survey(blob)) for blob in self.blobs.read(self.schema_ids)])
+    def key_statistics(self, task: KeyedTask) -> KeyStatistics:
+        return join_key_statistics([_sent(_sent(task).key_statistics(blob)) for blob in self.blobs.read(self.schema_ids)])
 
     def join(self, task: KeyedTask, stored: Any) -> Any:
         def join(bucket: pa.Table, rows: pa.Table | None) -> tuple[FoldReport, dict[str, pa.Table | None]]:

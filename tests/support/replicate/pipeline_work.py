@@ -21,7 +21,7 @@ from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC
 from headstream.replicate.run.pipeline import open_checkpoint_store
 from headstream.replicate.run.processor import Processor
 from headstream.replicate.run.summary import Summary
-from headstream.replicate.run.unit import Parts, Unit
+from headstream.replicate.run.unit import PipelineContext, Unit
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.merge_settings import MergeStrategy
@@ -74,8 +74,8 @@ class Work:
             lambda: self.now_us,
             self.checkpoint_store,
         )
-        self.parts = Parts(*own)
-        self.processor = Processor(self.parts)
+        self.context = PipelineContext(*own)
+        self.processor = Processor(self.context)
 
     def close(self) -> None:
         self.processor.close()
@@ -116,7 +116,7 @@ class Work:
 
     def process(self, raw: pa.Table, batch_id: int) -> None:
         decoded = self._decode(raw)
-        if self.processor.learn(decoded).shares_ids:
+        if self.processor.store_schemas(decoded).shares_ids:
             decoded = self._decode(raw)
         self.processor.process(decoded, lambda wanted: raw, batch_id, self.read_until_us(raw, batch_id))
 

@@ -80,7 +80,7 @@ _R = TypeVar("_R")
 Handler: TypeAlias = Callable[["Dispatcher", Session, Any], Any]
 """Returns a command's reply, or raises HeadstreamError."""
 
-Threads: TypeAlias = Literal["work", "surveys", "passwords"]
+Threads: TypeAlias = Literal["work", "scans", "passwords"]
 """The groups of a server's worker threads."""
 
 

@@ -67,10 +67,10 @@ class DeadLetterSource:
         """Request the pipeline to redrive or discard dead letters at ascending offsets; return the request's number or name."""
         from headstream.core.model.offset_ranges import ranges_of
         from headstream.replicate.parked.message_states import REDRIVEN_STATES
-        from headstream.replicate.parked.requests import Selection, SetAsideRanges
+        from headstream.replicate.parked.requests import ParkedRanges, Selection
 
         assert self.checkpoint is not None
-        selection = Selection(states=REDRIVEN_STATES, within=SetAsideRanges(self.topic, tuple(ranges_of(offsets))))
+        selection = Selection(states=REDRIVEN_STATES, within=ParkedRanges(self.topic, tuple(ranges_of(offsets))))
         return ask_pipeline(self.checkpoint, kind, selection.to_document())
 
 

@@ -1,6 +1,6 @@
 """What the driver knows of changes that stay where they were decoded: their number, their order, and what full loads follow from.
 
-The trace of some changes has the same effect on Loads.learn() as the changes, and few rows:
+The trace of some changes has the same effect on Loads.observe() as the changes, and few rows:
 
     REFRESH rows     each log time once
     other changes    the steps of H: those above all that were logged before them; and the last one, which is late or not
@@ -37,7 +37,7 @@ class ChangeStatistics:
         least: The lowest change sequence of those that are not REFRESH rows; None if there are none.
         most: The highest; "" if there are none.
         first_logged_us: When the log took the first of them, microseconds since 1970 UTC.
-        trace: The columns that Loads.learn() reads.
+        trace: The columns that Loads.observe() reads.
     """
 
     count: int

@@ -22,7 +22,7 @@ from headstream.replicate.columns.raw import COORDINATE_COLUMNS, RAW_SCHEMA, TRA
 from headstream.replicate.parked.bounds import WaitingBounds
 from headstream.replicate.parked.ledger import Ledger, ParkedBatch, Record, Table, no_record
 from headstream.replicate.parked.own_log import OwnLog
-from headstream.replicate.parked.requests import SetAsideRanges
+from headstream.replicate.parked.requests import ParkedRanges
 
 # A topic of the pipeline's own log that contains each message once, even after a crash between log and ledger writes.
 #
@@ -159,7 +159,7 @@ class ParkingLot:
         ]
         return pa.concat_tables([_COORDINATES.empty_table(), *parts])
 
-    def newest_set_aside(self) -> pa.Table:
+    def newest_parked(self) -> pa.Table:
         """Return the messages that the newest micro-batch set aside, without bytes: COORDINATE_COLUMNS, timestamp_us."""
         names = [*COORDINATE_COLUMNS, "timestamp_us"]
         parked_batches = self._ledger.parked_batches_of(int(self._ledger.mark("batch") or -1))
@@ -228,7 +228,7 @@ class ParkingLot:
             dead, marks = self._place_dead(_with_reason(messages, reason), now_us) if messages.num_rows else ([], {})
             self._ledger.add(dead, done=[parked_batch.id], marks=marks)
 
-    def mark_discarded(self, discarded: SetAsideRanges) -> None:
+    def mark_discarded(self, discarded: ParkedRanges) -> None:
         """Mark messages of the log for deletion; those that are gone already stay so."""
         for part in discarded.ranges:
             for messages in self._log.read(discarded.log_topic, *part):

@@ -22,7 +22,7 @@ RequestKind: TypeAlias = Literal["redrive", "discard", "reload", "repair"]
 _CHOSEN_STATES: Final = ("dead", "delayed", "parked")
 
 
-class SetAsideRanges(NamedTuple):
+class ParkedRanges(NamedTuple):
     """Messages of one topic of the pipeline's own log.
 
     Args:
@@ -52,7 +52,7 @@ class Selection:
     table: Table | None = None
     since_us: int | None = None
     until_us: int | None = None
-    within: SetAsideRanges | None = None
+    within: ParkedRanges | None = None
 
     def find(self, ledger: Ledger, table_of: Callable[[str], Table | None]) -> list[ParkedBatch]:
         """Return the matching parked batches, the oldest first; `table_of`: schema id -> its table, if known."""
@@ -89,7 +89,7 @@ class Selection:
     def from_document(cls, document: dict[str, Any]) -> Selection:
         """Rebuild the result of to_document()."""
         table, given = document["table"], document.get("within")
-        within = None if given is None else SetAsideRanges(given[0], tuple((begin, until) for begin, until in given[1]))
+        within = None if given is None else ParkedRanges(given[0], tuple((begin, until) for begin, until in given[1]))
         rest = {name: document[name] for name in ("reason", "schema_id", "since_us", "until_us")}
         return cls(states=tuple(document["states"]), table=None if table is None else (table[0], table[1]), within=within, **rest)
 
@@ -141,7 +141,7 @@ class Requests:
         selection = Selection.from_document(request.arguments)
         return self._move(request, selection.find(self._ledger, table_of), "called", now_us)
 
-    def discard(self, request: Request, mark: Callable[[SetAsideRanges], None], now_us: int) -> int:
+    def discard(self, request: Request, mark: Callable[[ParkedRanges], None], now_us: int) -> int:
         """Carry out the discarding of messages, whose selection names them; return their number.
 
         Args:
@@ -152,7 +152,7 @@ class Requests:
         chosen = selection.find(self._ledger, lambda _: None)
         offsets = OffsetRanges(selection.within.ranges)
         left = [part for each in chosen for part in offsets.within(each.from_offset, each.until_offset)]
-        mark(SetAsideRanges(selection.within.log_topic, tuple(left)))
+        mark(ParkedRanges(selection.within.log_topic, tuple(left)))
         return self._move(request, chosen, "done", now_us)
 
     def _move(self, request: Request, parked_batches: Iterable[ParkedBatch], state: str, now_us: int) -> int:
@@ -188,7 +188,7 @@ class Requests:
         ]
 
 
-def _split(parked_batch: ParkedBatch, within: SetAsideRanges | None, state: str) -> Iterator[ParkedBatch]:
+def _split(parked_batch: ParkedBatch, within: ParkedRanges | None, state: str) -> Iterator[ParkedBatch]:
     """Yield the parts of a parked batch, those that are selected in a new state; the first has its id, the others none."""
     if within is None:
         yield replace(parked_batch, state=state)

@@ -53,7 +53,7 @@ from headstream.replicate.run.registration import CatalogTables
 from headstream.replicate.run.session_check import check_classic, check_delta, check_workers
 from headstream.replicate.run.status import HEARTBEAT_US, describe_orders, note_status, note_targets, read_status
 from headstream.replicate.run.summary import Summary
-from headstream.replicate.run.unit import Parts
+from headstream.replicate.run.unit import PipelineContext
 from headstream.replicate.schemas.schema_catalog import DecodeOptions
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.storage.places import StorePlace
@@ -259,7 +259,7 @@ class ReplicatePipeline:
         self._tables = TargetTables.of(
             config, engines.open, self._ledger.pipeline_id, self._checkpoint_store, self._spans.merging
         )
-        parts = Parts(
+        context = PipelineContext(
             config,
             self._zone,
             self._decoder,
@@ -270,7 +270,7 @@ class ReplicatePipeline:
             self._checkpoint_store,
             self._iceberg,
         )
-        self._processor = Processor(parts)
+        self._processor = Processor(context)
 
     def run(self) -> Summary:
         """Run until stopped, or with `once` until all messages present at the start are applied.
@@ -475,10 +475,10 @@ class ReplicatePipeline:
         with self._labels.reading(f"decode, micro-batch {batch_id}"):
             if self._store_session is None:
                 decoded = Decoded.from_table(read(rows))
-                if self._processor.learn(decoded).shares_ids:
+                if self._processor.store_schemas(decoded).shares_ids:
                     decoded = Decoded.from_table(read(rows))
             else:
-                stored, decoded = store_decoded(self._store_session, rows, read, self._processor.learn)
+                stored, decoded = store_decoded(self._store_session, rows, read, self._processor.store_schemas)
         self._is_collecting = False
         try:
             for finding, count in decoded.findings.items():

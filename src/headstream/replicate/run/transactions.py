@@ -38,7 +38,7 @@ from headstream.replicate.decoding.transaction_events import (
 from headstream.replicate.parked.ledger import WAITS, Ledger, Table
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.run.decoded_storage import leave_out_stored, on_executors
-from headstream.replicate.run.unit import Parts, Unit
+from headstream.replicate.run.unit import PipelineContext, Unit
 
 KEPT_CLOSED: Final = 1_000_000
 """Closed transactions that are stored: a repeated event of a forgotten one would wait for the others."""
@@ -101,13 +101,13 @@ class _States:
 class Transactions:
     """The transactions of a pipeline; without `atomic` no change waits for them."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._config = parts.config
-        self._ledger = parts.ledger
-        self._decoder = parts.decoder
-        self._summary = parts.summary
-        self._now_us = parts.clock_us
-        self._began_us = parts.clock_us()
+    def __init__(self, context: PipelineContext) -> None:
+        self._config = context.config
+        self._ledger = context.ledger
+        self._decoder = context.decoder
+        self._summary = context.summary
+        self._now_us = context.clock_us
+        self._began_us = context.clock_us()
         self._alarmed_us: int | None = None
         self._has_warned_of_unnumbered = False
         if not self._config.atomic:  # this releases the changes held by an earlier run

@@ -28,8 +28,8 @@ NONE_REJECTED: Final = coordinates_table(()).append_column("schema_id", _NO_TEXT
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts of one pipeline that units are processed with."""
+class PipelineContext:
+    """What the steps of one pipeline share."""
 
     config: ReplicateConfig
     zone: SchemaZone

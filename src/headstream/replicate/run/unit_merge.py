@@ -16,7 +16,7 @@ from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.parked.table_health import TableHealth
-from headstream.replicate.run.unit import NONE_REJECTED, Parts, Unit
+from headstream.replicate.run.unit import NONE_REJECTED, PipelineContext, Unit
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.tables.tables import Applied
 
@@ -24,13 +24,13 @@ from headstream.replicate.tables.tables import Applied
 class UnitMerge:
     """Merges units of one pipeline; used by one thread at a time."""
 
-    def __init__(self, parts: Parts, health: TableHealth) -> None:
-        self._decoder = parts.decoder
-        self._checkpoint_store = parts.checkpoint_store
-        self._tables = parts.tables
-        self._pipeline_id = parts.ledger.pipeline_id
-        self._summary = parts.summary
-        self._now_us = parts.clock_us
+    def __init__(self, context: PipelineContext, health: TableHealth) -> None:
+        self._decoder = context.decoder
+        self._checkpoint_store = context.checkpoint_store
+        self._tables = context.tables
+        self._pipeline_id = context.ledger.pipeline_id
+        self._summary = context.summary
+        self._now_us = context.clock_us
         self._health = health
 
     def hold_tables(self, unit: Unit) -> Unit:
@@ -56,7 +56,7 @@ class UnitMerge:
             schemas,
             f"{self._pipeline_id}/{unit.kind}",
             unit.number,
-            is_learned=True,
+            is_observed=True,
             repeated=unit.is_repeated,
             stored=decoded.stored,
         )

@@ -144,7 +144,7 @@ class TargetTables:
         """Close the open files."""
         self._memory.close()
 
-    def learn(
+    def observe(
         self,
         changes: Mapping[str, Sequence[pa.RecordBatch]],
         schemas: Mapping[str, TableSchema],
@@ -154,7 +154,7 @@ class TargetTables:
         """Detect full loads in decoded changes, also of failing tables.
 
         Args:
-            read_until_us: All changes that were logged before this time have been learned, with these, microseconds since
+            read_until_us: All changes that were logged before this time have been observed, with these, microseconds since
                 1970 UTC.
 
         Returns:
@@ -167,7 +167,7 @@ class TargetTables:
         for schema_id, found in (stored or {}).items():
             tables.setdefault(schemas[schema_id].table, []).append(found.statistics.trace)
         opened = {name: self._table(name) for name in tables}
-        return {name: table.placed_until_us for name, table in opened.items() if table.learn(tables[name], read_until_us)}
+        return {name: table.placed_until_us for name, table in opened.items() if table.observe(tables[name], read_until_us)}
 
     def apply(
         self,
@@ -177,7 +177,7 @@ class TargetTables:
         version: int,
         *,
         repeated: bool = False,
-        is_learned: bool = False,
+        is_observed: bool = False,
         stored: Mapping[str, StoredChanges] | None = None,
     ) -> Applied:
         """Merge decoded changes into their tables: one commit per table and structure, which records unit and version.
@@ -188,8 +188,8 @@ class TargetTables:
             unit: Name of the unit, the same in a rerun after a restart.
             version: Number of this application, rising within the unit.
             repeated: Whether some of the changes can already be applied, by another unit or by an earlier run of this one.
-            is_learned: Whether learn() has seen the changes; else they are treated as all changes logged until now.
-            stored: Schema id -> further changes, which are stored; learn() has seen them.
+            is_observed: Whether observe() has seen the changes; else they are treated as all changes logged until now.
+            stored: Schema id -> further changes, which are stored; observe() has seen them.
         """
         present = [schema_id for schema_id, batches in changes.items() if any(batch.num_rows for batch in batches)]
         tables: dict[Name, dict[str, list[str]]] = {}
@@ -201,7 +201,7 @@ class TargetTables:
 
         def apply_table(name: Name) -> Applied:
             with self._label_jobs(f"{_show(name)}: merge, {of_unit}") as span:
-                done = self._apply_table(name, tables[name], changes, stored or {}, schemas, unit, version, is_learned, repeated)
+                done = self._apply_table(name, tables[name], changes, stored or {}, schemas, unit, version, is_observed, repeated)
                 if span is not None:
                     span.end(done)
                 return done
@@ -223,7 +223,7 @@ class TargetTables:
         schemas: Mapping[str, TableSchema],
         unit: str,
         version: int,
-        is_learned: bool,
+        is_observed: bool,
         repeated: bool,
     ) -> Applied:
         """Merge the changes of one table, one structure after the other."""
@@ -235,8 +235,8 @@ class TargetTables:
         waiting = {schema_id for _, ids in ordered for schema_id in ids}
         try:
             table = self._table(name)
-            if not is_learned:
-                table.learn([group for group in groups if isinstance(group, pa.Table)])
+            if not is_observed:
+                table.observe([group for group in groups if isinstance(group, pa.Table)])
             has_loads = any(_has_loads(group) for group in groups)
             for (structure, ids), group in zip(ordered, groups, strict=True):
                 try:

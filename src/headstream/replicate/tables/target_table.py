@@ -100,17 +100,17 @@ class TargetTable:
         self._tombstones: Tombstones | None = None
         self._changes = None if changes is None else ChangeTable(changes, self._open_changes)
 
-    def learn(self, groups: list[pa.Table], read_until_us: int | None = None) -> bool:
+    def observe(self, groups: list[pa.Table], read_until_us: int | None = None) -> bool:
         """Detect full loads in a batch's changes; return whether rows of a load are among them.
 
         Args:
-            read_until_us: All of the table's changes logged before this time have been learned, with these; None: of any
+            read_until_us: All of the table's changes logged before this time have been observed, with these; None: of any
                 time, for callers that have no others.
         """
         sequences = pa.concat_tables([group.select(["_hs_operation", "_hs_sequence", "_hs_logged_us"]) for group in groups])
         if read_until_us is None:
             read_until_us = (pc.max(sequences["_hs_logged_us"]).as_py() or 0) + 1
-        has_loads = self._state.loads.learn(sequences, read_until_us, self._merges.gap_us)
+        has_loads = self._state.loads.observe(sequences, read_until_us, self._merges.gap_us)
         self._merges.keep()
         return has_loads
 
@@ -127,7 +127,7 @@ class TargetTable:
         They are then appended to the table's change table, if any, which records the same.
 
         Args:
-            changes: Decoded changes that learn() has seen; those on executors are folded there if that is possible.
+            changes: Decoded changes that observe() has seen; those on executors are folded there if that is possible.
             repeated: Whether some of the changes can already be applied by another unit.
 
         Raises:

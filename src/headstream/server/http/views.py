@@ -35,11 +35,11 @@ from headstream.server.http.dead_letters import (
     discard_dead_letters,
     redrive_dead_letters,
 )
+from headstream.server.http.overview import describe_session, list_group_lags, list_pipelines, list_visible_topics, overview
 from headstream.server.http.own_client import Ask, own_client
 from headstream.server.http.pipeline_reports import NO_PIPELINES, PipelineReports
 from headstream.server.http.replies import Reply, json_reply
 from headstream.server.http.routes import OpenClient, ViewRequest
-from headstream.server.http.surveys import describe_session, list_group_lags, list_pipelines, list_visible_topics, survey
 from headstream.server.iggy.fast_path.traffic import Traffic
 
 VIEW_BYTES: Final = 8 << 20
@@ -87,7 +87,7 @@ _BROWSING: Final[dict[str, dict[str, Any]]] = {
 }
 
 VIEWS: Final = (
-    View("/open/overview", "Return the counts of the server, its memory and its traffic.", survey),
+    View("/open/overview", "Return the counts of the server, its memory and its traffic.", overview),
     View(
         "/open/topics/visible",
         "Return the topics that the user is allowed to see.",

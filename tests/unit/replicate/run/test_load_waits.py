@@ -308,7 +308,7 @@ def test_hold_takes_rows_out_of_a_unit_that_were_logged_after_what_is_read_and_h
     work.now_us += SECOND_US
     later = work.unit(values[1], data_message(KIT, make_change(4)))
     unit = replace(unit, decoded=Decoded.join([unit.decoded, later.decoded]))
-    step = LoadWaits(work.parts)
+    step = LoadWaits(work.context)
     held = step.hold(unit, read_us)
     (part,) = held.held
     assert (part.table, part.cause, part.messages["offset"].to_pylist()) == (("shop", "kit"), "load", [3])

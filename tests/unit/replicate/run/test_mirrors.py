@@ -133,7 +133,7 @@ def test_iceberg_tables_of_a_pipeline_equal_its_delta_tables_after_each_micro_ba
     compared = set()
     for begin in range(0, len(messages), 40):
         work.send(*messages[begin : begin + 40])
-        mirrors, touched = open_them(tmp_path), work.parts.tables.take_touched()
+        mirrors, touched = open_them(tmp_path), work.context.tables.take_touched()
         mirrors.offer(touched)
         mirrors.finish(every_table=True)
         with sql_catalog(tmp_path) as catalog:
@@ -142,5 +142,5 @@ def test_iceberg_tables_of_a_pipeline_equal_its_delta_tables_after_each_micro_ba
                 assert iceberg_rows(catalog.load_table(name)) == delta_rows(place)
                 compared.add((name, DeltaTable(place).version()))
     assert len(compared) > 5
-    assert not work.parts.tables.take_touched()
+    assert not work.context.tables.take_touched()
     work.close()

@@ -302,7 +302,7 @@ def test_hold_takes_the_changes_of_incomplete_transactions_out_of_a_unit_and_rec
     unit = work.unit(
         event(1, 2, of="whole"), event(2, 2, BOX, of="whole", at=5), event(3, 4, of="part"), event(5, 6, BOX, of="gap")
     )
-    held = transactions.Transactions(work.parts).hold(unit)
+    held = transactions.Transactions(work.context).hold(unit)
     waits = {part.table: part.messages.to_pylist() for part in held.held}
     assert {table: [(row["offset"], row["transaction"]) for row in found] for table, found in waits.items()} == {
         ("shop", "kit"): [(4, "s/t/part")],

@@ -3,7 +3,7 @@
     changes of a table -> split by key (fold.py) -> shuffled -> folded, stored -> driver: reports and deletions
                                                                                -> rows, as the source of Spark's MERGE
     where whole images are not enough:
-    changes of a table -> surveyed (keyed_task.py)                                     -> driver: ranges of keys, changes of key
+    changes of a table -> statistics (keyed_task.py)                                     -> driver: ranges of keys, changes of key
     changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: the same, and what is left to it
 
 A lost part is computed again from the source: the offsets of a micro-batch are planned, so its messages are the same. Changes are
@@ -25,7 +25,7 @@ from headstream.errors import StorageError
 from headstream.replicate.apply.on_executors.change_rows import ChangeRows
 from headstream.replicate.apply.on_executors.executor_rows import ROWS_AT_ONCE, FoldedChanges, JoinedChanges, types_sql
 from headstream.replicate.apply.on_executors.fold import FoldReport, FoldTask
-from headstream.replicate.apply.on_executors.keyed_task import KeyedTask, Survey, join_surveys
+from headstream.replicate.apply.on_executors.keyed_task import KeyedTask, KeyStatistics, join_key_statistics
 from headstream.replicate.apply.on_executors.stored_batch import PLACE, StoredBatch, check_count
 from headstream.replicate.apply.on_executors.waiting_changes import (
     LoadsFrom,
@@ -168,25 +168,28 @@ class SparkChanges:
         pieces = pieces.repartitionById(count, "bucket") if count > 1 else pieces.coalesce(1)
         return self._checked(FoldedChanges(_by_bucket(pieces, task, "folding", fold), task))
 
-    def survey(self, task: KeyedTask) -> Survey:
+    def key_statistics(self, task: KeyedTask) -> KeyStatistics:
         """Return what the driver must know of the changes before they are joined."""
         packed = pickle.dumps(task)
 
-        def survey(batches: _Batches) -> _Batches:
+        def key_statistics(batches: _Batches) -> _Batches:
             own: KeyedTask = pickle.loads(packed)
-            found: list[Survey] = []
+            found: list[KeyStatistics] = []
             for batch in batches:
                 for content in batch.column(0):
                     changes = read_ipc(content.as_buffer())
-                    with naming_messages(f"surveying {own.table}", changes):
-                        found.append(own.survey(changes))
+                    with naming_messages(f"reading the keys of {own.table}", changes):
+                        found.append(own.key_statistics(changes))
             if found:
-                arrays = [pa.array(["survey"], pa.string()), pa.array([pickle.dumps(join_surveys(found))], pa.binary())]
+                arrays = [
+                    pa.array(["key_statistics"], pa.string()),
+                    pa.array([pickle.dumps(join_key_statistics(found))], pa.binary()),
+                ]
                 yield pa.RecordBatch.from_arrays(arrays, names=["part", "content"])
 
         contents = self.batch.contents(self.schema_ids).select("content")
-        found = contents.mapInArrow(survey, _PART).select("content").toArrow()["content"]
-        return join_surveys(pickle.loads(content.as_buffer()) for content in found)
+        found = contents.mapInArrow(key_statistics, _PART).select("content").toArrow()["content"]
+        return join_key_statistics(pickle.loads(content.as_buffer()) for content in found)
 
     def join(self, task: KeyedTask, stored: DataFrame | None) -> JoinedChanges:
         """Join changes to the stored rows (KeyedTask.stored_types) in the range of their keys, on executors; None: no rows."""
