@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from deltalake import CommitProperties, DeltaTable
 
 from headstream.replicate.engines.deltalake import TableLog
-from headstream.replicate.engines.engine import MergedTable, TableEngine
+from headstream.replicate.engines.engine import MergedTable, RowCounts, TableEngine
 
 _UNIT: Final = "headstream.unit"
 """The entry of a commit's metadata that names its unit, as JSON: app_id and version of the merge."""
@@ -56,9 +55,9 @@ class UnitMemory(ABC):
         self.decide(engine)
         self._unit = app_id, version
 
-    def end_merge(self, engine: TableEngine) -> None:
+    def end_merge(self, engine: TableEngine, counts: RowCounts) -> None:
         """End a unit's merge, which has not failed; one that changes nothing makes no commit."""
-        if self._undecided is not None and not _has(engine, self._undecided):
+        if self._undecided is not None and counts == RowCounts() and not _has(engine, self._undecided):
             self._retain()
         self._unit = self._undecided = None
 
@@ -84,14 +83,14 @@ class RememberedTable(MergedTable):
         for memory in self._memories:
             memory.decide(self.engine)
 
-    @contextmanager
-    def _merging(self, app_id: str, version: int) -> Iterator[None]:
-        """Merge a unit within the context."""
+    def _merge_unit(self, app_id: str, version: int, merge: Callable[[], RowCounts]) -> RowCounts:
+        """Merge a unit: what `merge` appends to the memories counts if it returns."""
         for memory in self._memories:
             memory.begin_merge(app_id, version, self.engine)
-        yield
+        counts = merge()
         for memory in self._memories:
-            memory.end_merge(self.engine)
+            memory.end_merge(self.engine, counts)
+        return counts
 
 
 def take_back(table: DeltaTable, unit: Unit) -> None:

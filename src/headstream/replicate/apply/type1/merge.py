@@ -110,10 +110,13 @@ class Scd1Table(RememberedTable):
         applied = self.engine.last_applied(app_id)
         if applied is not None and applied >= version:
             return RowCounts()
-        with self._merging(app_id, version):
+
+        def merge() -> RowCounts:
             changes, resolved = self._resolve(collapsed, ended)
             self._remember(collapsed.deletions, resolved)
-            counts = self._write(changes, resolved, collapsed.columns, app_id, version)
+            return self._write(changes, resolved, collapsed.columns, app_id, version)
+
+        counts = self._merge_unit(app_id, version, merge)
         self._fold_excess()
         return counts
 
@@ -155,10 +158,13 @@ class Scd1Table(RememberedTable):
             where=ranges_sql(literal_ranges(report.ranges), "t."),
         )
         plan = plan if report.deletes else replace(plan, delete_when=None)
-        with self._merging(app_id, version):
+
+        def merge() -> RowCounts:
             for deletions in folded.deletions():
                 self._tombstones.record(deletions)
             return self.engine.merge(plan, folded.rows(), app_id, version)
+
+        return self._merge_unit(app_id, version, merge)
 
     def logged_keys(self, most: int) -> pa.Table | None:
         """Return the keys whose changes are logged, since changes of key connect them; None if there are more than a number."""
@@ -175,7 +181,8 @@ class Scd1Table(RememberedTable):
         Args:
             own: The result of collapse() for the changes that are left; None if there are none.
         """
-        with self._merging(app_id, version):
+
+        def merge() -> RowCounts:
             rows, reports = None, [joined.report]
             if own is not None:
                 changes, resolved = self._resolve(own, ended)
@@ -196,7 +203,9 @@ class Scd1Table(RememberedTable):
                 where=ranges_sql(literal_ranges(report.ranges), "t."),
             )
             plan = soften(plan, resolved=True) if self._soft else plan if report.deletes else replace(plan, delete_when=None)
-            counts = self.engine.merge(plan, joined.rows(rows), app_id, version)
+            return self.engine.merge(plan, joined.rows(rows), app_id, version)
+
+        counts = self._merge_unit(app_id, version, merge)
         self._fold_excess()
         return counts
 

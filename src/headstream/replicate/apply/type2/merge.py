@@ -134,11 +134,14 @@ class Scd2Table(RememberedTable):
         if not events.rows.num_rows or (applied is not None and applied >= version):
             return RowCounts()
         self._ends = ends
-        with self._merging(app_id, version):
+
+        def merge() -> RowCounts:
             source, lowest = self._source(events)
             if not source.num_rows:
                 return RowCounts()
             return self._write(source, self._plan_for(source, lowest), app_id, version)
+
+        return self._merge_unit(app_id, version, merge)
 
     def merge_joined(
         self, joined: JoinedChanges, own: Events | None, lowest: str, app_id: str, version: int, ends: Sequence[str] = ()
@@ -149,17 +152,20 @@ class Scd2Table(RememberedTable):
             own: The events of the changes that are left; None if there are none.
         """
         self._ends = ends
-        rows, reports = None, [joined.report]
-        with self._merging(app_id, version):
+
+        def merge() -> RowCounts:
+            rows, reports, affected = None, [joined.report], lowest
             if own is not None and own.rows.num_rows:
                 rows, own_lowest = self._source(own)
-                lowest = min(lowest, own_lowest)
+                affected = min(lowest, own_lowest)
                 reports.append(report_versions(0, rows, self.keys))
             report = join_reports(reports)
             if not report.rows:
                 return RowCounts()
-            plan = self._plan(report.ranges, lowest, removes=report.deletes > 0)
+            plan = self._plan(report.ranges, affected, removes=report.deletes > 0)
             return self._write(joined.rows(rows), plan, app_id, version)
+
+        return self._merge_unit(app_id, version, merge)
 
     def crossed_keys(self, most: int) -> pa.Table | None:
         """Return the keys at which logged rows depart after others have arrived; None if there are more than a number."""
