@@ -23,7 +23,7 @@ NAMES = ("log-format-1", *COMPLETE)
 ALL = ("available", "poisoned")
 
 
-EMPTY = {name: ("streams/1/4/1",) for name in COMPLETE}
+EMPTY = dict.fromkeys(COMPLETE, ("streams/1/4/1",))
 """Directories of partitions without messages, which git does not keep."""
 
 
