@@ -34,7 +34,7 @@ from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.debezium_settings import DebeziumSettings
 from headstream.replicate.tables.tables import table_path
 from headstream.testing import PostgresServer
-from headstream.testing.kafka_broker import find_free_ports
+from headstream.testing.temporary_server import find_free_ports
 from tests.support.killed_jobs import Job
 from tests.support.replicate.debezium_engine import DebeziumEngine
 from tests.support.server.server_process import ServerProcess
