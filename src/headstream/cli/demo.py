@@ -40,12 +40,14 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
     Examples:
       headstream demo --log
       headstream demo
+      headstream demo --postgres
       headstream demo --directory /tmp/demo --rows 5000 --transactions 20000
     """
 )
 @click.option(
     "--log", "log_only", is_flag=True, help="Show a log alone: typed headers, retries, a dead letter. Seconds, without Java."
 )
+@click.option("--postgres", is_flag=True, help="A real PostgreSQL and a real Debezium, in temporary directories.")
 @click.option(
     "--directory",
     type=LocalPath(),
@@ -55,7 +57,7 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
 @click.option("--seed", default=7, show_default=True, help="Seed of the simulated source.")
 @click.option("--rows", default=1000, show_default=True, help="Rows per table in the full load.")
 @click.option("--transactions", default=4000, show_default=True, help="Number of transactions after the full load.")
-def demo(log_only: bool, directory: Path | None, seed: int, rows: int, transactions: int) -> None:
+def demo(log_only: bool, postgres: bool, directory: Path | None, seed: int, rows: int, transactions: int) -> None:
     """Run the complete pipeline on this machine, in a minute; or with --log a log alone, in seconds.
 
     A simulated source database writes its changes, and some real Replicate messages, to a log in a directory.
@@ -70,9 +72,16 @@ def demo(log_only: bool, directory: Path | None, seed: int, rows: int, transacti
         _prepare(directory)
         run_log_demo(console, directory / "log")
         return
-    directory = Path("headstream-demo") if directory is None else directory
     find_pyspark()
     find_java()  # before anything is written
+    if postgres:
+        from headstream.cli.postgres_demo import run_postgres_demo
+
+        if directory is not None:
+            raise click.UsageError("--postgres uses temporary directories; leave out --directory.")
+        run_postgres_demo(console)
+        return
+    directory = Path("headstream-demo") if directory is None else directory
     _prepare(directory)
     console.print(f"[bold]1. The source[/] a database of {rows} rows a table and {transactions} transactions, seed {seed}")
     source = SourceDatabase(seed, rows=rows, transactions=transactions)
