@@ -5,6 +5,7 @@ changes -> placed among the loads -> schema evolved -> one change per key -> mer
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.apply.type1.merge import Scd1Table
 from headstream.replicate.apply.type2.events import read_events
 from headstream.replicate.apply.type2.merge import Scd2Table
-from headstream.replicate.columns.changes import OPERATIONS, departures
+from headstream.replicate.columns.changes import CHANGE_KEY, OPERATIONS, departures
 from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.engines.engine import RowCounts, TableEngine, VectorState
 from headstream.replicate.schemas.schemas import TableSchema
@@ -37,6 +38,11 @@ from headstream.replicate.tables.target_owner import Owner
 
 __all__ = ["Merged", "OpenEngine", "TargetTable", "without_forgotten"]
 
+_LOGGER: Final = logging.getLogger("headstream.replicate")
+_FURTHER_SNAPSHOT: Final = (
+    "%s has no key, and a further snapshot of it has begun. Rows that were committed when it began are there twice, unless the "
+    "connector's replication slot was dropped before: then drop the slot and its offsets, and let it take another snapshot"
+)
 
 # Changes that can belong to deleted rows whose deletions are forgotten.
 
@@ -239,6 +245,14 @@ class TargetTable:
     def truncate(self, sequence: str, logged_us: int) -> None:
         """Note that the source was truncated at a position; remove_vanished_rows() removes the rows up to it."""
         self._state.loads.truncate(sequence, logged_us)
+        self._merges.keep()
+
+    def mark_load(self, at_us: int, *, is_last: bool) -> None:
+        """Note that the first or the last row of a load was logged at a time, microseconds since 1970 UTC."""
+        if is_last:
+            self._state.loads.mark_last(at_us)
+        elif self._state.loads.mark_first(at_us) and self._state.schema is not None and CHANGE_KEY in self._state.schema.keys:
+            _LOGGER.warning(_FURTHER_SNAPSHOT, ".".join(self._name))
         self._merges.keep()
 
     def end_load(self) -> None:
