@@ -24,6 +24,7 @@ from headstream.replicate.settings.table_settings import TableRules, TableSettin
 from headstream.testing import SourceDatabase
 from tests.support.replicate.iceberg_tables import delta_rows, iceberg_rows, sql_catalog
 from tests.support.replicate.pipeline_work import SECOND_US, Work, plain
+from tests.support.replicate.plain_engine import STRATEGY
 
 ORDERS, TAGS = ("SHOP", "orders"), ("SHOP", "a_tags")
 
@@ -126,8 +127,11 @@ def test_a_refused_table_stops_neither_others_nor_vacuum(tmp_path: Path, open_mi
 
 
 @pytest.mark.parametrize("scd_type", [1, 2])
-def test_iceberg_tables_of_a_pipeline_equal_its_delta_tables_after_each_micro_batch(tmp_path: Path, scd_type: int) -> None:
-    rules = TableRules(defaults=TableSettings(scd_type=scd_type, merge_strategy="deletion-vectors"))  # type: ignore[arg-type]
+def test_iceberg_tables_of_a_pipeline_equal_its_delta_tables_after_each_micro_batch(
+    tmp_path: Path, scd_type: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STRATEGY, "deletion-vectors")
+    rules = TableRules(defaults=TableSettings(scd_type=scd_type))  # type: ignore[arg-type]
     work = Work(tmp_path, rules=rules)
     messages = [message.value for message in plain(SourceDatabase(41, rows=20, transactions=40))]
     compared = set()
@@ -142,5 +146,6 @@ def test_iceberg_tables_of_a_pipeline_equal_its_delta_tables_after_each_micro_ba
                 assert iceberg_rows(catalog.load_table(name)) == delta_rows(place)
                 compared.add((name, DeltaTable(place).version()))
     assert len(compared) > 5
+    assert list(tmp_path.rglob("_iceberg/deletes-*")), "no merge has written a deletion vector"
     assert not work.parts.tables.take_touched()
     work.close()
