@@ -167,7 +167,7 @@ def _iceberg_settings(directory: Path) -> IcebergSettings:
     import headstream.replicate.iceberg.catalog  # noqa: F401 - before anything is written, so that a missing extra is told
     from headstream.replicate.settings.iceberg_settings import IcebergSettings
 
-    return IcebergSettings({"type": "sql", "uri": f"sqlite:///{directory.resolve() / 'catalog.db'}"})
+    return IcebergSettings(catalog={"type": "sql", "uri": f"sqlite:///{directory.resolve() / 'catalog.db'}"})
 
 
 def _run(console: Console, spark: SparkSession, directory: Path, url: str, iceberg: IcebergSettings | None) -> Summary:

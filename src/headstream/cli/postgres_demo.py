@@ -88,7 +88,7 @@ def _change(console: Console, source: PostgresServer, server: LocalServer) -> No
             console.print(f"   {title}")
         engine.flush()
     with connect(server.url) as log:
-        counts = {each.name: each.message_count for each in log.topics()}
+        counts = {each.name: each.messages_count for each in log.topics()}
     console.print(f"   {sum(counts.values()):,} messages in {len(counts)} topics")
 
 

@@ -228,12 +228,12 @@ def test_a_truncation_removes_the_rows_up_to_it_whatever_was_logged_before_it() 
 def test_a_load_is_over_at_its_marked_last_row_once_everything_before_is_read() -> None:
     loads, second = Loads(), 10_000_000
     loads.mark_first(1)
-    loads.learn(batch(Event(1, ""), Event(2, ""), Event(3, sequence(1))), 10, GAP_US)
+    loads.observe(batch(Event(1, ""), Event(2, ""), Event(3, sequence(1))), 10, GAP_US)
     loads.mark_first(second)
     loads.mark_last(second + 5)
-    loads.learn(batch(Event(second, ""), Event(second + 5, "")), second + 5, GAP_US)
+    loads.observe(batch(Event(second, ""), Event(second + 5, "")), second + 5, GAP_US)
     assert loads.vanished is None, "rows before the last one can be unread"
-    loads.learn(batch(Event(second + 5, "")), second + 6, GAP_US)
+    loads.observe(batch(Event(second + 5, "")), second + 6, GAP_US)
     placed = places(loads, Event(2, ""), Event(3, sequence(1)), Event(second, ""), Event(second + 5, ""))
     assert loads.vanished is not None
     assert placed[0] < placed[1] < loads.vanished < placed[2] < placed[3]
@@ -244,7 +244,7 @@ def test_a_last_row_without_a_first_one_is_a_load_of_its_own() -> None:
     loads, second = Loads(), 10_000_000
     for at_us in (5, second):
         loads.mark_last(at_us)
-        loads.learn(batch(Event(at_us, "")), at_us + 1, GAP_US)
+        loads.observe(batch(Event(at_us, "")), at_us + 1, GAP_US)
         loads.mark_last(at_us)
     placed = places(loads, Event(5, ""), Event(second, ""))
     assert loads.vanished is not None
@@ -253,10 +253,10 @@ def test_a_last_row_without_a_first_one_is_a_load_of_its_own() -> None:
 
 def test_marked_rows_in_other_partitions_make_one_load_whatever_their_order() -> None:
     loads, at_us = Loads(), 10_000_000
-    loads.learn(batch(Event(1, ""), Event(2, sequence(1))), 10, GAP_US)
+    loads.observe(batch(Event(1, ""), Event(2, sequence(1))), 10, GAP_US)
     loads.mark_last(at_us)
     loads.mark_first(at_us + 2)
-    loads.learn(batch(Event(at_us - 1, ""), Event(at_us, ""), Event(at_us + 2, "")), at_us + 9, GAP_US)
+    loads.observe(batch(Event(at_us - 1, ""), Event(at_us, ""), Event(at_us + 2, "")), at_us + 9, GAP_US)
     placed = places(loads, Event(1, ""), *(Event(us, "") for us in (at_us - 1, at_us, at_us + 2)))
     assert loads.vanished is not None
     assert placed[0] < loads.vanished < min(placed[1:])
