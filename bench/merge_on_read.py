@@ -335,7 +335,7 @@ def main() -> None:
                 if "merges" in parts or "many" in parts:
                     Table(directory / "filled", directory, rows, "rewrite").fill()
                 if "merges" in parts:
-                    compare(report, directory, rows, (1000, CHANGES, 10 * CHANGES), spark)
+                    compare(report, directory, rows, (1000, CHANGES, 10 * CHANGES)[: 2 if arguments.quick else 3], spark)
                 if "many" in parts and rows <= MOST_REWRITTEN:
                     repeat(report, directory, rows, CHANGES, arguments.batches // scale)
                 shutil.rmtree(directory, ignore_errors=True)
