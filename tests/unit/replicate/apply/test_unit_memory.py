@@ -58,7 +58,7 @@ CASES: dict[str, tuple[dict[str, Any], list[Change], list[Change], Change, dict[
         {2: "a", 3: "b"},
     ),
 }
-"""What is remembered -> settings, a unit, the unit whose merge fails, a late change, the rows after that, all rows."""
+"""What is remembered -> settings, a unit, the unit whose merge fails, a late change of another, the rows after it, all rows."""
 
 
 def present_rows(target: Target) -> dict[int, str]:
