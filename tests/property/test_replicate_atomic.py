@@ -105,7 +105,7 @@ SEEN_AFTER_A_FAILURE = pytest.mark.xfail(
 
 @pytest.mark.parametrize(
     ("seed", "crashes", "scd_type", "unit_bytes"),
-    [(419, 8, 2, 600), pytest.param(31, 4, 1, 2048, marks=SEEN_AFTER_A_FAILURE), (427, 8, 2, 600)],
+    [(419, 8, 2, 600), pytest.param(31, 4, 1, 2048, marks=[SEEN_AFTER_A_FAILURE, pytest.mark.nightly]), (427, 8, 2, 600)],
 )
 def test_transactions_are_whole_when_limits_in_bytes_divide_what_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, crashes: int, scd_type: Literal[1, 2], unit_bytes: int
