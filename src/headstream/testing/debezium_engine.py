@@ -66,8 +66,13 @@ _SETTINGS: Final = {
 class CapturedDatabase(Protocol):
     """What the engine needs of a database: PostgresServer has it."""
 
-    user: Final[str]
-    password: Final[str]
+    @property
+    def user(self) -> str:
+        """A user who may replicate."""
+
+    @property
+    def password(self) -> str:
+        """Of the user."""
 
     @property
     def port(self) -> int:
@@ -129,7 +134,6 @@ INSERT INTO headstream_marks DEFAULT VALUES RETURNING number;
         while max(_sent_marks(marks), default=0) < first:
             if not self.is_running:
                 starts += 1
-                self._end(b"keep")
                 self.start()
             now = time.monotonic()
             if starts == _STARTS or now > begun + self._start_seconds:
