@@ -27,8 +27,6 @@ from headstream.testing import LocalServer
 from headstream.testing.postgresql import find_postgresql
 from tests.campaigns.debezium_histories import DebeziumHistory
 from tests.campaigns.runner import run_history
-from tests.integration.replicate.test_pipeline import Run
-from tests.support.replicate.debezium_messages import envelope
 
 pytestmark = pytest.mark.spark
 
@@ -40,21 +38,6 @@ except EnvironmentSetupError as error:
 
 def test_tables_equal_postgresql_after_a_random_history(spark: SparkSession) -> None:
     DebeziumHistory(1, spark).run(rounds=2)
-
-
-def test_a_further_snapshot_replaces_the_rows_of_tables_without_a_key_before_their_next_change(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    run = Run(spark, tmp_path)
-    for numbers in ((1, 2, 3), (2, 3, 4, 5)):
-        marks = ["first_in_data_collection", *["true"] * (len(numbers) - 2), "last_in_data_collection"]
-        rows = [envelope("r", {"id": number}, lsn=9, snapshot=mark) for number, mark in zip(numbers, marks, strict=True)]
-        alone = envelope("r", {"id": numbers[-1]}, lsn=9, snapshot="last", table="alone")
-        run.send_values(*rows, alone)
-        run.run(debezium=DebeziumSettings())
-    assert sorted(row["id"] for row in run.rows("shop", "kit")) == [2, 3, 4, 5]
-    assert [row["id"] for row in run.rows("shop", "alone")] == [5]
-    assert "shop.kit has no key, and a further snapshot of it has begun" in caplog.text
 
 
 @pytest.mark.nightly
