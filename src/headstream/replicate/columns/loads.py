@@ -92,7 +92,7 @@ class Loads:
 
     Args:
         loads: The newest ones, oldest first.
-        read_until_us: Everything logged before this time is learned, and rows logged before it are placed. Initially 1: messages
+        read_until_us: Everything logged before this time is observed, and rows logged before it are placed. Initially 1: messages
             of sources without log times have time 0, and belong to one load.
         highest: H of that time.
         changed_us: When the first change newer than everything before the newest load's last row was logged.
@@ -204,11 +204,11 @@ class Loads:
             self.truncations = sorted([*self.truncations, (logged_us, sequence)], key=lambda mark: mark[1])[-MOST_LOADS:]
             self.truncation_count += 1
 
-    def settle(self) -> None:
+    def mark_vanished_removed(self) -> None:
         """Record that the vanished rows are removed."""
         self.settled = self.vanished or self.settled
 
-    def learn(self, changes: pa.Table, read_until_us: int, gap_us: int = LOAD_GAP_US) -> bool:
+    def observe(self, changes: pa.Table, read_until_us: int, gap_us: int = LOAD_GAP_US) -> bool:
         """Update the loads from a batch of changes; return whether it contains REFRESH rows.
 
         Repeating a batch changes nothing.
@@ -223,8 +223,8 @@ class Loads:
             is_load = _is_load(changes).to_numpy(zero_copy_only=False)
             has_loads = bool(is_load.any())
             if has_loads:
-                self._learn_rows(np.sort(logged[is_load]), gap_us)
-            self._learn_changes(changes, np.flatnonzero(~is_load), logged, read_until_us)
+                self._observe_rows(np.sort(logged[is_load]), gap_us)
+            self._observe_changes(changes, np.flatnonzero(~is_load), logged, read_until_us)
         self._fold(max(read_until_us, self.read_until_us), gap_us)
         return has_loads
 
@@ -232,7 +232,7 @@ class Loads:
         """Return changes with their places as `_hs_sequence`, without those that a settled load has removed.
 
         Args:
-            changes: Decoded changes that learn() has seen, REFRESH rows only from before `read_until_us`.
+            changes: Decoded changes that observe() has seen, REFRESH rows only from before `read_until_us`.
             keeps_all: Whether the table retains rows that loads have removed: such changes are merged, and removed again.
         """
         sequences = changes["_hs_sequence"].combine_chunks()
@@ -269,9 +269,9 @@ class Loads:
                 self.has_below_first = self.has_below_first or not load.floor
         return sequences
 
-    def _learn_rows(self, times_us: npt.NDArray[np.int64], gap_us: int) -> None:
+    def _observe_rows(self, times_us: npt.NDArray[np.int64], gap_us: int) -> None:
         for late_us in sorted({*times_us[times_us < self.read_until_us].tolist()}):
-            self._learn_late_row(late_us, gap_us)
+            self._observe_late_row(late_us, gap_us)
         new = times_us[times_us >= self.read_until_us]
         if not new.size:
             return
@@ -285,7 +285,7 @@ class Loads:
                 spans.append((first, last))
         self.spans = spans
 
-    def _learn_late_row(self, at_us: int, gap_us: int) -> None:
+    def _observe_late_row(self, at_us: int, gap_us: int) -> None:
         """Assign a REFRESH row logged before `read_until_us` to a load: a near one, or a new one between two."""
         number = bisect_right([load.begun_us for load in self.loads], at_us) - 1
         after = self.loads[number + 1] if number + 1 < len(self.loads) else None
@@ -310,7 +310,7 @@ class Loads:
         number = bisect_left(self.past, (at_us, "")) - 1
         return self.past[number][1] if number >= 0 else ""
 
-    def _learn_changes(
+    def _observe_changes(
         self, changes: pa.Table, rows: npt.NDArray[np.int64], logged: npt.NDArray[np.int64], read_until_us: int
     ) -> None:
         times, sequences = logged[rows], changes["_hs_sequence"].combine_chunks()
