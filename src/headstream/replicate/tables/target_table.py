@@ -41,8 +41,8 @@ __all__ = ["Merged", "OpenEngine", "TargetTable", "without_forgotten"]
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _FURTHER_SNAPSHOT: Final = (
-    "%s has no key, and a further snapshot of it has begun. Rows that were committed when it began are there twice, unless the "
-    "connector's replication slot was dropped before: then drop the slot and its offsets, and let it take another snapshot"
+    "%s has no key, and a further snapshot of it has begun. From PostgreSQL, rows that were committed when it began are there "
+    "twice, unless the connector's replication slot was dropped before: drop slot and offsets, and let it take another snapshot"
 )
 
 # Changes that can belong to deleted rows whose deletions are forgotten.
