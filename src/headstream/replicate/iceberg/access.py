@@ -58,7 +58,7 @@ _MOST_SMALL: Final = 20
 
 
 class _RestCatalog(RestCatalog):
-    """pyiceberg's REST catalog, whose requests end: by themselves they wait for an answer for ever."""
+    """pyiceberg's REST catalog, whose requests end: by itself it has no time limit."""
 
     def _create_session(self) -> Session:
         session = super()._create_session()
