@@ -187,7 +187,7 @@ class Rounds:
     def run(self, number: int, kill_at: int) -> dict[str, Any]:
         """Run a round, or only its second half if Delta has the first; return what was done and compared."""
         did = self._change(number)
-        names = [*(name for name in self._work.parts.tables.names() if self._has(name)), MAPPED]
+        names = [*(name for name in self._work.context.tables.names() if self._has(name)), MAPPED]
         self._steps.count, self._steps.kill_at = 0, kill_at
         threading.settrace(self._steps)
         mirrors = IcebergMirrors(self._work.config, lambda: number * SECOND_US, first_pause_s=0.01)
@@ -209,7 +209,7 @@ class Rounds:
         begin = number * self._size
         self._work.next_offset, self._work.next_batch = begin, number
         self._work.send(*self._messages[begin : begin + self._size])
-        for name in self._work.parts.tables.names():
+        for name in self._work.context.tables.names():
             path = self._directory / "tables" / name[0] / name[1]
             way = rng.choice(["folds", "compactions", "", "", ""]) if self._has(name) else ""
             if way == "folds":

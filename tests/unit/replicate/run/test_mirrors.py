@@ -162,7 +162,7 @@ def test_iceberg_tables_of_a_pipeline_equal_its_delta_tables_after_each_micro_ba
     compared = set()
     for begin in range(0, len(messages), 40):
         work.send(*messages[begin : begin + 40])
-        mirrors, touched = open_them(tmp_path), work.parts.tables.take_touched()
+        mirrors, touched = open_them(tmp_path), work.context.tables.take_touched()
         mirrors.offer(touched)
         mirrors.finish(every_table=True)
         with sql_catalog(tmp_path) as catalog:
@@ -175,5 +175,5 @@ def test_iceberg_tables_of_a_pipeline_equal_its_delta_tables_after_each_micro_ba
                 compared.add((name, DeltaTable(place).version()))
     assert len(compared) > 5
     assert list(tmp_path.rglob("_iceberg/deletes-*")), "no merge has written a deletion vector"
-    assert not work.parts.tables.take_touched()
+    assert not work.context.tables.take_touched()
     work.close()
