@@ -94,7 +94,7 @@ def _flag(kind: int, value: bytes) -> dict[str, Any]:
 
 
 class Option(NamedTuple):
-    """A key of options: what reads its value as fields of a command, and what clients are told about it."""
+    """A key of options: what reads its value as fields of a command, and its description for clients."""
 
     read: Callable[[int, bytes], dict[str, Any]]
     kind: HeaderKind
