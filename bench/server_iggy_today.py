@@ -28,7 +28,7 @@ from bench.server import SECONDS, Load, Result, compile_load, fill, parse_option
 from headstream.core.wire.codes import Code  # noqa: E402
 from tests.support.server.vsr_peer import VsrPeer  # noqa: E402
 
-ROUNDS = 5
+ROUNDS = 4
 IDLE = 100
 IDLE_SECONDS = 5
 LOADS = [
