@@ -290,5 +290,5 @@ ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
     ListStates: CommandRow(list_states, is_slow=True),
     FilterMessages: CommandRow(filter_messages, is_read=True, is_slow=True),
     MeasureRange: CommandRow(measure_range, is_slow=True),
-    CountSegments: CommandRow(count_segments, is_slow=True, threads="surveys"),
+    CountSegments: CommandRow(count_segments, is_slow=True, threads="scans"),
 }

@@ -217,11 +217,11 @@ def describe_options(server: Dispatcher, session: Session, command: DescribeOpti
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
-    GetStats: CommandRow(get_stats, is_slow=True, threads="surveys"),
+    GetStats: CommandRow(get_stats, is_slow=True, threads="scans"),
     GetMe: CommandRow(get_me),
     GetClient: CommandRow(get_client),
     ListClients: CommandRow(list_clients),
-    Snapshot: CommandRow(get_snapshot, is_slow=True, threads="surveys"),
+    Snapshot: CommandRow(get_snapshot, is_slow=True, threads="scans"),
     GetIdentity: CommandRow(get_identity),
     GetCluster: CommandRow(get_cluster, is_quick=True),
     DescribeOptions: CommandRow(describe_options, is_quick=True),

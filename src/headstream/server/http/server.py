@@ -206,8 +206,8 @@ class HttpServer:
             return
         listener.close()
         self._is_stopping = True
-        for rung in self._waits:
-            rung.set()
+        for notified in self._waits:
+            notified.set()
         handlers.pre_shutdown()
         await handlers.shutdown(self._settings.drain_s)
 
@@ -388,23 +388,23 @@ class HttpServer:
 
     async def _wait(self, session: Session, command: WaitMessages | FetchMessages) -> None:
         """Wait until messages are available, the timeout ends, or the server stops."""
-        loop, rung = asyncio.get_running_loop(), asyncio.Event()
+        loop, notified = asyncio.get_running_loop(), asyncio.Event()
 
-        def ring() -> None:
+        def notify() -> None:
             with suppress(RuntimeError):  # the loop has been closed: the server has stopped
-                loop.call_soon_threadsafe(rung.set)
+                loop.call_soon_threadsafe(notified.set)
 
-        wait = begin_wait(self._dispatcher, session, command, ring)
-        self._waits.add(rung)
+        wait = begin_wait(self._dispatcher, session, command, notify)
+        self._waits.add(notified)
         try:
             async with asyncio.timeout(command.timeout_ms / 1000):
                 while not (wait.is_ready or self._is_stopping):
-                    await rung.wait()
-                    rung.clear()
+                    await notified.wait()
+                    notified.clear()
         except TimeoutError:
             return
         finally:
-            self._waits.discard(rung)
+            self._waits.discard(notified)
             wait.cancel()
 
     def _verify(self, request: web.BaseRequest) -> Claims | None:
