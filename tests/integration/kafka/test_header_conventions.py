@@ -183,7 +183,7 @@ def test_one_stream_has_the_same_types_for_spark_too(products: HeaderProducts, s
     with kafka_listener(tmp_path / "log") as listener:
         _check_one_stream(listener, products)
         names = "b BOOLEAN, i8 TINYINT, i16 SMALLINT, i32 INT, i64 BIGINT, u8 SMALLINT, f64 DOUBLE, s STRING, r BINARY"
-        reader = spark.read.format("headstream").option("url", str(tmp_path / "log")).option("subscribe", "shop/orders")
+        reader = spark.read.format("headstream").option("url", f"file://{tmp_path}/log").option("subscribe", "shop/orders")
         rows = reader.option("headerColumns", names).load().orderBy("offset").collect()
         for row in (rows[0], rows[2]):
             found = [row["b"], row["i8"], row["i16"], row["i32"], row["i64"], row["u8"], row["f64"], row["s"], bytes(row["r"])]
