@@ -52,7 +52,7 @@ public class AdminCalls {
             call("describeConfigs.topic", () -> {
                 var options = new DescribeConfigsOptions().includeSynonyms(true).includeDocumentation(true);
                 var found = admin.describeConfigs(List.of(ofTopic), options).all().get().get(ofTopic);
-                return List.of("cleanup.policy", "retention.ms", "retention.bytes", "min.insync.replicas", "message.timestamp.type").stream()
+                return List.of("cleanup.policy", "retention.ms", "retention.bytes", "delete.retention.ms", "message.timestamp.type").stream()
                     .map(name -> name + "=" + found.get(name).value() + " " + found.get(name).isDefault()).toList();
             });
             call("describeConfigs.broker", () -> !admin.describeConfigs(List.of(ofBroker)).all().get().get(ofBroker).entries().isEmpty());
@@ -84,7 +84,10 @@ public class AdminCalls {
                 var found = admin.describeConsumerGroups(List.of(group)).all().get().get(group);
                 return found.groupState() + " " + found.members().size() + " " + (found.coordinator().id() == broker) + " " + found.type();
             });
-            call("describeConsumerGroups.unknown", () -> admin.describeConsumerGroups(List.of("no-such-group")).all().get());
+            call("describeConsumerGroups.unknown", () -> {
+                var found = admin.describeConsumerGroups(List.of("no-such-group")).all().get();
+                return found.size() + " " + found.get("no-such-group").groupState();
+            });
             call("deleteConsumerGroupOffsets", () -> admin.deleteConsumerGroupOffsets(group, Set.of(first)).all().get());
             call("deleteConsumerGroups", () -> admin.deleteConsumerGroups(List.of(group)).all().get());
             call("deleteConsumerGroups.unknown", () -> admin.deleteConsumerGroups(List.of("no-such-group")).all().get());
