@@ -239,7 +239,7 @@ def test_clients_and_mirrors_keep_the_types_of_headers_over_a_broker_in_a_conven
         assert _read_over(kafka, topic) == [values, values]
         Mirror(kafka, copy, MirrorOptions(topics=(topic,), source_name="kafka", once=True)).run()
         assert _read_over(copy, topic) == [values, values]
-        source.create_topic(f"{convention}/mirrored", 1)
+        source.create_topic(f"{convention}/mirrored", 1, limits="wide")
         source.send(f"{convention}/mirrored", b"3", headers=values, id=1)
         Mirror(source, kafka, MirrorOptions(source_name="memory", once=True)).run()
         assert _read_over(kafka, f"{convention}/mirrored") == [values]
