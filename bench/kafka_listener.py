@@ -2,7 +2,7 @@
 
     send      producer-perf-test: 100 B and 1 KiB, its defaults (acks=all, idempotent, batches of 16 KiB), no limit of rate
     latency   the same at a rate that both hold, for half a minute: the 50th and the 99th percentile of what acks=all takes,
-              after five seconds of warm-up: the program sends what it owes from its first 0.3 seconds, a hundredth of all, in one burst
+              after five seconds: the program sends what it owes from its first 0.3 seconds, a hundredth of all, in one burst
     read      consumer-perf-test: what was sent
     memory    of the process: idle after its start, and after all this
 
@@ -91,7 +91,7 @@ def _kafka() -> Iterator[Peer]:
 
 
 def _send(peer: Peer, topic: str, records: int, size: int, rate: int = -1, warm: int = 0) -> tuple[float, float, float]:
-    """Return records a second, and the 50th and 99th percentile of the latency in milliseconds, without the first `warm` records."""
+    """Return records a second, and the 50th and 99th percentile of the latency in milliseconds, but for `warm` records."""
     flags = ["--num-records", str(records + warm), "--record-size", str(size), "--throughput", str(rate)]
     flags += ["--warmup-records", str(warm)] if warm else []
     last = peer.tool("ProducerPerformance", "--topic", topic, *flags).strip().splitlines()[-1]
