@@ -300,7 +300,7 @@ def find_free_ports() -> tuple[int, int]:
 
 
 def _bind(to_bind: socket.socket) -> int:
-    """Bind a socket to a port below those of outgoing connections, of which tests make many, and return it."""
+    """Bind a socket to a port below the range of outgoing connections, of which tests make many, and return it."""
     for _ in range(_PORT_ATTEMPTS):
         with contextlib.suppress(OSError):
             to_bind.bind((_HOST, random.randrange(*_PORTS)))

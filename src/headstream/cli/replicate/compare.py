@@ -1,4 +1,4 @@
-"""`headstream replicate compare`: a pipeline's tables beside those of the source database."""
+"""`headstream replicate compare`: compare a pipeline's tables with the source database."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def compare(
 def _find_pipeline(
     context: click.Context, config_file: Path | None, tables: Place | None, checkpoint: Place | None
 ) -> tuple[tuple[Place, Place], TableRules, dict[str, str]]:
-    """Return the places of tables and checkpoint, the settings of tables, and those of Spark."""
+    """Return the places of tables and checkpoint, the settings of tables, and Spark's settings."""
     from headstream.replicate.settings.config_file import load_config
     from headstream.replicate.settings.table_settings import TableRules
 

@@ -29,7 +29,7 @@ class FilterArguments(TypedDict):
 
 
 class FilterInput(NamedTuple):
-    """What a user asks for.
+    """The filter options of a command.
 
     Args:
         on_error: What happens to a message that the filter cannot be applied to.

@@ -43,7 +43,7 @@ _Stamp = tuple[int, ...]
 
 @dataclass(slots=True)
 class _Known:
-    """What the last record has of a file: its size, a stamp that changes with it, and of databases the pages' digests."""
+    """A file as of the last record: its size, a stamp that changes with it, and of databases the pages' digests."""
 
     size: int
     stamp: _Stamp | None

@@ -53,7 +53,7 @@ _REFRESH: Final = OPERATIONS.index("REFRESH")
 
 
 class TableNotice(NamedTuple):
-    """What a message says of a whole target: `truncated` up to a change sequence, or a `load` begins.
+    """An event of a whole target: `truncated` up to a change sequence, or a `load` begins.
 
     Args:
         kind: `truncated` or `load`.
@@ -229,7 +229,7 @@ class Loads:
         return placed.filter(pc.greater_equal(sequences, self.settled))
 
     def _place_late(self, sequences: pa.Array, loaded: pa.Array, logged: npt.NDArray[np.int64], gap_us: int) -> pa.Array:
-        """Return the sequences with those of late changes below the first load that began after they were logged."""
+        """Return the sequences, with late changes placed below the first load that began after they were logged."""
         is_placed = loaded
         for load in self.loads:
             begun_us = load.begun_us if load.floor else load.begun_us - gap_us  # within the gap it is above the first load

@@ -193,7 +193,7 @@ def wider_than(masks: pa.BinaryArray, ordinals: frozenset[int]) -> RowMarks:
 
     Args:
         masks: Column or change masks.
-        ordinals: Those of all columns.
+        ordinals: The ordinals of all columns.
     """
     found: RowMarks = np.zeros(len(masks), np.bool_)
     full = _full(ordinals)
@@ -211,7 +211,7 @@ def contradictions(masks: pa.BinaryArray, claims: Claims, ordinals: frozenset[in
     Args:
         masks: A mask a row; null is ignored.
         claims: Returns the values of columns; called if a mask omits a column.
-        ordinals: Those of all columns.
+        ordinals: The ordinals of all columns.
     """
     found: RowMarks = np.zeros(len(masks), np.bool_)
     full = _full(ordinals)
@@ -261,7 +261,7 @@ def without_columns(masks: pa.BinaryArray, absent: frozenset[int], ordinals: fro
     Args:
         masks: Column masks; null and empty ones mean every column.
         absent: Ordinals of the columns to take out.
-        ordinals: Those of all columns.
+        ordinals: The ordinals of all columns.
     """
     if not absent:
         return masks

@@ -38,7 +38,7 @@ _ATTEMPTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What a fold did.
+    """The result of a fold.
 
     Args:
         commits: Number of its commits.
@@ -59,7 +59,7 @@ class Folded:
 
 
 def must_fold(snapshot: LogSnapshot) -> bool:
-    """Return whether a table has so many files with deletion vectors that it is folded at once, and files to fold."""
+    """Return whether the table's files with deletion vectors have reached the number at which it is folded, and files to fold."""
     count = sum(file.vector is not None for file in snapshot.files.values())
     return count >= _MOST_VECTORS and bool(_choose(snapshot, _STEP_BYTES))
 
@@ -138,7 +138,7 @@ def _outpaced(snapshot: LogSnapshot) -> StorageError:
 
 
 def _choose(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]]:
-    """Return the files of the next commit, those of a partition together; none if nothing is to be folded."""
+    """Return the files of the next commit, grouped by partition; no file if nothing is to be folded."""
     least_bytes = target_size(snapshot.configuration) // 2
     partitions: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = defaultdict(list)
     for file in snapshot.files.values():

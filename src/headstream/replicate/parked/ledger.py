@@ -196,7 +196,7 @@ class Ledger:
         return self._select("batch = ?", (batch,))
 
     def forget_done(self) -> None:
-        """Drop parked batches that are done; those of a micro-batch are retained until the next one begins."""
+        """Drop parked batches that are done; the newest micro-batch's are retained until the next one begins."""
         with self.transaction() as connection:
             connection.execute("DELETE FROM parcels WHERE state = 'done'")
 
@@ -300,7 +300,7 @@ class Ledger:
         """End a release that has been applied to its tables.
 
         Args:
-            again: Parcels set aside again: those of the release that wait for another cause, and new ones with id 0, whose
+            again: Batches parked again: batches of the release that wait for another cause, and new ones with id 0, whose
                 bytes are in the log.
         """
         parked_batches = list(again)

@@ -27,7 +27,7 @@ from headstream.replicate.schemas.zone import ZoneEntry
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
 DEBEZIUM_ID: Final = "debezium-avro-"
-"""What the ids of Debezium's own schemas begin with: they are no tables' schemas, and their entries have no columns."""
+"""Prefix of the ids of Debezium's own schemas: they are no tables' schemas, and their entries have no columns."""
 _ASK_AGAIN_SECONDS: Final = 5.0
 """Pause before an unavailable id is requested again."""
 

@@ -84,7 +84,7 @@ async def read_body(
 
     Args:
         most_bytes: Limit of a JSON body, bytes.
-        hold: Waits until so many bytes of memory are reserved, or raises.
+        hold: Waits until a number of bytes of memory is reserved, or raises.
         most_binary_bytes: Limit of a binary body, bytes; 0 rejects it.
 
     Raises:

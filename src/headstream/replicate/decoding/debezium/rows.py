@@ -2,7 +2,7 @@
 
     c, u, d        INSERT, UPDATE, DELETE at the sequence of their position (decoding/debezium/order.py)
     r              REFRESH: a row of a full load; of an incremental snapshot an INSERT at the position that it was read at
-    c with the header __debezium.oldkey     UPDATE of the key: values that were not sent are those of the old row
+    c with the header __debezium.oldkey     UPDATE of the key: values that were not sent are copied from the old row
     d with the header __debezium.newkey     counted alone: the insertion has all of it
     t              a notice: the rows of the table up to its position are removed
     m, heartbeats, transaction metadata, schema changes   counted; with `atomic` the end of a transaction is an event
@@ -177,7 +177,7 @@ class _Decoding:
             self.result.events.append(transaction_events(Lineage(SERVER, prefix, "", ""), ids, numbers, last))
 
     def parts_of(self, group: MessageGroup) -> Iterator[_Part]:
-        """Divide messages by table and by the columns of their keys; reject those of no table."""
+        """Divide messages by table and by the columns of their keys; reject messages of no table."""
         assert group.fields is not None, "messages of changes"
         found = [
             pc.struct_field(group.table["source"].combine_chunks(), name)
