@@ -106,8 +106,18 @@ def _sources() -> Iterator[tuple[str, str, str]]:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
                 yield "docstrings", place, ast.get_docstring(node) or ""
             elif isinstance(node, ast.Call) and _is_message(node.func):
-                texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str))
-                yield "messages", place, " ".join(texts)
+                yield "messages", place, " ".join(_texts(node))
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    """Yield the texts in a call, with `{…}` for each value that is put into one."""
+    if isinstance(node, ast.JoinedStr):
+        yield "".join(str(each.value) if isinstance(each, ast.Constant) else "{…}" for each in node.values)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _texts(child)
 
 
 def _is_message(function: ast.expr) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 import click
 from tools.check_prose import read_texts
 
-_END: Final = re.compile(r"(?<=[.:;?!])\s+(?=[A-Z`])|\n\s*\n")
+_END: Final = re.compile(r"(?<=[.:;?!])\s+(?=[A-Z`])|\n\s*\n|\n\s*\w+: ")
 _KINDS: Final = {"docs": "documentation", "docstrings": "docstrings", "help": "help and messages"}
 _LEAST_WORDS: Final = 6
 

@@ -42,7 +42,13 @@ _MOST_CHARACTERS: Final = 200
 @click.option("--checkpoint", type=StorablePlace(exists=True), help="Place of the pipeline's state, if not the file's.")
 @click.option("--table", "chosen", multiple=True, metavar="SCHEMA.TABLE", help="Compare this target only; repeatable.")
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="Most differing rows per table.")
-@click.option("--connections", type=click.IntRange(1), default=4, show_default=True, help="Connections to the source at once.")
+@click.option(
+    "--connections",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="Maximum number of concurrent connections to the source.",
+)
 @click.option(
     "--capture-lag",
     "capture_lag_us",
@@ -52,7 +58,12 @@ _MOST_CHARACTERS: Final = 200
     help="Longest time until a committed change is in the log.",
 )
 @click.option(
-    "--wait", "wait_us", type=DURATION, default="5m", show_default=True, help="Longest wait until a pipeline has passed a read."
+    "--wait",
+    "wait_us",
+    type=DURATION,
+    default="5m",
+    show_default=True,
+    help="Longest wait until the pipeline has applied the changes before a read.",
 )
 @click.option("--repair", is_flag=True, help="Send the rows that differ through the pipeline. Never writes to the source.")
 @click.option("--conf", "spark", type=SPARK_SETTING, multiple=True, metavar="NAME=VALUE", help="A Spark setting; repeatable.")

@@ -212,7 +212,7 @@ class PartitionWriter:
         With deduplication it is the offset of the first new message, or the end offset.
 
         Args:
-            timestamp_us: The time they get, microseconds since 1970 UTC; not before that of the newest message.
+            timestamp_us: Append time of the messages, microseconds since 1970 UTC; not before the newest message's.
 
         Raises:
             LimitError: a message exceeds the topic's limits or lacks a required key, or the batch exceeds

@@ -53,7 +53,7 @@ class VectorState:
 
 
 class TableEngine(Protocol):
-    """One Delta table, read and written by one engine; every method raises StorageError if the table cannot be."""
+    """One Delta table, read and written by one engine; every method raises StorageError if reading or writing fails."""
 
     @property
     def path(self) -> Place:

@@ -192,7 +192,7 @@ class SchemaCatalog:
             return fitting[0]
         names = " and ".join(sorted(".".join(each.table) for each in (entry, *others)))
         raise SchemaError(
-            f"schema id {schema_id} is that of the tables {names}, and the topic {topic} does not decide which one is meant",
+            f"schema id {schema_id} belongs to the tables {names}, and the topic {topic} does not decide which one is meant",
             advice="Name the topic's table: topic_tables; then redrive the message",
         )
 

@@ -43,7 +43,7 @@ def _maybe_flag(spelled: Any) -> bool | None:
         return None
     if isinstance(spelled, bool):
         return spelled
-    raise ValueError("true, false or auto belongs here")
+    raise ValueError("expected true, false or auto")
 
 
 def _count(least: int, most: int) -> Callable[[Any], int]:

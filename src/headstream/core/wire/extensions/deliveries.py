@@ -150,7 +150,7 @@ class _Pausing(Protocol):
 
 
 def pause_rule_of(command: _Pausing) -> PauseRule | None:
-    """Return when a group is paused, or None; InvalidOptionError if that is out of range."""
+    """Return when a group is paused, or None; InvalidOptionError if a number is out of range."""
     if not command.pause_us:
         return None
     return PauseRule(command.pause_failures, command.pause_attempts, command.pause_us).check()
