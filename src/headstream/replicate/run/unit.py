@@ -19,7 +19,7 @@ from headstream.replicate.parked.ledger import Ledger, Record, Table, no_record
 from headstream.replicate.parked.parking import Held
 from headstream.replicate.run.mirrors import IcebergMirrors
 from headstream.replicate.run.summary import Summary
-from headstream.replicate.schemas.zone import SchemaZone
+from headstream.replicate.schemas.schema_store import SchemaStore
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.tables.tables import TargetTables
 
@@ -32,7 +32,7 @@ class PipelineContext:
     """Collaborators that the steps of one pipeline share."""
 
     config: ReplicateConfig
-    zone: SchemaZone
+    schema_store: SchemaStore
     decoder: Decoder
     ledger: Ledger
     tables: TargetTables

@@ -225,12 +225,12 @@ class ReplicateConfig:
         return replace(self.merge, key_index=self.merge.key_index or self.state_directory / "key-index")
 
     @property
-    def zone_directory(self) -> Path:
+    def schemas_directory(self) -> Path:
         """The directory of the schema store, or of its copy."""
         return self.zone if isinstance(self.zone, Path) else self.state_directory / "zone"
 
     @property
-    def zone_place(self) -> StorePlace | None:
+    def schemas_place(self) -> StorePlace | None:
         """The schema store's URI, if it is in an object store."""
         return self.zone if isinstance(self.zone, StorePlace) else None
 
