@@ -113,8 +113,10 @@ def _imports() -> Iterator[str]:
         yield f"these modules import each other: {' -> '.join(error.args[1])}"
     small = set()
     for module, path in paths.items():
-        lines = path.read_text(encoding="utf-8").count("\n")
-        if path.name == "__init__.py" or lines >= SMALL_MODULE_LINES or len(importers[module]) != 1:
+        text = path.read_text(encoding="utf-8")
+        lines = text.count("\n")
+        may_be_small = path.name == "__init__.py" or "\nif __name__ ==" in text  # a program
+        if may_be_small or lines >= SMALL_MODULE_LINES or len(importers[module]) != 1:
             continue
         (importer,) = importers[module]
         if paths[importer].parent == path.parent:

@@ -1,4 +1,4 @@
-"""Make the sample checkpoint that later versions must open: python tools/make_checkpoint_sample.py tests/samples/checkpoint-0.2.0
+"""Make the sample checkpoint that later versions must open: python tools/make_checkpoint_sample.py tests/samples/checkpoint-0.3.0
 
 It is made once a release and never again; a later release gets a sample of its own beside it. `checkpoint-3` is what version
 0.1 wrote. Beside the directory it writes DIRECTORY.record, the same files as a record of a checkpoint in an object store. The

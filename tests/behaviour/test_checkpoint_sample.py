@@ -19,10 +19,10 @@ from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.tables.table_memory import TableMemory
 
 SAMPLES = Path(__file__).parents[1] / "samples"
-NEWEST = "checkpoint-0.2.0"
+COMPLETE = ("checkpoint-0.2.0", "checkpoint-0.3.0")
 
 
-@pytest.fixture(params=["checkpoint-3", NEWEST])
+@pytest.fixture(params=["checkpoint-3", *COMPLETE])
 def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copytree(SAMPLES / str(request.param), tmp_path / "checkpoint"))
 
@@ -59,11 +59,12 @@ def test_a_checkpoint_of_an_earlier_version_is_continued(checkpoint: Path) -> No
     check_log(checkpoint)
 
 
-def test_a_record_of_a_checkpoint_in_an_object_store_has_its_files(tmp_path: Path) -> None:
-    record = read_record((SAMPLES / f"{NEWEST}.record").read_bytes(), "the sample")
+@pytest.mark.parametrize("name", COMPLETE)
+def test_a_record_of_a_checkpoint_in_an_object_store_has_its_files(tmp_path: Path, name: str) -> None:
+    record = read_record((SAMPLES / f"{name}.record").read_bytes(), "the sample")
     assert (record.kind, record.number, record.driver, record.chunks[1:]) == ("commits", 1, "sample", [])
     CheckpointObjects(StorePlace("none")).apply(record, tmp_path)
-    for path in (SAMPLES / NEWEST).rglob("*"):
+    for path in (SAMPLES / name).rglob("*"):
         if path.is_file():
-            assert (tmp_path / path.relative_to(SAMPLES / NEWEST)).read_bytes() == path.read_bytes(), path
+            assert (tmp_path / path.relative_to(SAMPLES / name)).read_bytes() == path.read_bytes(), path
     check_log(tmp_path)

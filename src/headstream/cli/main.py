@@ -70,6 +70,7 @@ _EXTRAS: Final = {
     "pandas": "spark",
     "deltalake": "spark",
     "numpy": "spark",
+    "pyiceberg": "iceberg",
 } | dict.fromkeys(("aiohttp", "bcrypt", "cryptography", "jwt", "prometheus_client", "psutil"), "server")
 """Library -> the extra that installs it."""
 _INTERRUPTED: Final = 130

@@ -37,7 +37,6 @@ from headstream.replicate.tables.target_table import OpenEngine, TargetTable
 
 __all__ = ["Applied", "TargetTables", "table_path"]
 
-_LOAD_MARGIN_US: Final = 2_000_000
 _THREADS: Final = 4
 """Tables merged at a time: the engine releases the interpreter's lock, and each merge waits for the disk in between."""
 
@@ -302,7 +301,7 @@ class TargetTables:
         return self._table((schema, table)).begin_load(at_us)
 
     def note(self, notices: Iterable[TableNotice]) -> None:
-        """Note truncations and the beginnings of loads from messages of the source; repeating it changes nothing.
+        """Note truncations, and first and last rows of loads, from messages of the source; repeating it changes nothing.
 
         The rows of a load that were logged at the same time in other partitions belong to it too.
         """
@@ -310,8 +309,8 @@ class TargetTables:
             table = self._table((schema, name))
             if kind == "truncated":
                 table.truncate(sequence, logged_us)
-            elif not table.begin_load(logged_us - _LOAD_MARGIN_US):
-                table.begin_load(logged_us)
+            else:
+                table.mark_load(logged_us, is_last=kind == "loaded")
 
     def end_load(self, schema: str, table: str) -> None:
         """End a table's load, as its next change otherwise does; remove_vanished_rows() removes the rows that it lacks."""

@@ -5,6 +5,7 @@ changes -> placed among the loads -> schema evolved -> one change per key -> mer
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.apply.type1.merge import Scd1Table
 from headstream.replicate.apply.type2.events import read_events
 from headstream.replicate.apply.type2.merge import Scd2Table
-from headstream.replicate.columns.changes import OPERATIONS, departures
+from headstream.replicate.columns.changes import CHANGE_KEY, OPERATIONS, departures
 from headstream.replicate.columns.raw import Coordinates
 from headstream.replicate.engines.engine import RowCounts, TableEngine, VectorState
 from headstream.replicate.schemas.schemas import TableSchema
@@ -37,6 +38,11 @@ from headstream.replicate.tables.target_owner import Owner
 
 __all__ = ["Merged", "OpenEngine", "TargetTable", "without_forgotten"]
 
+_LOGGER: Final = logging.getLogger("headstream.replicate")
+_FURTHER_SNAPSHOT: Final = (
+    "%s has no key, and a further snapshot of it has begun. Rows that were committed when it began are there twice, unless the "
+    "connector's replication slot was dropped before: then drop the slot and its offsets, and let it take another snapshot"
+)
 
 # Changes that can belong to deleted rows whose deletions are forgotten.
 
@@ -241,6 +247,14 @@ class TargetTable:
         self._state.loads.truncate(sequence, logged_us)
         self._merges.keep()
 
+    def mark_load(self, at_us: int, *, is_last: bool) -> None:
+        """Note that the first or the last row of a load was logged at a time, microseconds since 1970 UTC."""
+        if is_last:
+            self._state.loads.mark_last(at_us)
+        elif self._state.loads.mark_first(at_us) and self._state.schema is not None and CHANGE_KEY in self._state.schema.keys:
+            _LOGGER.warning(_FURTHER_SNAPSHOT, ".".join(self._name))
+        self._merges.keep()
+
     def end_load(self) -> None:
         """End the newest load: remove_vanished_rows() removes the rows that it did not contain."""
         self._state.loads.end()
@@ -268,7 +282,7 @@ class TargetTable:
         self._claim(self._path, self._changes)
         keys = list(self._state.schema.keys)
         if may_forget and self._table is not None:
-            self._table.forget_ended()
+            self._opened(keys).forget_ended()
         worked = may_forget and self._forget(schedule.tombstones_kept_us, now_us, keys)
         # Its clustering is known after the first changes; before them there is nothing to compact.
         if self._settings is not None and schedule.is_due(schedule.compact_every_us, self._state.compacted_us, now_us):
@@ -307,8 +321,9 @@ class TargetTable:
         return True
 
     def _opened(self, keys: list[str], settings: TableSettings | None = None) -> Scd1Table | Scd2Table:
-        """Open the table by its settings; without settings as before, or by its stored rows."""
+        """Open the table by its settings, without settings as before or by its stored rows; nothing of a failed merge remains."""
         if self._table is not None and settings in (None, self._settings):
+            self._table.decide()
             return self._table
         if self._tombstones is None:
             self._tombstones = Tombstones(self._tombstones_path, keys)
@@ -320,6 +335,7 @@ class TargetTable:
         engine = self._open_engine(self._path, (settings or TableSettings()).engine, strategy)
         self._table = open_rows(self._name, engine, keys, settings, self._tombstones, was_soft=self._state.soft)
         self._settings = settings
+        self._table.decide()
         return self._table
 
     def _open_changes(self, path: Place) -> TableEngine:

@@ -128,7 +128,9 @@ class Pages:
         except HeadstreamError as error:
             return refused_reply(error, self._log)
         return json_reply(
-            LoginWithToken.reply_to_json(LoggedIn(claims.user_id, self._tokens.issue(claims.user_id, claims.generation)))
+            LoginWithToken.reply_to_json(
+                LoggedIn(claims.user_id, self._tokens.issue(claims.user_id, claims.generation, is_today=claims.is_today))
+            )
         )
 
     def _measure(self, _: bytes) -> Reply:

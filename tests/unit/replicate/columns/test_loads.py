@@ -223,3 +223,41 @@ def test_a_truncation_removes_the_rows_up_to_it_whatever_was_logged_before_it() 
     again.mark_vanished_removed()
     again.observe(changes, 2_000)
     assert again.place(changes)["_hs_sequence"].to_pylist() == ["8"]
+
+
+def test_a_load_is_over_at_its_marked_last_row_once_everything_before_is_read() -> None:
+    loads, second = Loads(), 10_000_000
+    loads.mark_first(1)
+    loads.observe(batch(Event(1, ""), Event(2, ""), Event(3, sequence(1))), 10, GAP_US)
+    loads.mark_first(second)
+    loads.mark_last(second + 5)
+    loads.observe(batch(Event(second, ""), Event(second + 5, "")), second + 5, GAP_US)
+    assert loads.vanished is None, "rows before the last one can be unread"
+    loads.observe(batch(Event(second + 5, "")), second + 6, GAP_US)
+    placed = places(loads, Event(2, ""), Event(3, sequence(1)), Event(second, ""), Event(second + 5, ""))
+    assert loads.vanished is not None
+    assert placed[0] < placed[1] < loads.vanished < placed[2] < placed[3]
+    assert Loads.from_document(json.loads(json.dumps(loads.to_document()))) == loads
+
+
+def test_a_last_row_without_a_first_one_is_a_load_of_its_own() -> None:
+    loads, second = Loads(), 10_000_000
+    for at_us in (5, second):
+        loads.mark_last(at_us)
+        loads.observe(batch(Event(at_us, "")), at_us + 1, GAP_US)
+        loads.mark_last(at_us)
+    placed = places(loads, Event(5, ""), Event(second, ""))
+    assert loads.vanished is not None
+    assert placed[0] < loads.vanished < placed[1]
+
+
+def test_marked_rows_in_other_partitions_make_one_load_whatever_their_order() -> None:
+    loads, at_us = Loads(), 10_000_000
+    loads.observe(batch(Event(1, ""), Event(2, sequence(1))), 10, GAP_US)
+    loads.mark_last(at_us)
+    loads.mark_first(at_us + 2)
+    loads.observe(batch(Event(at_us - 1, ""), Event(at_us, ""), Event(at_us + 2, "")), at_us + 9, GAP_US)
+    placed = places(loads, Event(1, ""), *(Event(us, "") for us in (at_us - 1, at_us, at_us + 2)))
+    assert loads.vanished is not None
+    assert placed[0] < loads.vanished < min(placed[1:])
+    assert len(loads.loads) == 2
