@@ -23,8 +23,8 @@ from headstream.replicate.decoding.row_masks import settle_masks
 from headstream.replicate.decoding.rows import ChangeParts, DecodedRows, Faults, assemble_changes, header_maps
 from headstream.replicate.decoding.transaction_events import transaction_events
 from headstream.replicate.schemas.schema_catalog import DecodeOptions, Found, Missing, SchemaCatalog, Unwanted, find_topic_table
+from headstream.replicate.schemas.schema_store import table_id
 from headstream.replicate.schemas.schemas import TableSchema
-from headstream.replicate.schemas.zone import table_id
 
 _Message: TypeAlias = tuple[int, Envelope, Change]
 """Row of the raw batch, its envelope and its change."""

@@ -40,7 +40,7 @@ _ATTEMPTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What a fold did.
+    """The result of a fold.
 
     Args:
         commits: Number of its commits.
@@ -143,7 +143,7 @@ def _outpaced(snapshot: LogSnapshot) -> StorageError:
 
 
 def _choose(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]]:
-    """Return the files of the next commit, those of a partition together; none if nothing is to be folded."""
+    """Return the files of the next commit, grouped by partition; no file if nothing is to be folded."""
     least_bytes = target_size(snapshot.configuration) // 2
     partitions: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = defaultdict(list)
     for file in snapshot.files.values():

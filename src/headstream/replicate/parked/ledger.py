@@ -303,7 +303,7 @@ class Ledger:
         """End a release that has been applied to its tables.
 
         Args:
-            again: Parcels set aside again: those of the release that wait for another cause, and new ones with id 0, whose
+            again: Batches parked again: batches of the release that wait for another cause, and new ones with id 0, whose
                 bytes are in the log.
         """
         parked_batches = list(again)

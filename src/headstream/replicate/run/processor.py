@@ -1,7 +1,7 @@
 """The steps of a pipeline's work, in their order: of a micro-batch, of a release of messages that have waited, and between them.
 
-Every step can be interrupted by a crash and repeated: the zone, the ledger and each table's own log of applied units record the
-finished ones. A checkpoint in an object store is written before the merge, which is the first step that others see.
+Every step can be interrupted by a crash and repeated: the schema store, the ledger and each table's own log of applied units
+record the finished ones. A checkpoint in an object store is written before the merge, which is the first step that others see.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Processor:
         self.parking.close()
 
     def store_schemas(self, decoded: Decoded) -> NewSchemas:
-        """Put the schemas of a micro-batch into the zone before it is processed: it may have to be decoded again."""
+        """Put the schemas of a micro-batch into the schema store before it is processed: it may have to be decoded again."""
         return self._schemas.store_metadata(decoded.metadata)
 
     def process(self, decoded: Decoded, find_raw: FindRaw, batch_id: int, read_until_us: int | None = None) -> None:
@@ -167,7 +167,9 @@ class Processor:
             if not every_table:
                 held_tables = self.health.tables_in_backoff(self._now_us())
             ready = [
-                schema_id for schema_id in self._context.ledger.waiting_ids() if self._context.zone.find(schema_id) is not None
+                schema_id
+                for schema_id in self._context.ledger.waiting_ids()
+                if self._context.schema_store.find(schema_id) is not None
             ]
             tables = self._context.ledger.waiting_tables() - held_tables.keys()
             release = self.parking.next_release(ready, tables, self._loads.state().until_us)

@@ -52,7 +52,7 @@ def commit_rows(
     """Delete rows and add files in one commit, which records (app_id, version); return the commit's number.
 
     Args:
-        snapshot: What the rows were found in; it advances to the commit.
+        snapshot: The snapshot in which the rows were found; it advances to the commit.
         removed: Path of a live file -> all of its deleted rows, those that were deleted before too.
         added: New files, of write_data_files().
         enable_deletion_vectors: Whether the commit gives the table the feature if it lacks it.

@@ -51,7 +51,7 @@ def test_status_and_parked_name_failing_tables_and_mirrors_while_the_pipeline_ru
         "reason": "no answer",
     }
     iceberg = {"tables": [behind], "waiting": 1}
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us, iceberg=iceberg)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us, iceberg=iceberg)
     status = run(work, "status")
     assert [found["table"] for found in status["failing_tables"]] == ["SHOP.customers", "SHOP.order_lines"]
     assert status["waiting"] == status["parked"] == sum(message.role == "data" for message in plain(source))
@@ -106,8 +106,8 @@ def test_redrive_takes_the_name_that_the_target_has(tmp_path: Path) -> None:
     work.send(data_message(table, make_change(1)))
     work.processor.sweep()
     work.send(metadata_message(table))
-    work.zone.scan()
-    note_targets(work.ledger, work.zone, rules)
+    work.schema_store.scan()
+    note_targets(work.ledger, work.schema_store, rules)
     assert run(work, "redrive", "--dry-run", "--table", "warehouse.stock")[0]["table"] == "warehouse.stock"
     assert run(work, "redrive", "--table", "warehouse.stock")["messages"] == 1
     work.processor.sweep()

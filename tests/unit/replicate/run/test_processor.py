@@ -174,7 +174,7 @@ def test_processor_passes_tombstones_over_and_counts_them_when_a_topic_is_compac
     decoded = Decoded.from_table(pa.Table.from_batches([work.decoder.decode(raw.to_batches()[0]).to_batch()]))
     work.processor.process(decoded, lambda wanted: raw, 0)
     assert (work.summary.messages, work.summary.tombstones, work.dead_count()) == (22, 20, 0)
-    note_status(work.ledger, "running", work.summary, work.zone.directory, work.now_us)
+    note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     status = read_status(work.ledger, work.now_us)
     assert status["run"]["tombstones"] == 20
     counted = {sample.name: sample.value for metric in describe_pipeline(status) for sample in metric.samples}

@@ -311,7 +311,7 @@ class GetCluster(Command[Cluster]):
 
 
 class OptionScope(enum.IntEnum):
-    """What has options."""
+    """The kinds of objects that have options."""
 
     TOPIC = 1
     STREAM = 2

@@ -39,7 +39,7 @@ _BATCH: Final = struct.Struct("<8x4Q8xI204x")
 
 
 def decode_request(kind: type[Command[Any]], path: Mapping[str, str], query: Mapping[str, str], body: BytesLike) -> Command[Any]:
-    """Return the command of a request; errors as for Command.from_json(), and those of options."""
+    """Return the command of a request; errors as for Command.from_json() and for options."""
     document = decode_json(bytes(body)) if body else None
     given = document if isinstance(document, dict) else {}
     if isinstance(document, dict):

@@ -87,7 +87,7 @@ def _flag(kind: int, value: bytes) -> dict[str, Any]:
 
 
 class Option(NamedTuple):
-    """A key of options: what reads its value as fields of a command, and its description for clients."""
+    """A key of options: the function that reads its value as fields of a command, and its description for clients."""
 
     read: Callable[[int, bytes], dict[str, Any]]
     kind: HeaderKind

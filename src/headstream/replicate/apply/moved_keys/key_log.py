@@ -97,7 +97,7 @@ class KeyLog(UnitMemory):
         return found
 
     def select(self, keys: Iterable[Key]) -> tuple[pa.Table | None, list[int]]:
-        """Return the logged rows and the numbers of those of some keys."""
+        """Return the logged rows, and the numbers of the rows of some keys."""
         numbers = sorted({number for key in keys for number in self._by_key.get(key, [])})
         return (None, []) if self._rows is None else (self._rows, numbers)
 
