@@ -96,14 +96,18 @@ class Table:
         for number, begin in enumerate(range(0, self.rows, FILE_ROWS)):
             self.engine.append(make_rows(keys[begin : begin + FILE_ROWS], 0, self._rng), "fill", number)
 
-    def merge(self, changes: int) -> tuple[Spent, float]:
-        """Merge changes; return what that took, and how many times their own bytes it has written."""
+    def make_changes(self, changes: int) -> pa.Table:
+        """Return the changes of the next merge: rows, and which of them are deleted."""
         self._count += 1
         old = self._rng.choice(self.rows, changes * 9 // 10, replace=False)
         new = self.rows * self._count + np.arange(changes - len(old))
         source = make_rows(np.concatenate([old, new]), self._count * 1_000_000, self._rng)
         flags = pa.array(np.arange(changes) < changes // 10)
-        source = source.append_column("_hs_delete", flags).append_column("_hs_resolved", pa.array([False] * changes))
+        return source.append_column("_hs_delete", flags).append_column("_hs_resolved", pa.array([False] * changes))
+
+    def merge(self, changes: int) -> tuple[Spent, float]:
+        """Merge changes; return what that took, and how many times their own bytes it has written."""
+        source = self.make_changes(changes)
         plan = plan_merge(list(TYPES), ["id"])
         sink = pa.BufferOutputStream()
         pq.write_table(source.select([*TYPES, "_hs_sequence"]), sink, compression="snappy")

@@ -38,7 +38,7 @@ def check_log(checkpoint: Path) -> None:
 
 def test_a_checkpoint_of_an_earlier_version_is_read_whole(checkpoint: Path) -> None:
     with closing(Ledger(checkpoint / "ledger.sqlite", read_only=True)) as ledger:
-        assert tuple(sorted(ledger.parcels("parked", "dead"), key=lambda parcel: parcel.id)) == written.PARCELS
+        assert tuple(sorted(ledger.parked_batches("parked", "dead"), key=lambda parked_batch: parked_batch.id)) == written.PARCELS
         assert ledger.mark("sample") == "3"
     with closing(TableMemory(checkpoint / "tables.sqlite")) as memory:
         assert list(memory.names()) == [written.TABLE]
@@ -51,11 +51,11 @@ def test_a_checkpoint_of_an_earlier_version_is_continued(checkpoint: Path) -> No
         number = ledger.begin_release(["A"], (), 10)
         assert number is not None
         released = ledger.released(number)
-        assert sorted(parcel.id for parcel in released) == [1, 3]  # also of a transaction that is not open
+        assert sorted(parked_batch.id for parked_batch in released) == [1, 3]  # also of a transaction that is not open
         ledger.finish_release(number, released)
     with closing(Ledger(checkpoint / "ledger.sqlite")) as ledger:
         assert ledger.unfinished_release() is None
-        assert len(ledger.parcels("dead")) == 1
+        assert len(ledger.parked_batches("dead")) == 1
     check_log(checkpoint)
 
 

@@ -123,8 +123,8 @@ def test_what_a_group_has_not_finished_and_its_pause_go_on(complete: Path) -> No
         assert (found.pause.failed_count, found.pause.attempts_count, found.pause.pauses_count) == (4, 4, 1)
         (counts,) = found.partitions
         assert counts.pending + counts.delayed == 9  # four that failed: their hour may be over
-        story = log.message_story("shop/tasks", "workers", 1, 0)
-        assert [(attempt.number, attempt.error) for attempt in story.attempts] == [(1, "refused")]
+        history = log.message_story("shop/tasks", "workers", 1, 0)
+        assert [(attempt.number, attempt.error) for attempt in history.attempts] == [(1, "refused")]
         log.send("shop/tasks", b"task 9")
         assert log.group_deliveries("shop/tasks", "workers").partitions[0].pending + counts.delayed == 10
 

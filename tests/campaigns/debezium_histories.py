@@ -7,7 +7,7 @@ One seed decides the rows and the steps:
     changes         of every type; parts of a row, with TOASTed values untouched; of keys, swapped keys; of rows without a key
     transactions    over several tables, of several connections at once, rolled back, a row deleted and inserted again
     tables          columns added, dropped and widened; truncated
-    accidents       the engine, the server and the pipeline are killed; a snapshot begins again
+    accidents       the engine, the server and the pipeline are killed; a snapshot begins again, with a new slot
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.debezium_settings import DebeziumSettings
 from headstream.replicate.tables.tables import table_path
-from headstream.testing import PostgresServer
-from headstream.testing.kafka_broker import find_free_ports
+from headstream.testing import DebeziumEngine, PostgresServer
+from headstream.testing.temporary_server import HOST, find_free_ports
 from tests.support.killed_jobs import Job
-from tests.support.replicate.debezium_engine import DebeziumEngine
 from tests.support.server.server_process import ServerProcess
 
 __all__ = ["DebeziumHistory"]
@@ -55,7 +54,6 @@ ALTER TABLE pairs ALTER big SET STORAGE EXTERNAL;
 CREATE TABLE whole (id int PRIMARY KEY, body text, at timestamptz(3));
 ALTER TABLE whole REPLICA IDENTITY FULL, ALTER body SET STORAGE EXTERNAL;
 CREATE TABLE plain (a int, b text);
-CREATE TABLE marks (number int PRIMARY KEY);
 """
 _KEYS: Final = 12
 
@@ -128,16 +126,16 @@ class DebeziumHistory:
         settings = {"wal_level": "logical"}
         with tempfile.TemporaryDirectory() as directory, PostgresServer(settings=settings) as self._source:
             self._directory = Path(directory)
-            self._kafka = f"127.0.0.1:{find_free_ports()[0]}"
-            self._engine = DebeziumEngine(self._directory / "engine", self._source, self._kafka)
+            self._kafka = HOST, find_free_ports()[0]
+            self._engine = DebeziumEngine(self._source, self._kafka)
             self._run_rounds(rounds, steps)
 
     def _run_rounds(self, rounds: int, steps: int) -> None:
         self._source.execute(_SETUP)
-        server = ServerProcess(self._directory / "log", "--kafka", self._kafka)
+        server = ServerProcess(self._directory / "log", "--kafka", f"{HOST}:{self._kafka[1]}")
         try:
             with connect(_url(server)) as log:
-                for topic in (*self._topics, "shop/public.marks"):
+                for topic in self._topics:
                     log.create_topic(topic, partitions=2, limits="wide")
             with (
                 psycopg.connect(self._source.url, autocommit=True) as self._one,
@@ -150,15 +148,11 @@ class DebeziumHistory:
                         self._work(steps)
                         if number and self._rng.random() < 0.5:
                             server = self._accident_of_server(server)
-                        self._mark(number)
+                        self._engine.flush()
                         self._apply(server)
                 self._compare()
         finally:
             server.kill()
-
-    def _mark(self, number: int) -> None:
-        self._one.execute("INSERT INTO marks VALUES (%s)", (number,))
-        self._engine.await_mark(number)
 
     def _accident(self, number: int) -> None:
         """Kill the engine; in the first round it may be before or in its snapshot."""
@@ -167,6 +161,9 @@ class DebeziumHistory:
             self._engine.kill()
             self._count("engine killed")
             self._work(3)
+            if not self._engine.has_snapshot or (not self._atomic and self._rng.random() < 0.3):
+                self._engine.forget()
+                self._count("snapshot again")
             self._engine.start()
 
     def _await_some_work(self) -> None:

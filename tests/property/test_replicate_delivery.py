@@ -16,6 +16,7 @@ import pytest
 
 from headstream.errors import StorageError
 from headstream.replicate.apply.moved_keys.key_log import KeyLog
+from headstream.replicate.apply.tombstones import Tombstones
 from headstream.replicate.codec import decode_envelope
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.parked.ledger import Ledger
@@ -48,6 +49,9 @@ STEPS: list[tuple[type, str]] = [
     (DeltaLakeEngine, "delete"),
     (KeyLog, "add"),
     (KeyLog, "replace"),
+    (KeyLog, "_take_back"),
+    (Tombstones, "record"),
+    (Tombstones, "_take_back"),
 ]
 """Where a crash can be: before or after any call of these. A call of the engine may also fail, and the run goes on."""
 

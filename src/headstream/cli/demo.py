@@ -42,12 +42,14 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
       headstream demo --log
       headstream demo
       headstream demo --iceberg
+      headstream demo --postgres
       headstream demo --directory /tmp/demo --rows 5000 --transactions 20000
     """
 )
 @click.option(
     "--log", "log_only", is_flag=True, help="Show a log alone: typed headers, retries, a dead letter. Seconds, without Java."
 )
+@click.option("--postgres", is_flag=True, help="A real PostgreSQL and a real Debezium, in temporary directories.")
 @click.option(
     "--directory",
     type=LocalPath(),
@@ -58,7 +60,9 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
 @click.option("--rows", default=1000, show_default=True, help="Rows per table in the full load.")
 @click.option("--transactions", default=4000, show_default=True, help="Number of transactions after the full load.")
 @click.option("--iceberg", "is_iceberg", is_flag=True, help="Make an Iceberg table of each Delta table too, and compare both.")
-def demo(log_only: bool, directory: Path | None, seed: int, rows: int, transactions: int, is_iceberg: bool) -> None:
+def demo(
+    log_only: bool, postgres: bool, directory: Path | None, seed: int, rows: int, transactions: int, is_iceberg: bool
+) -> None:
     """Run the complete pipeline on this machine, in a minute; or with --log a log alone, in seconds.
 
     A simulated source database writes its changes, and some real Replicate messages, to a log in a directory.
@@ -73,9 +77,16 @@ def demo(log_only: bool, directory: Path | None, seed: int, rows: int, transacti
         _prepare(directory)
         run_log_demo(console, directory / "log")
         return
-    directory = Path("headstream-demo") if directory is None else directory
     find_pyspark()
     find_java()  # before anything is written
+    if postgres:
+        from headstream.cli.postgres_demo import run_postgres_demo
+
+        if directory is not None:
+            raise click.UsageError("--postgres uses temporary directories; leave out --directory.")
+        run_postgres_demo(console)
+        return
+    directory = Path("headstream-demo") if directory is None else directory
     iceberg = _iceberg_settings(directory) if is_iceberg else None
     _prepare(directory)
     console.print(f"[bold]1. The source[/] a database of {rows} rows a table and {transactions} transactions, seed {seed}")
@@ -156,7 +167,7 @@ def _iceberg_settings(directory: Path) -> IcebergSettings:
     import headstream.replicate.iceberg.catalog  # noqa: F401 - before anything is written, so that a missing extra is told
     from headstream.replicate.settings.iceberg_settings import IcebergSettings
 
-    return IcebergSettings({"type": "sql", "uri": f"sqlite:///{directory.resolve() / 'catalog.db'}"})
+    return IcebergSettings(catalog={"type": "sql", "uri": f"sqlite:///{directory.resolve() / 'catalog.db'}"})
 
 
 def _run(console: Console, spark: SparkSession, directory: Path, url: str, iceberg: IcebergSettings | None) -> Summary:

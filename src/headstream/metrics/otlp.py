@@ -35,7 +35,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client.core import Metric
 
 from headstream.errors import InvalidOptionError, MissingExtraError
-from headstream.forks import tell_of_forks
+from headstream.forks import register_for_forks
 from headstream.version import __version__
 
 _log: Final = logging.getLogger("headstream.metrics")
@@ -75,7 +75,7 @@ class OtlpPush:
         self._thread = threading.Thread(target=self._run, name="headstream-otlp", daemon=True)
         self._thread.start()
         self._is_parents = False
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def after_fork(self) -> None:
         """Leave the sending to the parent."""

@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Final, Self
 
-from headstream.testing.kafka_broker import KafkaBroker, find_free_ports
+from headstream.testing.kafka_broker import KafkaBroker
+from headstream.testing.temporary_server import HOST, find_free_ports
 
-_HOST: Final = "127.0.0.1"
 _HEAP_MB: Final = 256
 
 
@@ -26,7 +26,7 @@ class _Node(KafkaBroker):
 
     def __init__(self, number: int, cluster: str, ports: list[tuple[int, int]], start_seconds: float) -> None:
         count = str(len(ports))
-        voters = ",".join(f"{index}@{_HOST}:{controller}" for index, (_, controller) in enumerate(ports, 1))
+        voters = ",".join(f"{index}@{HOST}:{controller}" for index, (_, controller) in enumerate(ports, 1))
         properties = {
             "node.id": str(number),
             "controller.quorum.voters": voters,

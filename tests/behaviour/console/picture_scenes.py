@@ -119,7 +119,7 @@ def _give_up(log: Client) -> None:
 def serving_pictures(tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterator[Http]:
     """Lend a server with all of it, whose clock stands still."""
     fixed = SimpleNamespace(time_ns=lambda: LOOKED_AT_US * 1000, monotonic=time.monotonic)
-    for module in ("server.http.surveys", "replicate.run.report"):
+    for module in ("server.http.overview", "replicate.run.report"):
         patch.setattr(f"headstream.{module}.time", fixed)
     original = DeltaLakeEngine.merge
 

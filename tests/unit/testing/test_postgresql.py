@@ -34,7 +34,7 @@ def test_postgres_runs_statements_and_shows_why_one_is_rejected(postgres: Postgr
 def test_postgres_keeps_committed_rows_when_it_is_killed_and_leaves_nothing_when_it_stops(postgres: PostgresServer) -> None:
     with PostgresServer() as server:
         server.execute("CREATE TABLE kept (number int PRIMARY KEY); INSERT INTO kept VALUES (1)")
-        port, home = server.port, server._home
+        port, home = server.port, server._directory
         server.kill()
         assert not server.is_running
         server.start()

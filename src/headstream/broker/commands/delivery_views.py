@@ -34,6 +34,6 @@ def get_delivery(server: Dispatcher, session: Session, command: GetDelivery) -> 
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {
-    GetGroupDeliveries: CommandRow(get_group_deliveries, is_slow=True, threads="surveys"),
+    GetGroupDeliveries: CommandRow(get_group_deliveries, is_slow=True, threads="scans"),
     GetDelivery: CommandRow(get_delivery, is_slow=True),
 }

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LINE_MEMBERS: Final = frozenset(("payload", "topic", "partition", "offset", "checksum"))
 """An object with at least two of these members is a line of export; a Replicate message has none of them."""
 _COLUMNS: Final = ("ordinal", "name", "type", "length", "precision", "scale", "primary_key_position", "nullable", "table_type")
-_ASIDE: Final = frozenset(("columns", "lineage", "data", "before", "fault", "note", "envelope_headers", "where"))
+_PARKED: Final = frozenset(("columns", "lineage", "data", "before", "fault", "note", "envelope_headers", "where"))
 
 
 class Sample(NamedTuple):
@@ -160,7 +160,7 @@ def _print_explained(explained: dict[str, Any]) -> None:
     """Print one explanation as a table."""
     print_text(explained["where"])
     columns, data, before = explained.get("columns"), explained.get("data"), explained.get("before")
-    members = {name: value for name, value in explained.items() if name not in _ASIDE and value is not None}
+    members = {name: value for name, value in explained.items() if name not in _PARKED and value is not None}
     for title in ("lineage", "envelope_headers"):
         members |= {f"{title} {name}": value for name, value in (explained.get(title) or {}).items()}
     members |= {name: explained[name] for name in ("note", "fault") if explained.get(name) is not None}

@@ -18,14 +18,14 @@ from headstream.cli.shared.parameters import Checked, StorablePlace, output_opti
 from headstream.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from headstream.replicate.parked.ledger import Ledger, Parcel
+    from headstream.replicate.parked.ledger import Ledger, ParkedBatch
     from headstream.replicate.parked.requests import Selection
     from headstream.replicate.schemas.zone import SchemaZone
     from headstream.replicate.storage.places import Place
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_PARCEL_COLUMNS: Final = ("state", "waits_for", "schema_id", "table", "messages", "bytes", "since", "reason")
+_PARKED_COLUMNS: Final = ("state", "waits_for", "schema_id", "table", "messages", "bytes", "since", "reason")
 _SCHEMA_COLUMNS: Final = ("schema_id", "table", "version", "task", "columns", "keys", "arrived")
 _REFUSED_COLUMNS: Final = ("unregistered", "name", "reason")
 _BEHIND_COLUMNS: Final = ("iceberg", "name", "delta_version", "lag_seconds", "refused", "reason")
@@ -143,7 +143,7 @@ def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
     selection = Selection(states=states, **chosen)
     with read_checkpoint(checkpoint) as read:
         rows = _rows(read(), selection)
-    print_objects(rows, _PARCEL_COLUMNS, output)
+    print_objects(rows, _PARKED_COLUMNS, output)
 
 
 @click.command()
@@ -176,7 +176,7 @@ def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen
     with read_checkpoint(checkpoint) as read:
         rows = _rows(read(), selection)
     if dry_run:
-        print_objects(rows, _PARCEL_COLUMNS, output)
+        print_objects(rows, _PARKED_COLUMNS, output)
         return
     if not rows:
         raise InvalidInputError("no set-aside message matches", advice="Run: headstream replicate parked --dead")
@@ -264,25 +264,25 @@ def _rows(checkpoint: Path, selection: Selection) -> list[dict[str, Any]]:
     with _open_ledger(checkpoint) as ledger:
         table_of = tables_of_schemas(zone, read_targets(ledger))
 
-    def row(parcel: Parcel) -> dict[str, Any]:
-        table = parcel.table or (table_of(parcel.schema_id) if parcel.schema_id is not None else None)
+    def row(parked_batch: ParkedBatch) -> dict[str, Any]:
+        table = parked_batch.table or (table_of(parked_batch.schema_id) if parked_batch.schema_id is not None else None)
         return {
-            "state": parcel.state,
-            "waits_for": parcel.cause if parcel.state != "dead" else None,
-            "schema_id": parcel.schema_id,
+            "state": parked_batch.state,
+            "waits_for": parked_batch.cause if parked_batch.state != "dead" else None,
+            "schema_id": parked_batch.schema_id,
             "table": None if table is None else ".".join(table),
-            "messages": parcel.count,
-            "bytes": parcel.size_bytes,
-            "since": format_time(parcel.since_us),
-            "reason": parcel.reason,
-            "transaction": parcel.transaction_key,
-            "topic": parcel.log_topic,
-            "from_offset": parcel.from_offset,
-            "until_offset": parcel.until_offset,
+            "messages": parked_batch.count,
+            "bytes": parked_batch.size_bytes,
+            "since": format_time(parked_batch.since_us),
+            "reason": parked_batch.reason,
+            "transaction": parked_batch.transaction_key,
+            "topic": parked_batch.log_topic,
+            "from_offset": parked_batch.from_offset,
+            "until_offset": parked_batch.until_offset,
         }
 
     with _open_ledger(checkpoint) as ledger:
-        return [row(parcel) for parcel in selection.find(ledger, table_of)]
+        return [row(parked_batch) for parked_batch in selection.find(ledger, table_of)]
 
 
 def _describe(result: dict[str, Any]) -> str:

@@ -362,7 +362,7 @@ class StagedCommits:
         while self._reserved:
             partition = self._reserved.pop()
             partition.release()
-            self._log.ring(partition)
+            self._log.notify(partition)
 
     def _append(self, record: CommitRecord, manifest: Manifest) -> None:
         """Append the missing rest of an epoch that was begun, and record that it is done."""

@@ -86,7 +86,7 @@ class Decoder:
         registry = self._options.registry
         self._registry = None if registry is None else RegistryClient(registry)
         self.orders = MaskOrders(zone.directory, zone.place)
-        self.zone, self._told = zone, set[str]()
+        self.zone, self._reported_schemas = zone, set[str]()
 
     def decode(self, raw: pa.RecordBatch) -> Decoded:
         """Decode a batch of raw messages; a message's content never makes it raise.
@@ -203,8 +203,8 @@ class Decoder:
     def _changes(self, schema: TableSchema, changes: pa.RecordBatch) -> Decoded:
         """Return changes of a schema, with the findings about the schema the first time."""
         schema_id, lineage = schema.metadata.schema_id, schema.metadata.lineage
-        is_new = schema_id not in self._told
-        self._told.add(schema_id)
+        is_new = schema_id not in self._reported_schemas
+        self._reported_schemas.add(schema_id)
         findings = {f"table {lineage.schema}.{lineage.table}: {finding}": 1 for finding in schema.findings if is_new}
         return Decoded(changes={schema_id: [changes]} if changes.num_rows else {}, findings=findings)
 
@@ -245,14 +245,14 @@ def _times_of(raw: pa.RecordBatch) -> list[PartitionTimes]:
 
 
 def decode_partitions(
-    zone: SchemaZone, options: DecodeOptions, *, with_traits: bool = False
+    zone: SchemaZone, options: DecodeOptions, *, with_statistics: bool = False
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that Spark runs over each partition of raw messages, giving batches of decoded.DECODED_SCHEMA.
 
     Args:
         zone: The schema store; every executor must see its directory, or its store, and checks that.
         options: The configuration for decoding.
-        with_traits: As of Decoded.to_batch().
+        with_statistics: As of Decoded.to_batch().
 
     Raises:
         StorageError: the zone cannot be written to.
@@ -264,15 +264,15 @@ def decode_partitions(
         decoder.zone.expire()  # the driver decodes a micro-batch again once it has stored new schemas
         decoder.zone.scan()  # also those of further tables for an id that is known
         for batch in _gathered(batches):
-            yield _decode(decoder, batch, with_traits=with_traits)
+            yield _decode(decoder, batch, with_statistics=with_statistics)
 
     return decode
 
 
-def _decode(decoder: Decoder, batch: pa.RecordBatch, *, with_traits: bool) -> pa.RecordBatch:
+def _decode(decoder: Decoder, batch: pa.RecordBatch, *, with_statistics: bool) -> pa.RecordBatch:
     """Decode a batch; an error of it names the messages, for the executor's log."""
     with naming_messages("decoding", batch, columns=COORDINATE_COLUMNS):
-        return decoder.decode(batch).to_batch(with_traits=with_traits)
+        return decoder.decode(batch).to_batch(with_statistics=with_statistics)
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

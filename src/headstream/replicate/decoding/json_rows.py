@@ -179,7 +179,7 @@ def _to_columns(schema: TableSchema, raw: pa.RecordBatch, messages: list[_Messag
         schema,
         pa.array([_column_mask(schema, change) for change in changes], pa.binary()),
         pa.array([change.change_mask for change in changes], pa.binary()),
-        values=lambda: _told_values(schema, now),
+        values=lambda: _given_values(schema, now),
     )
     faults |= {rows[index]: reason for index, reason in masks.faults.items() if rows[index] not in faults}
     batch = assemble_changes(
@@ -227,7 +227,7 @@ def _column_mask(schema: TableSchema, change: Change) -> bytes | None:
     return encode_mask(carried - set(unnamed))
 
 
-def _told_values(schema: TableSchema, rows: list[Mapping[str, Any]]) -> list[tuple[int, pa.Array]]:
+def _given_values(schema: TableSchema, rows: list[Mapping[str, Any]]) -> list[tuple[int, pa.Array]]:
     return [
         (column.ordinal, pa.array([row.get(schema.fields[column.name]) is not None for row in rows], pa.bool_()))
         for column in schema.metadata.columns

@@ -1,4 +1,4 @@
-"""What is used of pyiceberg beyond its documented API: reading and writing manifests, and commits of several updates.
+"""What is used of pyiceberg beyond its documented API: reading and writing manifests, commits of several updates, time limits.
 
 pyiceberg's own appends and overwrites read the footers of data files, write no position deletes, and commit a snapshot, a schema
 and the expiry of snapshots one after the other. Here they are one commit. Another version of pyiceberg can change any of it:
@@ -7,13 +7,15 @@ run/mirrors.py says which ones were tested.
 
 from __future__ import annotations
 
+import functools
 import secrets
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import AVAILABLE_CATALOGS, Catalog, CatalogType
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -44,12 +46,29 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 from pyiceberg.typedef import Record
+from requests import Session
 
+ANSWER_S: Final = (10.0, 60.0)
+"""How long a REST catalog may take to accept a connection, and to send the next part of an answer."""
 _FORMAT: Final = 2
 _MOST_ENTRIES: Final = 1000
 """Files of one manifest: a change of one of them writes the others' entries again."""
 _MOST_SMALL: Final = 20
 """Manifests of less than half as many files, beyond which the next commit joins them."""
+
+
+class _RestCatalog(RestCatalog):
+    """pyiceberg's REST catalog, whose requests end: by themselves they wait for an answer for ever."""
+
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        session.request = functools.partial(session.request, timeout=ANSWER_S)  # type: ignore[method-assign]
+        return session
+
+
+def limit_answers() -> None:
+    """Have pyiceberg's load_catalog() open REST catalogs whose requests end."""
+    AVAILABLE_CATALOGS[CatalogType.REST] = lambda name, properties: _RestCatalog(name, **properties)
 
 
 class FileStats(NamedTuple):

@@ -34,7 +34,7 @@ from headstream.replicate.settings.config import ReplicateConfig, is_kafka
 from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 from headstream.spark.kafka.header_rows import blocks_of_kafka_headers
-from headstream.spark.kafka.topics import forget_recreated
+from headstream.spark.kafka.recreated_topics import forget_recreated
 from headstream.spark.source.aligned_reader import make_aligned_source, planned_until
 from headstream.spark.source.recreated import accept_recreated_log
 

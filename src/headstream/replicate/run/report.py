@@ -69,7 +69,7 @@ class PipelineReport:
             zone = self._zone_of(find_zone(checkpoint, status["zone"]))
             zone.scan()
             targets = read_targets(ledger)
-            waiting = _sum_parcels(ledger, tables_of_schemas(zone, targets))
+            waiting = _sum_parked_batches(ledger, tables_of_schemas(zone, targets))
         return {**status, "tables": _describe_tables(status, waiting, zone, targets)}
 
     def _zone_of(self, directory: Path) -> SchemaZone:
@@ -97,20 +97,20 @@ def tables_of_schemas(zone: SchemaZone, targets: dict[str, Table]) -> Callable[[
     return table_of
 
 
-def _sum_parcels(ledger: Ledger, table_of: Callable[[str], Table | None]) -> dict[str, dict[str, Any]]:
+def _sum_parked_batches(ledger: Ledger, table_of: Callable[[str], Table | None]) -> dict[str, dict[str, Any]]:
     """Return what is set aside of each table; that of unknown tables is under an empty name."""
     found: dict[str, dict[str, Any]] = {}
-    for parcel in ledger.parcels(*_WAITING, "dead"):
-        table = parcel.table or (None if parcel.schema_id is None else table_of(parcel.schema_id))
+    for parked_batch in ledger.parked_batches(*_WAITING, "dead"):
+        table = parked_batch.table or (None if parked_batch.schema_id is None else table_of(parked_batch.schema_id))
         sums = found.setdefault("" if table is None else ".".join(table), _nothing_waits())
-        if parcel.state == "dead":
-            sums["dead"] += parcel.count
-            sums["dead_reason"] = parcel.reason
+        if parked_batch.state == "dead":
+            sums["dead"] += parked_batch.count
+            sums["dead_reason"] = parked_batch.reason
         else:
-            sums["waiting"] += parcel.count
-            sums["waiting_bytes"] += parcel.size_bytes
-            sums["waiting_since_us"] = min(parcel.since_us, sums["waiting_since_us"] or parcel.since_us)
-            sums["waits_for"] = parcel.cause
+            sums["waiting"] += parked_batch.count
+            sums["waiting_bytes"] += parked_batch.size_bytes
+            sums["waiting_since_us"] = min(parked_batch.since_us, sums["waiting_since_us"] or parked_batch.since_us)
+            sums["waits_for"] = parked_batch.cause
     return found
 
 

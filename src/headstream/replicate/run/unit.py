@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from headstream.replicate.checkpoint.keeper import Keeper, LocalKeeper
+from headstream.replicate.checkpoint.checkpoint_store import CheckpointStore, LocalCheckpointStore
 from headstream.replicate.columns.raw import coordinates_table
 from headstream.replicate.decoding.decode import Decoder
 from headstream.replicate.decoding.decoded import Decoded
@@ -28,8 +28,8 @@ NONE_REJECTED: Final = coordinates_table(()).append_column("schema_id", _NO_TEXT
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts of one pipeline that units are processed with."""
+class PipelineContext:
+    """What the steps of one pipeline share."""
 
     config: ReplicateConfig
     zone: SchemaZone
@@ -38,7 +38,7 @@ class Parts:
     tables: TargetTables
     summary: Summary
     clock_us: Callable[[], int]
-    keeper: Keeper = field(default_factory=LocalKeeper)
+    checkpoint_store: CheckpointStore = field(default_factory=LocalCheckpointStore)
     iceberg: IcebergMirrors | None = None
 
 
@@ -49,7 +49,7 @@ class Unit:
     Args:
         number: Its number, the same in a rerun after a crash; those of micro-batches and of releases rise by themselves.
         is_repeated: Whether some of its changes may already be applied: by an earlier run, or before they were set aside.
-        resting: Tables that it is not merged into -> the reason.
+        held_tables: Tables that it is not merged into -> the reason.
         stopped: Messages of stopped tables, whole, which wait for their table.
         held: Changes that wait, as coordinates with schema ids.
         rejected: Coordinates of changes that can never be applied, with schema ids and reasons.
@@ -60,7 +60,7 @@ class Unit:
     number: int
     decoded: Decoded
     is_repeated: bool = False
-    resting: Mapping[Table, str] = field(default_factory=dict)
+    held_tables: Mapping[Table, str] = field(default_factory=dict)
     stopped: Sequence[Held] = ()
     held: Sequence[Held] = ()
     rejected: pa.Table = field(default_factory=lambda: NONE_REJECTED)

@@ -43,6 +43,12 @@ def peer_of(request: BaseRequest) -> str:
     return str(Address(*name[:2]))
 
 
+def address_of(request: BaseRequest) -> str:
+    """Return the `host:port` that the client has reached; empty if the connection is closed."""
+    name = request.transport.get_extra_info("sockname") if request.transport is not None else None
+    return str(Address(*name[:2])) if isinstance(name, (tuple, list)) else ""
+
+
 def read_token(headers: Mapping[str, str]) -> str | None:
     """Return the bearer token of a request, or None."""
     scheme, _, token = headers.get(hdrs.AUTHORIZATION, "").partition(" ")

@@ -136,5 +136,16 @@ POSTGRESQL: Final = JarSet("postgresql", (Jar("org.postgresql", "postgresql", "4
 """The JDBC driver with which Spark reads PostgreSQL."""
 MARIADB: Final = JarSet("mariadb", (Jar("org.mariadb.jdbc", "mariadb-java-client", "3.5.6"),))
 """The JDBC driver with which Spark reads MariaDB and MySQL."""
-SETS: Final = {each.name: each for each in (SPARK, BROKER, S3, AZURE, GCS, POSTGRESQL, MARIADB, NAMENODE, YARN)}
+_DEBEZIUM_VERSION: Final = "3.6.1.Final"
+DEBEZIUM: Final = JarSet(
+    "debezium",
+    (
+        Jar("io.debezium", "debezium-embedded", _DEBEZIUM_VERSION),
+        Jar("io.debezium", "debezium-connector-postgres", _DEBEZIUM_VERSION),
+        Jar("org.slf4j", "slf4j-simple", "2.0.17"),
+    ),
+    transitive=True,
+)
+"""Debezium's embedded engine and its connector for PostgreSQL, for tests and `headstream demo --postgres`."""
+SETS: Final = {each.name: each for each in (SPARK, BROKER, S3, AZURE, GCS, POSTGRESQL, MARIADB, NAMENODE, YARN, DEBEZIUM)}
 """Every set by its name."""

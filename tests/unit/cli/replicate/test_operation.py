@@ -45,9 +45,11 @@ def test_status_and_parked_name_a_failing_table_while_the_pipeline_runs(tmp_path
     assert [found["table"] for found in status["failing_tables"]] == ["SHOP.customers", "SHOP.order_lines"]
     assert status["waiting"] == status["parked"] == sum(message.role == "data" for message in plain(source))
     assert status["run"]["messages"] == len(plain(source))
-    parcels = run(work, "parked", "--table", "SHOP.order_lines")
-    assert {(parcel["waits_for"], parcel["table"]) for parcel in parcels} == {("table", "SHOP.order_lines")}
-    assert "no space left" in parcels[0]["reason"]
+    parked_batches = run(work, "parked", "--table", "SHOP.order_lines")
+    assert {(parked_batch["waits_for"], parked_batch["table"]) for parked_batch in parked_batches} == {
+        ("table", "SHOP.order_lines")
+    }
+    assert "no space left" in parked_batches[0]["reason"]
     table = CliRunner().invoke(replicate, ["status", "--checkpoint", str(work.config.checkpoint)], catch_exceptions=False)
     assert "SHOP.customers" in table.output
     work.close()

@@ -162,7 +162,7 @@ def test_rows_of_a_load_wait_and_say_for_what_and_changes_do_not(tmp_path: Path)
     work.restart()
     assert work.names() == {1: "a"}
     assert work.count_waiting() == {("load", ("shop", "kit")): 1}
-    assert "until all partitions are read up to them" in str(work.ledger.parcels("parked")[0].reason)
+    assert "until all partitions are read up to them" in str(work.ledger.parked_batches("parked")[0].reason)
     assert read_status(work.ledger, work.now_us)["waiting_for_loads"] == 1
     assert not work.processor.sweep(), "nothing more is known"
     work.read_batch(1, [], START_US + 21)
@@ -175,7 +175,7 @@ def test_rows_of_a_load_wait_for_the_schema_of_earlier_messages_no_longer_than_t
     work = LoadWork(tmp_path, messages, schema_wait_us=10 * SECOND_US)
     work.read_batch(0, list(enumerate(messages[:-1])), messages[-1].logged_us)
     assert work.count_waiting() == {("schema", None): 20, ("load", ("shop", "kit")): 10}
-    reasons = [parcel.reason for parcel in work.ledger.parcels("parked") if parcel.cause == "load"]
+    reasons = [parked_batch.reason for parked_batch in work.ledger.parked_batches("parked") if parked_batch.cause == "load"]
     assert reasons == [f"rows of a full load, logged after messages that wait for schema id {KIT.schema_id}"]
     work.now_us += 11 * SECOND_US
     while work.processor.sweep():
@@ -308,7 +308,7 @@ def test_hold_takes_rows_out_of_a_unit_that_were_logged_after_what_is_read_and_h
     work.now_us += SECOND_US
     later = work.unit(values[1], data_message(KIT, make_change(4)))
     unit = replace(unit, decoded=Decoded.join([unit.decoded, later.decoded]))
-    step = LoadWaits(work.parts)
+    step = LoadWaits(work.context)
     held = step.hold(unit, read_us)
     (part,) = held.held
     assert (part.table, part.cause, part.messages["offset"].to_pylist()) == (("shop", "kit"), "load", [3])

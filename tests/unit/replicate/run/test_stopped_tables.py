@@ -144,7 +144,7 @@ def test_take_out_returns_the_dead_messages_of_stopped_tables_beside_the_others(
     health = work.processor.health
     bad = [data_message(KIT, make_change(number, change_sequence="")) for number in range(2)]
     unit = work.unit(*rows(KIT, *range(20)), *rows(UNUSABLE, *range(20)), *bad)
-    taken = StoppedTables(work.parts, health).take_out(unit)
+    taken = StoppedTables(work.context, health).take_out(unit)
     (part,) = taken.stopped
     assert (part.table, part.messages.num_rows, part.reason) == (("shop", "odd"), 20, health.stopped["shop", "odd"])
     assert (len(reasons_of(taken.decoded)), len(reasons_of(unit.decoded))) == (2, 22), "the given unit is as it was"
@@ -158,9 +158,9 @@ def test_retry_lets_the_tables_rest_that_stay_stopped(tmp_path: Path) -> None:
     health = work.processor.health
     for table in ("odd", "kit"):
         health.note_failure(("shop", table), "stopped", work.now_us, stopped=True)
-    unit = replace(work.unit(*rows(UNUSABLE, 1), *rows(KIT, 2)), resting={("shop", "other"): "no space left"})
-    retried = StoppedTables(work.parts, health).retry(unit)
-    assert retried.resting.keys() == {("shop", "other"), ("shop", "odd")}
+    unit = replace(work.unit(*rows(UNUSABLE, 1), *rows(KIT, 2)), held_tables={("shop", "other"): "no space left"})
+    retried = StoppedTables(work.context, health).retry(unit)
+    assert retried.held_tables.keys() == {("shop", "other"), ("shop", "odd")}
     assert [part.table for part in retried.stopped] == [("shop", "odd")]
     assert health.stopped.keys() == {("shop", "odd")}
     work.close()

@@ -66,9 +66,9 @@ def test_catalog_decodes_a_micro_batch_again_when_its_metadata_gives_an_id_a_sec
 def test_catalog_refuses_rows_when_nothing_tells_which_table_of_an_id_is_meant(tmp_path: Path) -> None:
     work = Work(tmp_path, max_dead_rate=1.0)
     send(work, ("cdc/all", metadata_message(KIT)), ("cdc/all", metadata_message(BOX)), ("cdc/all", rows_of(BOX, 2, "avro")))
-    (parcel,) = work.ledger.parcels("dead")
-    assert parcel.reason is not None
-    assert "is that of the tables shop.box and shop.kit, and the topic cdc/all does not decide" in parcel.reason
+    (parked_batch,) = work.ledger.parked_batches("dead")
+    assert parked_batch.reason is not None
+    assert "is that of the tables shop.box and shop.kit, and the topic cdc/all does not decide" in parked_batch.reason
     work.close()
 
 

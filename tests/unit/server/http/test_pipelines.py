@@ -24,7 +24,7 @@ from headstream.server.http.pipeline_reports import PipelineReports
 from tests.support.replicate.pipeline_work import Work
 from tests.support.replicate.replicate_messages import make_change, make_table
 from tests.support.server.http_servers import Http, serving
-from tests.unit.server.http.test_surveys import log_in, rights
+from tests.unit.server.http.test_overview import log_in, rights
 
 CDC = TopicName.parse("cdc/data")
 KNOWN, UNKNOWN = make_table(schema_id="1" * 32), make_table(schema_id="2" * 32)

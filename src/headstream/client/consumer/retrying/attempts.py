@@ -66,8 +66,8 @@ class PauseGate:
         self._until_s = 0.0
         self.is_on_trial = False
 
-    def hear(self, paused_us: int, succeeded: int, now_s: float) -> None:
-        """Update from a response of the log.
+    def update_from_server(self, paused_us: int, succeeded: int, now_s: float) -> None:
+        """Update the pause from a response of the server.
 
         Args:
             paused_us: Remaining pause, microseconds; 0 while the group runs or is on trial.

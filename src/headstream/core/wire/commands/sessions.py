@@ -107,8 +107,17 @@ class Login(Command[LoggedIn]):
 
         Only versions 0.x: SDKs in other languages have other version numbers.
         """
+        return self._sdk_minor >= 7
+
+    @property
+    def is_of_today(self) -> bool:
+        """Whether the client's SDK is 0.11 or later of Iggy's; such a client sends its version in JSON only."""
+        return self._sdk_minor >= 11
+
+    @property
+    def _sdk_minor(self) -> int:
         found = _VERSION.match(self.version or "")
-        return found is not None and int(found[1]) >= 7 and not self.is_extended
+        return 0 if found is None or self.is_extended else int(found[1])
 
     def validate(self) -> None:
         """Check name, password and the client's generation.

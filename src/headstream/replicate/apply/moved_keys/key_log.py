@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
 from headstream.replicate.apply.moved_keys.logged_rows import LOGGED, stacked
+from headstream.replicate.apply.unit_memory import Unit, UnitMemory, take_back
 from headstream.replicate.columns.changes import OLD_PREFIX
 from headstream.replicate.columns.row_merge import Key, KeyEvent
 from headstream.replicate.columns.row_versions import UNIFORM_MARK, read_versions
@@ -41,23 +42,22 @@ _MAX_FILES: Final = 32
 """Number of small files that triggers a merge: each is opened with the table."""
 
 
-class KeyLog:
+class KeyLog(UnitMemory):
     """The logged changes of one table, next to its tombstones."""
 
     def __init__(self, directory: Path, keys: list[str]) -> None:
+        super().__init__()
         self._path = directory / "_keys"
         self._old = directory / "_moves"
         self._keys = keys
-        self._rows: pa.Table | None = None
-        self._events: list[KeyEvent] = []
-        self._by_key: dict[Key, list[int]] = {}
         self._most = MAX_KEPT
+        self._forget_all()
         with self._translated():
             self._begun = DeltaTable.is_deltatable(str(self._path))
             if self._begun:
-                stored = DeltaTable(str(self._path)).to_pyarrow_table()["changes"].to_pylist()
-                if stored:
-                    self._hold([pa.ipc.open_stream(data).read_all() for data in stored])
+                table = DeltaTable(str(self._path))
+                self._note_stored(table)
+                self._read(table)
 
     def __bool__(self) -> bool:
         return bool(self._by_key)
@@ -114,21 +114,22 @@ class KeyLog:
             rows = rows.take(pa.array(fresh, pa.int64()))
         with self._translated():
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_deltalake(str(self._path), _packed(rows), mode="append")
+            if self._begun and self._undecided is None and len(DeltaTable(str(self._path)).file_uris()) > _MAX_FILES:
+                self._write_all()
+            write_deltalake(str(self._path), _packed(rows), mode="append", commit_properties=self._commit_properties())
             self._begun = True
             self._hold([rows])
-            if len(DeltaTable(str(self._path)).file_uris()) > _MAX_FILES:
-                self._write_all()
 
     def replace(self, rows: pa.Table | None) -> None:
         """Replace the logged changes by rows in the layout above, or remove them."""
-        self._rows, self._events, self._by_key = None, [], {}
+        self._forget_all()
         if rows is not None and rows.num_rows:
             self._hold([rows])
         # At least two rows per connected key and the unfinished transactions remain.
         self._most = max(MAX_KEPT, len(self._events) + MAX_KEPT // 4)
         with self._translated():
             self._write_all()
+        self._undecided = None
 
     def excess(self) -> str | None:
         """Return the sequence up to which logged changes should be folded, or None if there are few."""
@@ -199,6 +200,28 @@ class KeyLog:
         packed = _SCHEMA.empty_table() if self._rows is None else _packed(self._rows)
         write_deltalake(str(self._path), packed, mode="overwrite")
         DeltaTable(str(self._path)).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+
+    def _take_back(self, unit: Unit) -> None:
+        self._forget_all()
+        with self._translated():
+            if DeltaTable.is_deltatable(str(self._path)):  # the append can have failed too
+                table = DeltaTable(str(self._path))
+                take_back(table, unit)
+                self._read(table)
+
+    def _retain(self) -> None:
+        with self._translated():
+            write_deltalake(str(self._path), _SCHEMA.empty_table(), mode="append")
+
+    def _forget_all(self) -> None:
+        self._rows: pa.Table | None = None
+        self._events: list[KeyEvent] = []
+        self._by_key: dict[Key, list[int]] = {}
+
+    def _read(self, table: DeltaTable) -> None:
+        stored = table.to_pyarrow_table()["changes"].to_pylist()
+        if stored:
+            self._hold([pa.ipc.open_stream(data).read_all() for data in stored])
 
     def _hold(self, parts: list[pa.Table]) -> None:
         start = len(self._events)

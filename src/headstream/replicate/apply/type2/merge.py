@@ -26,11 +26,12 @@ from headstream.replicate.apply.type2.merge_source import ACTION, CLOSE, REMOVE,
 from headstream.replicate.apply.type2.moves import crossed_keys, crossings, keep_moves, place_departures
 from headstream.replicate.apply.type2.replay import SequenceEvent
 from headstream.replicate.apply.type2.rows import HISTORY_COLUMNS, commit_times
+from headstream.replicate.apply.unit_memory import RememberedTable
 from headstream.replicate.columns.conversion import arrow_type, in_table_types
 from headstream.replicate.columns.raw import match_keys
 from headstream.replicate.columns.row_merge import Key
 from headstream.replicate.columns.versions import ABSENT_VERSION, AGAIN_MARK, LOAD_MARK, VERSION_CHARACTERS
-from headstream.replicate.engines.engine import MergedTable, RowCounts, TableEngine
+from headstream.replicate.engines.engine import RowCounts, TableEngine
 from headstream.replicate.engines.key_ranges import ValueRanges, literal_ranges, ranges_sql, value_ranges
 from headstream.replicate.engines.plan import MergePlan, quote_name, quote_text
 
@@ -83,7 +84,7 @@ _CLOSING: Final = ("`_hs_valid_to`", "`_hs_valid_to_time`", "`_hs_current`")
 """What closing a version changes."""
 
 
-class Scd2Table(MergedTable):
+class Scd2Table(RememberedTable):
     """One target table.
 
     Args:
@@ -101,11 +102,11 @@ class Scd2Table(MergedTable):
         mapped: bool = False,
         memory: Path | None = None,
     ) -> None:
-        super().__init__(engine, keys)
         if memory is None:
             assert isinstance(engine.path, Path), "what is remembered of a table in a store is in the checkpoint"
             memory = engine.path.parent / f"{engine.path.name}.keys"
         self._log = KeyLog(memory, keys)
+        super().__init__(engine, keys, self._log)
         self._partition_by = partition_by
         self._soft = soft
         self._mapped = mapped
@@ -133,10 +134,14 @@ class Scd2Table(MergedTable):
         if not events.rows.num_rows or (applied is not None and applied >= version):
             return RowCounts()
         self._ends = ends
-        source, lowest = self._source(events)
-        if not source.num_rows:
-            return RowCounts()
-        return self._write(source, self._plan_for(source, lowest), app_id, version)
+
+        def merge() -> RowCounts:
+            source, lowest = self._source(events)
+            if not source.num_rows:
+                return RowCounts()
+            return self._write(source, self._plan_for(source, lowest), app_id, version)
+
+        return self._merge_unit(app_id, version, merge)
 
     def merge_joined(
         self, joined: JoinedChanges, own: Events | None, lowest: str, app_id: str, version: int, ends: Sequence[str] = ()
@@ -147,16 +152,20 @@ class Scd2Table(MergedTable):
             own: The events of the changes that are left; None if there are none.
         """
         self._ends = ends
-        rows, reports = None, [joined.report]
-        if own is not None and own.rows.num_rows:
-            rows, own_lowest = self._source(own)
-            lowest = min(lowest, own_lowest)
-            reports.append(report_versions(0, rows, self.keys))
-        report = join_reports(reports)
-        if not report.rows:
-            return RowCounts()
-        plan = self._plan(report.ranges, lowest, removes=report.deletes > 0)
-        return self._write(joined.rows(rows), plan, app_id, version)
+
+        def merge() -> RowCounts:
+            rows, reports, affected = None, [joined.report], lowest
+            if own is not None and own.rows.num_rows:
+                rows, own_lowest = self._source(own)
+                affected = min(lowest, own_lowest)
+                reports.append(report_versions(0, rows, self.keys))
+            report = join_reports(reports)
+            if not report.rows:
+                return RowCounts()
+            plan = self._plan(report.ranges, affected, removes=report.deletes > 0)
+            return self._write(joined.rows(rows), plan, app_id, version)
+
+        return self._merge_unit(app_id, version, merge)
 
     def crossed_keys(self, most: int) -> pa.Table | None:
         """Return the keys at which logged rows depart after others have arrived; None if there are more than a number."""

@@ -54,7 +54,8 @@ _INSERT, _UPDATE, _DELETE, _REFRESH = range(4)
 _CODES: Final = {"c": _INSERT, "u": _UPDATE, "d": _DELETE, "r": _REFRESH}
 _OLD_KEY: Final = "__debezium.oldkey"
 _NEW_KEY: Final = "__debezium.newkey"
-_FIRST_ROWS: Final = ("first", "first_in_data_collection")
+_MARKED_ROWS: Final = {"load": ("first", "first_in_data_collection"), "loaded": ("last", "last_in_data_collection")}
+"""The rows of a snapshot that are marked; the only row of a table is a last one."""
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -395,10 +396,11 @@ class _Decoding:
         result.named |= dict.fromkeys(faults, schema.metadata.schema_id)
 
     def _note_loads(self, part: _Part, codes: npt.NDArray[np.int8], snapshot: pa.Array) -> None:
-        """Note the first rows of snapshots: a further snapshot is a further load, however soon it follows."""
-        first = pc.is_in(snapshot, value_set=pa.array(_FIRST_ROWS)).to_numpy(zero_copy_only=False) & (codes == _REFRESH)
-        for row in part.rows[first].tolist():
-            self._notice(part.lineage, "load", "", self.raw.column("timestamp_us")[row].as_py())
+        """Note the first and last rows of snapshots: a further snapshot is a further load, however soon it follows."""
+        for kind, marks in _MARKED_ROWS.items():
+            marked = pc.is_in(snapshot, value_set=pa.array(marks)).to_numpy(zero_copy_only=False) & (codes == _REFRESH)
+            for row in part.rows[marked].tolist():
+                self._notice(part.lineage, kind, "", self.raw.column("timestamp_us")[row].as_py())
 
     def _old_keys(self, part: _Part, codes: npt.NDArray[np.int8], faults: Faults) -> dict[int, dict[str, Any]]:
         """Return the key before, for those insertions that are the second half of a change of key: place -> columns."""

@@ -88,7 +88,7 @@ class SmallRequests:
         self._traffic = traffic
         self._log = backing.log
         self._clock_us = backing.clock_us
-        self._bells = backing.log.waiting.bells
+        self._registered = backing.log.waiting.registered
         self._is_traced = server.broker.messages.tracing is not None
         self._user_id = 0
         self._generation = 0
@@ -206,8 +206,8 @@ class SmallRequests:
         done = place.append_numbered(view, messages, end, time_us, producer_id, c.load32(p, named + 12), c.load32(p, named + 16))
         if done is None:
             return None
-        if place.directory in self._bells:
-            self._log.waiting.ring(place.directory)
+        if place.directory in self._registered:
+            self._log.waiting.notify(place.directory)
         response = bytearray(APPENDED_BYTES)
         q: cython.p_uchar = c.writable(response)
         c.store32(q, 4, APPENDED_BYTES - 8)
@@ -274,8 +274,8 @@ class SmallRequests:
             return None
         if kind == BALANCED:
             self._server.balance.next(topic)
-        if place.directory in self._bells:
-            self._log.waiting.ring(place.directory)
+        if place.directory in self._registered:
+            self._log.waiting.notify(place.directory)
         return _DONE
 
     def _find_sent(self, kind: type[SendMessages | AppendNumbered], payload: bytes) -> FoundTopic | None:

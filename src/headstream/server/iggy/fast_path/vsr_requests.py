@@ -154,8 +154,8 @@ class VsrRequests(SmallRequests):
         offset: cython.longlong = place.append(messages, 0, size, self._clock_us())
         if offset < 0:
             return None
-        if place.directory in self._bells:
-            self._log.waiting.ring(place.directory)
+        if place.directory in self._registered:
+            self._log.waiting.notify(place.directory)
         reply = self._head(view, at, HEADER + SENT_BYTES)
         q: cython.p_uchar = c.writable(reply)
         c.store32(q, HEADER, 1)

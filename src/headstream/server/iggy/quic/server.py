@@ -42,7 +42,7 @@ from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.workers import Workers
 
-_DATAGRAMS_A_TURN: Final = 32
+_DATAGRAMS_PER_TURN: Final = 32
 """Datagrams processed before the event loop continues with other work: a flood fills the system's buffer, not the
 loop's time."""
 
@@ -184,7 +184,7 @@ class QuicServer:
     # -- datagrams ------------------------------------------------------------------------------------------
 
     def _receive(self) -> None:
-        for _ in range(_DATAGRAMS_A_TURN):
+        for _ in range(_DATAGRAMS_PER_TURN):
             if self._socket is None:
                 return
             try:

@@ -12,7 +12,7 @@ from headstream.client.client import Client
 from headstream.errors import StorageError
 from headstream.server.http.pipeline_reports import PipelineReports
 from tests.support.server.http_servers import Http, serving
-from tests.unit.server.http.test_surveys import log_in, rights
+from tests.unit.server.http.test_overview import log_in, rights
 
 TOPIC, DEAD = "shop/orders", "shop/orders.dead"
 LETTERS = "/streams/shop/topics/orders.dead/partitions/1/letters"

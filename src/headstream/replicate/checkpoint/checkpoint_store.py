@@ -41,7 +41,7 @@ ATTEMPTS: Final = 10
 _WAIT_S: Final = 1.0
 
 
-class Keeper(Protocol):
+class CheckpointStore(Protocol):
     """Puts a checkpoint's working copy where it is kept."""
 
     def begin(self) -> None:
@@ -71,7 +71,7 @@ class Keeper(Protocol):
         """End the use of the checkpoint."""
 
 
-class LocalKeeper:
+class LocalCheckpointStore:
     """The store of a checkpoint in a directory: the files themselves. Without a directory, no other process can use it."""
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -99,7 +99,7 @@ class LocalKeeper:
             self._lock.release()
 
 
-class StoreKeeper:
+class ObjectCheckpointStore:
     """The store of a checkpoint in an object store, with its working copy in an empty directory."""
 
     def __init__(self, place: StorePlace, directory: Path, clock_us: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:

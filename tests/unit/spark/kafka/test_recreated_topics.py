@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headstream.errors import LogError
-from headstream.spark.kafka import topics
-from headstream.spark.kafka.topics import KnownTopic, compare_topics, forget_recreated, pattern_names
+from headstream.spark.kafka import recreated_topics
+from headstream.spark.kafka.recreated_topics import KnownTopic, compare_topics, forget_recreated, pattern_names
 
 
 def test_compare_topics_takes_new_topics_and_says_nothing_when_nothing_has_changed(caplog: pytest.LogCaptureFixture) -> None:
@@ -50,16 +50,16 @@ def test_forget_recreated_keeps_the_ids_until_the_offsets_are_removed(monkeypatc
     """A run that is killed in between must find the old ids: with the new ones the old offsets would count."""
     known = {"a": KnownTopic("1", True), "b": KnownTopic("2", True)}
     kept: list[dict[str, KnownTopic]] = []
-    monkeypatch.setattr(topics, "_find_known", lambda frame, checkpoint: (known, {"a": "9", "b": "2"}, kept.append))
+    monkeypatch.setattr(recreated_topics, "_find_known", lambda frame, checkpoint: (known, {"a": "9", "b": "2"}, kept.append))
 
     def crash(checkpoint: Path, recreated: list[str]) -> None:
         assert (checkpoint, recreated) == (Path("c"), ["a"])
         raise MemoryError
 
-    monkeypatch.setattr(topics, "begin_anew", crash)
+    monkeypatch.setattr(recreated_topics, "begin_anew", crash)
     with pytest.raises(MemoryError):
         forget_recreated(None, "c")
     assert kept == []
-    monkeypatch.setattr(topics, "begin_anew", lambda checkpoint, recreated: None)
+    monkeypatch.setattr(recreated_topics, "begin_anew", lambda checkpoint, recreated: None)
     forget_recreated(None, "c")
     assert kept == [{"b": KnownTopic("2", True)}]

@@ -11,12 +11,12 @@ from headstream.errors import DecodeError, SchemaError
 from headstream.replicate.codec import decode_envelope, decode_metadata
 from headstream.replicate.columns.raw import RAW_SCHEMA
 from headstream.replicate.decoding.decoded import Decoded
-from headstream.replicate.run.unit import Parts, Unit
+from headstream.replicate.run.unit import PipelineContext, Unit
 from headstream.replicate.schemas.zone import ZoneEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class NewSchemas:
     """The schemas that were read from some metadata messages.
 
     Args:
@@ -29,19 +29,19 @@ class Learned:
     dead: list[pa.RecordBatch]
 
 
-class SchemaLearning:
+class SchemaStorage:
     """Puts schemas into the zone of one pipeline."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._zone = parts.zone
-        self._decoder = parts.decoder
-        self._summary = parts.summary
-        self._now_us = parts.clock_us
+    def __init__(self, context: PipelineContext) -> None:
+        self._zone = context.zone
+        self._decoder = context.decoder
+        self._summary = context.summary
+        self._now_us = context.clock_us
 
-    def learn(self, unit: Unit) -> Unit:
+    def store_schemas(self, unit: Unit) -> Unit:
         """Put the schemas of a unit's metadata messages into the zone; those without a schema become dead messages."""
         decoded = unit.decoded
-        dead = self.learn_metadata(decoded.metadata).dead
+        dead = self.store_metadata(decoded.metadata).dead
         return replace(unit, decoded=replace(decoded, metadata=(), dead=[*decoded.dead, *dead]))
 
     def decode_waiting(self, unit: Unit) -> Unit:
@@ -49,7 +49,7 @@ class SchemaLearning:
         parts = [self._decoder.decode(batch) for batch in unit.decoded.waiting]
         return replace(unit, decoded=Decoded.join([replace(unit.decoded, waiting=()), *parts])) if parts else unit
 
-    def learn_metadata(self, metadata: Iterable[pa.RecordBatch]) -> Learned:
+    def store_metadata(self, metadata: Iterable[pa.RecordBatch]) -> NewSchemas:
         """Put the schemas of metadata messages (RAW_SCHEMA) into the zone."""
         count, shares_ids, dead = 0, False, []
         for batch in metadata:
@@ -69,4 +69,4 @@ class SchemaLearning:
             if bad.num_rows:
                 dead.append(bad)
         self._summary.schemas += count
-        return Learned(count, shares_ids, dead)
+        return NewSchemas(count, shares_ids, dead)

@@ -8,7 +8,7 @@ import pytest
 
 import headstream as hs
 from headstream.client.consumer.membership import GroupMembership
-from headstream.client.dead_letters.letters import LetterReasons, discard_letters, read_letters
+from headstream.client.dead_letters.reading import ReasonCounts, discard_dead_letters, read_dead_letters
 from headstream.client.dead_letters.redriving import Redrive
 from headstream.core.model.identifiers import TopicName
 from headstream.errors import GroupInUseError
@@ -37,7 +37,7 @@ def log() -> Iterator[hs.Client]:
 def test_pages_follow_each_other_without_gap_or_repeat_and_the_last_one_says_so(log: hs.Client) -> None:
     offsets, start, is_last = list[int](), 0, False
     while not is_last:
-        page = read_letters(log, DEAD, 1, start, where="hs.reason_code = 'max_attempts'", count=3)
+        page = read_dead_letters(log, DEAD, 1, start, where="hs.reason_code = 'max_attempts'", count=3)
         offsets += [letter.offset for letter in page.letters]
         assert page.next_offset > start
         start, is_last = page.next_offset, page.is_last
@@ -45,16 +45,16 @@ def test_pages_follow_each_other_without_gap_or_repeat_and_the_last_one_says_so(
 
 
 def test_a_page_ends_where_it_is_told_although_there_are_more_letters(log: hs.Client) -> None:
-    page = read_letters(log, DEAD, 1, 2, 5)
+    page = read_dead_letters(log, DEAD, 1, 2, 5)
     assert [letter.offset for letter in page.letters] == [2, 3, 4]
     assert (page.next_offset, page.is_last, page.scanned_count) == (5, True, COUNT - 2)
-    assert read_letters(log, DEAD, 1, COUNT) == ([], COUNT, True, 0)
+    assert read_dead_letters(log, DEAD, 1, COUNT) == ([], COUNT, True, 0)
 
 
 def test_reasons_beyond_the_limit_are_counted_together(log: hs.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headstream.client.dead_letters.letters._MOST_REASONS", 3)
-    reasons = LetterReasons()
-    for letter in read_letters(log, DEAD, 1).letters:
+    monkeypatch.setattr("headstream.client.dead_letters.reading._MOST_REASONS", 3)
+    reasons = ReasonCounts()
+    for letter in read_dead_letters(log, DEAD, 1).letters:
         reasons.add(letter)
     found = reasons.to_documents()
     assert sorted((one["reason"] or "", one["is_rest"], one["count"]) for one in found) == [
@@ -92,6 +92,6 @@ def test_a_page_is_refused_while_another_redrive_has_the_partition(log: hs.Clien
 
 
 def test_discarded_letters_are_not_listed(log: hs.Client) -> None:
-    discard_letters(log, DEAD, {1: [0, 1, 5]})
-    left = [letter.offset for letter in read_letters(log, DEAD, 1).letters]
+    discard_dead_letters(log, DEAD, {1: [0, 1, 5]})
+    left = [letter.offset for letter in read_dead_letters(log, DEAD, 1).letters]
     assert left == [offset for offset in range(COUNT) if offset not in (0, 1, 5)]

@@ -1,4 +1,4 @@
-"""Unit tests of headstream.server.http.surveys."""
+"""Unit tests of headstream.server.http.overview."""
 
 from __future__ import annotations
 

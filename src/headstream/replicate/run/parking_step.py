@@ -16,22 +16,22 @@ from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.parked.ledger import Table
 from headstream.replicate.parked.parking import Held, ParkingLot, Release
 from headstream.replicate.run.stopped_tables import StoppedTables
-from headstream.replicate.run.unit import Parts, Unit
+from headstream.replicate.run.unit import PipelineContext, Unit
 
 FindRaw: TypeAlias = Callable[[pa.Table], pa.Table]
 """Coordinates, with a schema id and a reason each -> the messages, RAW_SCHEMA."""
 
 
-class SettingAside:
+class ParkingStep:
     """Stores what the units of one pipeline did not apply."""
 
-    def __init__(self, parts: Parts, parking: ParkingLot, stops: StoppedTables) -> None:
-        self._summary = parts.summary
-        self._now_us = parts.clock_us
+    def __init__(self, context: PipelineContext, parking: ParkingLot, stops: StoppedTables) -> None:
+        self._summary = context.summary
+        self._now_us = context.clock_us
         self._parking = parking
         self._stops = stops
 
-    def set_aside(self, unit: Unit, find_raw: FindRaw) -> None:
+    def park(self, unit: Unit, find_raw: FindRaw) -> None:
         """Park the messages of a micro-batch that wait, and dead-letter those that can never be applied.
 
         Raises:
@@ -68,7 +68,7 @@ class SettingAside:
         return {part.table for part in held if part.cause == "table"}
 
 
-def find_set_aside(decoded: Decoded, left: pa.Table, find_raw: FindRaw) -> pa.Table | None:
+def find_parked(decoded: Decoded, left: pa.Table, find_raw: FindRaw) -> pa.Table | None:
     """Return the coordinates of a micro-batch's messages that an unfinished one has set aside; None if there are none.
 
     A topic that was created again has other messages at the same places, with other times.

@@ -22,21 +22,27 @@ _MOST_PARTITION: Final = (1 << 32) - 1
 
 READING: Final[dict[str, dict[str, Any]]] = {
     "from_offset": {"type": "integer", "minimum": 0, "default": 0, "description": "Where this part begins."},
-    "where": {"type": "string", "description": "Only letters that match this filter."},
+    "where": {"type": "string", "description": "Only dead letters that match this filter."},
 }
 """Parameters of a count."""
 
 _RANGE: Final[dict[str, dict[str, Any]]] = {
     **READING,
     "until_offset": {"type": ["integer", "null"], "minimum": 0, "description": "Where the last part ends; by default the end."},
-    "dry_run": {"type": "boolean", "default": False, "description": "Only count the letters."},
+    "dry_run": {"type": "boolean", "default": False, "description": "Only count the dead letters."},
 }
 DISCARDING: Final[dict[str, dict[str, Any]]] = _RANGE
 """Members of the body of a discard."""
 
 REDRIVING: Final[dict[str, dict[str, Any]]] = {
     **_RANGE,
-    "count": {"type": "integer", "minimum": 1, "maximum": _MOST_REDRIVEN, "default": 100, "description": "The most letters."},
+    "count": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": _MOST_REDRIVEN,
+        "default": 100,
+        "description": "Maximum number of dead letters.",
+    },
     "resumes": {
         "type": "boolean",
         "default": True,
@@ -46,28 +52,28 @@ REDRIVING: Final[dict[str, dict[str, Any]]] = {
 """Members of the body of a redrive."""
 
 
-def count_letters(request: ViewRequest) -> dict[str, Any]:
+def count_dead_letters(request: ViewRequest) -> dict[str, Any]:
     """Count dead letters by origin, group and reason; DecodeError for an invalid parameter."""
-    from headstream.client.dead_letters.letters import LetterReasons, read_letters
+    from headstream.client.dead_letters.reading import ReasonCounts, read_dead_letters
 
     query = request.query
     text = query.get("from_offset", "0")
     if not (text.isascii() and text.isdecimal() and len(text) <= 19):
         raise DecodeError("from_offset is not a whole number", 0, where="query.from_offset")
     with request.open_client() as log:
-        page = read_letters(
+        page = read_dead_letters(
             log, _topic(request, log), _partition(request), int(text), where=query.get("where") or None, count=_MOST_READ
         )
-    found = LetterReasons()
+    found = ReasonCounts()
     for letter in page.letters:
         found.add(letter)
     place = {"next_offset": page.next_offset, "is_last": page.is_last, "scanned_count": page.scanned_count}
     return {**place, "reasons": found.to_documents()}
 
 
-def redrive_letters(request: ViewRequest) -> dict[str, Any]:
+def redrive_dead_letters(request: ViewRequest) -> dict[str, Any]:
     """Send dead letters back to their origin; GroupInUseError: another redrive has the partition. DecodeError."""
-    from headstream.client.dead_letters.letters import place_of_origin, read_letters
+    from headstream.client.dead_letters.reading import place_of_origin, read_dead_letters
     from headstream.client.dead_letters.redriving import Redrive
 
     body = request.body
@@ -77,7 +83,7 @@ def redrive_letters(request: ViewRequest) -> dict[str, Any]:
     with request.open_client() as log:
         topic, partition = _topic(request, log), _partition(request)
         if is_dry:
-            page = read_letters(log, topic, partition, start, until, where=where, count=_MOST_READ)
+            page = read_dead_letters(log, topic, partition, start, until, where=where, count=_MOST_READ)
             foreign = sum(place_of_origin(letter) is None for letter in page.letters)
             counts = {"matched": len(page.letters), "redriven": 0, "resumed": 0, "foreign": foreign}
             return {"next_offset": page.next_offset, "is_last": page.is_last, **counts}
@@ -87,19 +93,19 @@ def redrive_letters(request: ViewRequest) -> dict[str, Any]:
     return {"next_offset": next_offset, "is_last": is_last, **counts}
 
 
-def discard_letters(request: ViewRequest) -> dict[str, Any]:
+def discard_dead_letters(request: ViewRequest) -> dict[str, Any]:
     """Mark dead letters for deletion; DecodeError for an invalid member of the body."""
-    from headstream.client.dead_letters import letters
+    from headstream.client.dead_letters import reading
 
     body = request.body
     start, until, where = _whole(body, "from_offset", 0), _until(body), _where(body)
     is_dry = _flag(body, "dry_run", default=False)
     with request.open_client() as log:
         topic, partition = _topic(request, log), _partition(request)
-        page = letters.read_letters(log, topic, partition, start, until, where=where, count=_MOST_READ)
+        page = reading.read_dead_letters(log, topic, partition, start, until, where=where, count=_MOST_READ)
         offsets = [letter.offset for letter in page.letters]
         if offsets and not is_dry:
-            letters.discard_letters(log, topic, {partition: offsets})
+            reading.discard_dead_letters(log, topic, {partition: offsets})
     done = 0 if is_dry else len(offsets)
     return {"next_offset": page.next_offset, "is_last": page.is_last, "matched": len(offsets), "discarded": done}
 

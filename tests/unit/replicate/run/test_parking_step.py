@@ -12,7 +12,7 @@ from headstream.errors import StorageError
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.columns.raw import change_coordinates
 from headstream.replicate.parked.parking import Held
-from headstream.replicate.run.set_aside import SettingAside
+from headstream.replicate.run.parking_step import ParkingStep
 from headstream.replicate.run.stopped_tables import StoppedTables
 from headstream.replicate.run.unit import Unit
 from tests.support.replicate.pipeline_work import Work
@@ -22,7 +22,7 @@ KIT = make_table()
 TABLE = ("shop", "kit")
 
 
-def start(directory: Path) -> tuple[Work, SettingAside, pa.Table, Unit]:
+def start(directory: Path) -> tuple[Work, ParkingStep, pa.Table, Unit]:
     """A unit of four messages: one waits for its table, one for its load, and one is rejected."""
     work = Work(directory, max_dead_rate=1.0)
     work.send(metadata_message(KIT))
@@ -34,15 +34,15 @@ def start(directory: Path) -> tuple[Work, SettingAside, pa.Table, Unit]:
     rejected = places.slice(2, 1).set_column(reason, "reason", pa.array(["too late"]))
     held = [Held(TABLE, "no space", places.slice(0, 1)), Held(TABLE, "behind", places.slice(1, 1), "load")]
     unit = replace(work.unit(), held=held, rejected=rejected)
-    step = SettingAside(work.parts, work.processor.parking, StoppedTables(work.parts, work.processor.health))
+    step = ParkingStep(work.context, work.processor.parking, StoppedTables(work.context, work.processor.health))
     return work, step, raw, unit
 
 
 def test_set_aside_parks_whole_messages_by_what_they_wait_for_and_gives_up_the_rejected_ones(tmp_path: Path) -> None:
     work, step, raw, unit = start(tmp_path)
-    step.set_aside(unit, lambda wanted: raw)
+    step.park(unit, lambda wanted: raw)
     assert work.count_waiting() == {("table", TABLE): 1, ("load", TABLE): 1}
-    (dead,) = work.ledger.parcels("dead")
+    (dead,) = work.ledger.parked_batches("dead")
     assert (dead.reason, dead.schema_id, work.summary.dead) == ("too late", KIT.schema_id, 1)
     kept = {
         row["offset"]: row["payload"]
@@ -55,7 +55,7 @@ def test_set_aside_parks_whole_messages_by_what_they_wait_for_and_gives_up_the_r
 
 def test_set_aside_reads_nothing_again_when_everything_was_applied(tmp_path: Path) -> None:
     work, step, _, _ = start(tmp_path)
-    step.set_aside(work.unit(), lambda wanted: pytest.fail("it asks the source"))
+    step.park(work.unit(), lambda wanted: pytest.fail("it asks the source"))
     assert work.ledger.counts() == {}
     work.close()
 
@@ -63,7 +63,7 @@ def test_set_aside_reads_nothing_again_when_everything_was_applied(tmp_path: Pat
 def test_set_aside_stores_nothing_when_the_source_has_lost_a_message(tmp_path: Path) -> None:
     work, step, raw, unit = start(tmp_path)
     with pytest.raises(StorageError, match="1 messages that were not applied"):
-        step.set_aside(unit, lambda wanted: raw.slice(1))
+        step.park(unit, lambda wanted: raw.slice(1))
     assert work.ledger.counts() == {}
     work.close()
 

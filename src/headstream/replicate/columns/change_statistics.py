@@ -1,6 +1,6 @@
 """What the driver knows of changes that stay where they were decoded: their number, their order, and what full loads follow from.
 
-The trace of some changes has the same effect on Loads.learn() as the changes, and few rows:
+The trace of some changes has the same effect on Loads.observe() as the changes, and few rows:
 
     REFRESH rows     each log time once
     other changes    the steps of H: those above all that were logged before them; and the last one, which is late or not
@@ -30,14 +30,14 @@ _KEY: Final = b"headstream"
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeTraits:
-    """The traits of some decoded changes of one schema.
+class ChangeStatistics:
+    """The statistics of some decoded changes of one schema.
 
     Args:
         least: The lowest change sequence of those that are not REFRESH rows; None if there are none.
         most: The highest; "" if there are none.
         first_logged_us: When the log took the first of them, microseconds since 1970 UTC.
-        trace: The columns that Loads.learn() reads.
+        trace: The columns that Loads.observe() reads.
     """
 
     count: int
@@ -64,7 +64,7 @@ class ChangeTraits:
         return write_ipc(self.trace.combine_chunks().to_batches(self.trace.num_rows)[0].replace_schema_metadata({_KEY: values}))
 
     @classmethod
-    def decode(cls, content: pa.Buffer) -> ChangeTraits:
+    def decode(cls, content: pa.Buffer) -> ChangeStatistics:
         """Rebuild the result of encode()."""
         trace = read_ipc(content)
         count, least, most, first_logged_us, size_bytes = json.loads(trace.schema.metadata[_KEY])
@@ -72,11 +72,11 @@ class ChangeTraits:
 
 
 class StoredChanges(Protocol):
-    """Decoded changes of one schema that stay where they were decoded; the driver has their traits."""
+    """Decoded changes of one schema that stay where they were decoded; the driver has their statistics."""
 
     @property
-    def traits(self) -> ChangeTraits:
-        """Their traits."""
+    def statistics(self) -> ChangeStatistics:
+        """The statistics of these changes."""
 
     def fetch(self) -> pa.Table:
         """Return the changes."""
@@ -93,8 +93,8 @@ def loads_from(changes: pa.Table, from_us: int) -> pa.ChunkedArray:
     return pc.and_(_are_loads(changes), pc.greater_equal(pc.fill_null(changes["_hs_logged_us"], 0), from_us))
 
 
-def traits_of(changes: pa.Table) -> ChangeTraits:
-    """Return the traits of decoded changes, one or more, in the order in which they were read."""
+def statistics_of(changes: pa.Table) -> ChangeStatistics:
+    """Return the statistics of decoded changes, one or more, in the order in which they were read."""
     logged = pc.fill_null(changes["_hs_logged_us"], 0).combine_chunks().to_numpy()
     is_load = _are_loads(changes).combine_chunks().to_numpy(zero_copy_only=False)
     load_times = np.unique(logged[is_load])
@@ -111,13 +111,13 @@ def traits_of(changes: pa.Table) -> ChangeTraits:
     arrays = [pa.array(values, field.type) for values, field in zip((operations, found, at_us), _TRACE, strict=True)]
     trace = pa.Table.from_arrays(arrays, schema=_TRACE)
     ends = pc.min_max(sequences).as_py()
-    return ChangeTraits(changes.num_rows, ends["min"], ends["max"] or "", int(logged.min()), trace, changes.nbytes)
+    return ChangeStatistics(changes.num_rows, ends["min"], ends["max"] or "", int(logged.min()), trace, changes.nbytes)
 
 
-def join_traits(parts: Sequence[ChangeTraits]) -> ChangeTraits:
-    """Return the traits of all changes of which some have given ones, one or more."""
+def join_statistics(parts: Sequence[ChangeStatistics]) -> ChangeStatistics:
+    """Return the statistics of all changes of which some have given ones, one or more."""
     least = min((part.least for part in parts if part.least is not None), default=None)
-    return ChangeTraits(
+    return ChangeStatistics(
         sum(part.count for part in parts),
         least,
         max(part.most for part in parts),

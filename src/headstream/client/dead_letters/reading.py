@@ -32,7 +32,7 @@ _MOST_REASONS: Final = 500
 """Different reasons that are counted separately: texts can contain numbers and ids, so that each is another one."""
 
 
-class LetterPage(NamedTuple):
+class DeadLetterPage(NamedTuple):
     """Dead letters of a bounded part of a partition.
 
     Args:
@@ -47,7 +47,7 @@ class LetterPage(NamedTuple):
 
 
 @dataclass(slots=True)
-class LetterReason:
+class ReasonCount:
     """Dead letters of one origin, group and reason.
 
     Args:
@@ -83,11 +83,11 @@ class LetterReason:
             self.last_failed_us = max(last_us, self.last_failed_us or 0)
 
 
-class LetterReasons:
+class ReasonCounts:
     """Counts letters by origin, group and reason."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Any, ...], LetterReason] = {}
+        self._found: dict[tuple[Any, ...], ReasonCount] = {}
 
     def add(self, letter: ReceivedMessage) -> None:
         """Count a dead letter."""
@@ -95,7 +95,7 @@ class LetterReasons:
         code, reason = _text_of(letter, REASON_CODE_HEADER), _text_of(letter, REASON_HEADER)
         is_rest = (topic, group, code, reason, False) not in self._found and len(self._found) >= _MOST_REASONS
         kept = None if is_rest else reason
-        found = self._found.setdefault((topic, group, code, kept, is_rest), LetterReason(topic, group, code, kept, is_rest))
+        found = self._found.setdefault((topic, group, code, kept, is_rest), ReasonCount(topic, group, code, kept, is_rest))
         found.add(letter)
 
     def to_documents(self) -> list[dict[str, Any]]:
@@ -103,14 +103,16 @@ class LetterReasons:
         return [asdict(one) for one in sorted(self._found.values(), key=lambda one: -one.count)]
 
 
-def letters_of(log: Client, topic: str, where: str | None = None, on_filter_error: str = "skip") -> Iterator[ReceivedMessage]:
+def iterate_dead_letters(
+    log: Client, topic: str, where: str | None = None, on_filter_error: str = "skip"
+) -> Iterator[ReceivedMessage]:
     """Yield the available messages of a dead-letter topic that match a filter; `on_filter_error` as for Client.consumer()."""
     with log.consumer(topic, where=where, on_filter_error=on_filter_error, timeout_ms=0) as consumer:
         while messages := consumer.poll(_PAGE):
             yield from messages
 
 
-def read_letters(
+def read_dead_letters(
     log: Client,
     topic: str,
     partition: int,
@@ -119,7 +121,7 @@ def read_letters(
     *,
     where: str | None = None,
     count: int = _PAGE,
-) -> LetterPage:
+) -> DeadLetterPage:
     """Return one page of dead letters, from at most 4 MiB of messages; `until_offset` None is the end of the partition."""
     chosen = make_filter(where, "skip", _AVAILABLE)
     name, start = TopicName.parse(topic), PollingStrategy.offset(from_offset)
@@ -130,10 +132,10 @@ def read_letters(
     is_last = polled.next_offset <= from_offset or polled.next_offset >= until
     wanted = [letter for letter in letters if letter.offset < until]
     scanned_count = len(letters) if chosen is None else polled.scanned_count
-    return LetterPage(wanted, until if is_last else polled.next_offset, is_last, scanned_count)
+    return DeadLetterPage(wanted, until if is_last else polled.next_offset, is_last, scanned_count)
 
 
-def discard_letters(log: Client, topic: str, offsets: Mapping[int, Sequence[int]]) -> None:
+def discard_dead_letters(log: Client, topic: str, offsets: Mapping[int, Sequence[int]]) -> None:
     """Mark dead letters for deletion: consumers skip them, retention removes them. PermissionDeniedError: see set_state()."""
     for partition, found in offsets.items():
         log.set_state(topic, partition, found, "marked_for_deletion", reason="discarded")

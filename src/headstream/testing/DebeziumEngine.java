@@ -1,4 +1,5 @@
-// Debezium's embedded engine, whose messages a Kafka producer sends; it ends when its standard input does.
+// Debezium's embedded engine, whose messages a Kafka producer sends. Rows of the table headstream_marks are not sent: the keys of
+// inserted ones are written to the file of the setting marks.file, when everything before them has been sent.
 import io.debezium.engine.*;
 import io.debezium.engine.format.Json;
 import java.io.*;
@@ -8,6 +9,8 @@ import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 public class Engine {
+  static final String MARKS = ".headstream_marks";
+
   static byte[] bytes(Object value) throws Exception {
     return value == null ? null : value instanceof byte[] b ? b : value.toString().getBytes("UTF-8");
   }
@@ -19,10 +22,12 @@ public class Engine {
       if (name.startsWith("producer.")) producer.setProperty(name.substring(9), (String) engine.remove(name));
     var kafka = new KafkaProducer<byte[], byte[]>(producer, new ByteArraySerializer(), new ByteArraySerializer());
     Properties given = engine;
+    var marks = new PrintWriter(new FileWriter((String) engine.remove("marks.file"), true), true);
     var running = DebeziumEngine.create(Json.class, Json.class, Json.class).using(given)
       .notifying((records, committer) -> {
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         for (var record : records) {
+          if (record.destination().endsWith(MARKS)) continue;
           try {
             var message = new ProducerRecord<byte[], byte[]>(record.destination(), null, bytes(record.key()), bytes(record.value()));
             for (Header<?> header : record.<Object>headers()) message.headers().add(header.getKey(), bytes(header.getValue()));
@@ -36,7 +41,7 @@ public class Engine {
         for (var record : records) committer.markProcessed(record);
         committer.markBatchFinished();
         for (var record : records)
-          if (record.destination().endsWith(".marks")) System.out.println("mark " + record.key());
+          if (record.destination().endsWith(MARKS) && ("" + record.value()).contains("\"op\":\"c\"")) marks.println(record.key());
       })
       .using((succeeded, message, error) -> {
         System.err.println("end " + succeeded + " " + message);
@@ -44,8 +49,6 @@ public class Engine {
         if (!succeeded) Runtime.getRuntime().halt(1);
       }).build();
     Executors.newSingleThreadExecutor().execute(running);
-    while (System.in.read() >= 0) { }
-    running.close();
-    System.exit(0);
+    Thread.currentThread().join();
   }
 }
