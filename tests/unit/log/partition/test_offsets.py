@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from headstream.broker.topics import Topics
 from headstream.connect import connect
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import OffsetOwner
+from headstream.core.model.topology import Topic
 from headstream.errors import CorruptLogError
 from headstream.log.partition.offsets import OffsetStore
 from headstream.log.system.files import Files, MemoryFiles
@@ -158,11 +160,15 @@ def test_groups_of_a_topic_are_listed_without_an_opening_or_a_look_at_the_topic_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened: list[str] = []
-    open_read = MemoryFiles.open_read
+    open_read, get_topic = MemoryFiles.open_read, Topics.get
 
     def count(files: MemoryFiles, path: str) -> object:
         opened.append(path)
         return open_read(files, path)
+
+    def count_topic(topics: Topics, name: TopicName) -> Topic:
+        opened.append("topic")
+        return get_topic(topics, name)
 
     with connect("memory:") as log:
         log.create_topic("shop/orders", partitions=16)
@@ -170,7 +176,7 @@ def test_groups_of_a_topic_are_listed_without_an_opening_or_a_look_at_the_topic_
         for group in ("billing", "shipping"):
             log.seek_group("shop/orders", group, "first")
         monkeypatch.setattr(MemoryFiles, "open_read", count)
-        monkeypatch.setattr(Topics, "get", lambda topics, name, get=Topics.get: (opened.append("topic"), get(topics, name))[1])
+        monkeypatch.setattr(Topics, "get", count_topic)
         found = log.groups("shop/orders")
     assert [len(group.partitions) for group in found] == [16, 16]
     assert opened.count("topic") == 1

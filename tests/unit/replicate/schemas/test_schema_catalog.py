@@ -59,7 +59,12 @@ def test_catalog_finds_the_table_of_each_row_by_the_topic_of_its_metadata_when_t
 def test_catalog_lists_a_zone_without_schemas_once_for_a_batch_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scans: list[int] = []
     scan = SchemaZone.scan
-    monkeypatch.setattr(SchemaZone, "scan", lambda zone: (scans.append(1), scan(zone))[1])
+
+    def count_scan(zone: SchemaZone) -> int:
+        scans.append(1)
+        return scan(zone)
+
+    monkeypatch.setattr(SchemaZone, "scan", count_scan)
     decoder = make_decoder(tmp_path)
     counts = []
     for count in (1, 50):
