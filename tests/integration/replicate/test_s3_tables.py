@@ -66,7 +66,7 @@ def ids(work: Work, *, changes: bool = False) -> list[int]:
     return sorted(row["id"] for row in work.rows(*SHARED, work.config.change_tables if changes else None))
 
 
-@pytest.mark.parametrize("scd_type", [1, 2])
+@pytest.mark.parametrize("scd_type", [pytest.param(1, marks=pytest.mark.nightly), 2])
 def test_tables_in_a_store_equal_the_source_when_micro_batches_are_run_again(
     server: S3Server, tmp_path: Path, scd_type: Any
 ) -> None:
